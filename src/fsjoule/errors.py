@@ -1,0 +1,130 @@
+"""The error tree.
+
+::
+
+    FsjouleError              what happened, to what, what to do next
+     +- ConfigError           the user's input: file, line, value, what would be right (exit code 2)
+     +- LabError              the lab's fault, `transient` or not (exit code 4)
+     |   +- MissingToolError  a program is not installed; names the package
+     |   +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
+     |   +- MeterError        the meter is silent, unplugged or speaks another version
+     |   +- PlaceHeldError    somebody else holds the place
+     +- MeasurementInvalid    measured, but not to be believed
+     +- ResultError           a run folder is missing, damaged or of another schema
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+class FsjouleError(Exception):
+    """Root of all errors that fsjoule raises on purpose.
+
+    `what` says what happened and to what; `hint` says what to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  hint: {self.hint}" if self.hint else self.what
+
+
+class ConfigError(FsjouleError):
+    """The user's input is wrong. Says file, line, value and what would be right."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: Path | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(f"{place}{what}", hint=hint)
+        self.file = file
+        self.line = line
+
+    @classmethod
+    def unknown(cls, kind: str, value: str, choices: Iterable[str]) -> ConfigError:
+        """An error for a name that is none of the `choices`, which it lists."""
+        return cls(f"unknown {kind} {value!r}", hint=f"choose from: {', '.join(sorted(choices))}")
+
+
+class LabError(FsjouleError):
+    """The lab's fault. A `transient` one may pass when tried again; others need a hand."""
+
+    exit_code = 4
+
+    def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.transient = transient
+
+
+class MissingToolError(LabError):
+    """A program that is needed is not installed."""
+
+    def __init__(self, tool: str, package: str) -> None:
+        super().__init__(
+            f"the program {tool!r} was not found",
+            hint=f"install Debian's package {package!r}: apt-get install {package}",
+        )
+        self.tool = tool
+        self.package = package
+
+
+class BoardError(LabError):
+    """The board did not do what it was told in time. `console_tail` holds its last lines."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        console_tail: Sequence[str] = (),
+        transient: bool = True,
+        hint: str | None = None,
+    ) -> None:
+        tail = "".join(f"\n  console| {line}" for line in console_tail)
+        super().__init__(what + tail, transient=transient, hint=hint)
+        self.console_tail = tuple(console_tail)
+
+
+class MeterError(LabError):
+    """The meter is silent, unplugged, or speaks a protocol that this version does not know."""
+
+
+class PlaceHeldError(LabError):
+    """The labgrid place is held by somebody else."""
+
+    def __init__(self, place: str, holder: str) -> None:
+        super().__init__(
+            f"the place {place!r} is held by {holder}",
+            hint=f"wait for them, or, if it is a leftover: labgrid-client -p {place} unlock --kick",
+        )
+        self.place = place
+        self.holder = holder
+
+
+class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measurement; the design's own word
+    """A measurement was taken but is not to be believed. `reasons` says why."""
+
+    exit_code = 5
+
+    def __init__(self, what: str, reasons: Sequence[str]) -> None:
+        super().__init__(f"{what}: {'; '.join(reasons)}")
+        self.reasons = tuple(reasons)
+
+
+class ResultError(FsjouleError):
+    """A run folder is missing, damaged, or written with another schema."""
+
+    exit_code = 2

@@ -1,0 +1,99 @@
+"""The edges of the use case, as Protocols. Fakes of these, and of nothing else, live in `fsjoule.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fsjoule.model import Measurement, MeterInfo, Run, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command on the board left behind; standard error is merged into `stdout` by a serial console."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+
+
+class Shell(Protocol):
+    """Runs programs on the board."""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        """Run one program to its end, whatever its exit code.
+
+        Raises BoardError when the board does not answer within the time limit.
+        """
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file on the board."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Read a file of the board."""
+        ...
+
+
+class Power(Protocol):
+    """The board's supply."""
+
+    def on(self) -> None: ...
+    def off(self) -> None: ...
+
+
+class Flasher(Protocol):
+    """Brings a card image onto the board's card while the board is off."""
+
+    def flash(self, image: Path) -> None:
+        """Write `image` (with `<image>.bmap` beside it, only its mapped blocks).
+
+        Raises LabError, transient if a second try may work.
+        """
+        ...
+
+
+class Meter(Protocol):
+    """Joules. Recording goes on in the background from `arm` to `disarm`."""
+
+    def info(self) -> MeterInfo:
+        """What the meter says of itself. Raises MeterError if it is silent for 2 s."""
+        ...
+
+    def arm(self) -> None:
+        """Start recording; returns when the first new sample has arrived.
+
+        Raises MeterError if the meter is silent for 2 s.
+        """
+        ...
+
+    def disarm(self) -> Trace:
+        """Stop recording and return everything since `arm`. Raises MeterError if the meter fell silent."""
+        ...
+
+
+class ResultStore(Protocol):
+    """Keeps one run. Everything that `add` returned from survives whatever comes after it."""
+
+    def begin(self, run: Run) -> None: ...
+
+    def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None: ...
+
+    def finish(self, run: Run) -> None: ...
+
+
+class Clock(Protocol):
+    """Time and sleep of the host."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def utc(self) -> str:
+        """The time of day, ISO 8601 with seconds and Z."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
