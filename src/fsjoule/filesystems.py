@@ -1,0 +1,76 @@
+"""Each filesystem as data: how it is made, mounted, checked, and what it cannot do. Adding one is one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """One filesystem. Programs are argument lists without the device, which comes last.
+
+    `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules` are
+    the kernel's names; `lacks` says what a suite must do without.
+    """
+
+    name: str
+    kernel_type: str
+    make: tuple[str, ...]
+    mount_options: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    lacks: frozenset[str] = frozenset()
+
+    def make_argv(self, device: str) -> tuple[str, ...]:
+        return (*self.make, device)
+
+    def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
+        options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
+        return ("mount", "-t", self.kernel_type, *options, device, directory)
+
+    def check_argv(self, device: str) -> tuple[str, ...]:
+        """The checker's arguments. Raises ConfigError for a filesystem that has none."""
+        if not self.check:
+            raise ConfigError(f"{self.name} has no checker", hint="leave it out of suites with fsck")
+        return (*self.check, device)
+
+
+_TABLE: Final = (
+    # -F, -f, -q: never ask, overwrite what is there. lazy_*_init=0: or the kernel goes on initialising after the mount,
+    # inside somebody's measurement.
+    Filesystem(
+        "ext4",
+        "ext4",
+        ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+        check=("fsck.ext4", "-f", "-n"),
+        modules=("ext4",),
+    ),
+    Filesystem("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f"), check=("btrfs", "check"), modules=("btrfs",)),
+    Filesystem("f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)),
+    Filesystem("xfs", "xfs", ("mkfs.xfs", "-q", "-f"), check=("xfs_repair", "-n"), modules=("xfs",)),
+    Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
+    Filesystem(
+        "udf", "udf", ("mkudffs", "--utf8", "--media-type=hd"), modules=("udf",), lacks=frozenset({"fsck", "fallocate"})
+    ),
+    Filesystem(
+        "vfat",
+        "vfat",
+        ("mkfs.vfat", "-F", "32"),
+        check=("fsck.vfat", "-n"),
+        modules=("vfat", "nls_cp437", "nls_ascii"),
+        lacks=frozenset({"symlinks", "fallocate"}),
+    ),
+)
+
+FILESYSTEMS: Final[dict[str, Filesystem]] = {row.name: row for row in _TABLE}
+
+
+def filesystem(name: str) -> Filesystem:
+    """The filesystem of that name. Raises ConfigError with the choices."""
+    try:
+        return FILESYSTEMS[name]
+    except KeyError:
+        raise ConfigError.unknown("filesystem", name, FILESYSTEMS) from None

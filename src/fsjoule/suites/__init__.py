@@ -1,0 +1,86 @@
+"""Suites as data: what is measured, without saying on which filesystem, kernel or board."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.filesystems import filesystem
+from fsjoule.model import KIB, Planned, Provision, TimedKind, Workload
+from fsjoule.suites import energy_emmc, quick
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A named list of workloads. `source` names the publication that it repeats, empty for our own."""
+
+    name: str
+    title: str
+    workloads: tuple[Workload, ...]
+    source: str = ""
+
+
+SUITES: Final[dict[str, Suite]] = {
+    "quick": Suite("quick", quick.TITLE, quick.WORKLOADS),
+    "energy-emmc-2025": Suite("energy-emmc-2025", energy_emmc.TITLE, energy_emmc.WORKLOADS, energy_emmc.SOURCE),
+}
+
+
+def suite(name: str) -> Suite:
+    """The suite of that name. Raises ConfigError with the choices."""
+    try:
+        return SUITES[name]
+    except KeyError:
+        raise ConfigError.unknown("suite", name, SUITES) from None
+
+
+def scaled(workload: Workload, factor: float) -> Workload:
+    """The workload with its size multiplied, in whole blocks and never less than 16 of them."""
+    if workload.kind == "timed":
+        return replace(workload, size_bytes=round(workload.size_bytes * factor / KIB) * KIB)
+    blocks = max(16, round(workload.size_bytes * factor / workload.block_size_bytes))
+    return replace(workload, size_bytes=blocks * workload.block_size_bytes)
+
+
+def plan_entries(
+    chosen: Suite, filesystems: tuple[str, ...], *, provision: Provision, repeat: int, seed: int, size_factor: float
+) -> tuple[Planned, ...]:
+    """Everything to measure, in the order that the seed gives.
+
+    A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013): its boot is
+    measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one filesystem
+    only, so that the order of filesystems is random, and that of the workloads within each. With `scratch` the root
+    filesystem is always the image's own, so that the boot is measured once a repetition.
+
+    Raises ConfigError for an unknown filesystem or one without what the suite needs.
+    """
+    for name in filesystems:
+        lacks = filesystem(name).lacks
+        needs = {w.operation.value for w in chosen.workloads if w.kind == "timed"}
+        if lacks & needs:
+            raise ConfigError(
+                f"{name} has no {', '.join(sorted(lacks & needs))}, which suite {chosen.name!r} measures",
+                hint="leave the filesystem out, or choose another suite",
+            )
+    order = random.Random(seed)  # noqa: S311 - a recorded order, not a secret
+    workloads = [scaled(w, size_factor) for w in chosen.workloads]
+    boots = [w for w in workloads if w.kind == "timed" and w.operation is TimedKind.BOOT]
+    others = [w for w in workloads if w not in boots]
+    wanted: list[tuple[int, str, Workload]] = []
+    for repetition in range(1, repeat + 1):
+        groups = [(name,) for name in order.sample(filesystems, len(filesystems))]
+        if provision is Provision.SCRATCH:
+            groups = [filesystems]
+        for group in groups:
+            boot_filesystem = group[0] if provision is Provision.ROOT else SCRATCH_ROOT
+            wanted += [(repetition, boot_filesystem, w) for w in boots]
+            pairs = [(repetition, name, w) for name in group for w in others]
+            wanted += order.sample(pairs, len(pairs))
+    return tuple(Planned(number, *entry) for number, entry in enumerate(wanted, start=1))
+
+
+# With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
+SCRATCH_ROOT: Final = "ext4"
+

@@ -1,0 +1,17 @@
+"""A first look at a board: the energy paper's four patterns at its smallest block size, and the timed operations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload, Workload
+
+TITLE: Final = "four I/O patterns at 16 KiB; boot, mkfs, mount, unmount"
+
+WORKLOADS: Final[tuple[Workload, ...]] = (
+    TimedWorkload(TimedKind.BOOT),
+    TimedWorkload(TimedKind.MKFS),
+    TimedWorkload(TimedKind.MOUNT),
+    TimedWorkload(TimedKind.UMOUNT),
+    *(FioWorkload(pattern, 16 * KIB, 32 * MIB) for pattern in IoPattern),
+)
