@@ -9,6 +9,7 @@
      |   +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
      |   +- MeterError        the meter is silent, unplugged or speaks another version
      |   +- PlaceHeldError    somebody else holds the place
+     |   +- StorageError      a result could not be stored
      +- MeasurementInvalid    measured, but not to be believed
      +- ResultError           a run folder is missing, damaged or of another schema
 """
@@ -100,6 +101,10 @@ class BoardError(LabError):
 
 class MeterError(LabError):
     """The meter is silent, unplugged, or speaks a protocol that this version does not know."""
+
+
+class StorageError(LabError):
+    """A result could not be stored: the disk is full or cannot be written. What was stored before is whole."""
 
 
 class PlaceHeldError(LabError):

@@ -12,8 +12,8 @@ from fsjoule.errors import ConfigError
 class Filesystem:
     """One filesystem. Programs are argument lists without the device, which comes last.
 
-    `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules` are
-    the kernel's names; `lacks` says what a suite must do without.
+    `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules`
+    are the kernel's names; `lacks` says what a suite must do without.
     """
 
     name: str

@@ -326,6 +326,23 @@ class Trace:
 # --------------------------------------------------------------------------------------------------------- the run
 
 
+@dataclass(frozen=True, slots=True)
+class BoardProfile:
+    """What software must know of a board before it runs; stands in the environment file.
+
+    `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
+    `scratch_device` the partition that may be overwritten. Published suites multiply their sizes by `size_factor`.
+    """
+
+    name: str
+    recipe: str
+    simulated: bool
+    mark_device: str
+    card_device: str
+    scratch_device: str
+    size_factor: float
+
+
 class RunStatus(StrEnum):
     RUNNING = "running"
     COMPLETE = "complete"

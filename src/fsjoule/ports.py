@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fsjoule.model import Measurement, MeterInfo, Run, Trace
+from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,31 @@ class Shell(Protocol):
         ...
 
 
-class Power(Protocol):
-    """The board's supply."""
+class Board(Protocol):
+    """The device under test, with its supply and its card."""
 
-    def on(self) -> None: ...
-    def off(self) -> None: ...
+    def prepare(self, root_filesystem: str) -> None:
+        """Switch the board off and bring the image with that root filesystem onto its card, if it is not there yet.
+
+        Raises ConfigError if no image can have it, LabError if flashing fails.
+        """
+        ...
+
+    def boot(self) -> Shell:
+        """Switch the board on and wait for its prompt. Raises BoardError, with the board switched off."""
+        ...
+
+    def off(self) -> None:
+        """Switch the board off, whatever its state."""
+        ...
+
+    def facts(self) -> BoardFacts:
+        """What the booted board says of itself."""
+        ...
+
+    def image(self) -> ImageFacts:
+        """What is on the card."""
+        ...
 
 
 class Flasher(Protocol):
@@ -79,6 +99,10 @@ class ResultStore(Protocol):
     """Keeps one run. Everything that `add` returned from survives whatever comes after it."""
 
     def begin(self, run: Run) -> None: ...
+
+    def update(self, run: Run) -> None:
+        """Keep what became known of the run after `begin`."""
+        ...
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None: ...
 

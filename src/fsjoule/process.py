@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -78,8 +79,7 @@ def run(
             env=None if env is None else {**os.environ, **env},
             input=input_bytes,
             stdin=subprocess.DEVNULL if input_bytes is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout_s,
             check=False,
         )
@@ -93,6 +93,15 @@ def run(
 
 def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+@contextmanager
+def _output(log: Path | IO[bytes] | None) -> Generator[IO[bytes] | int]:
+    if isinstance(log, Path):
+        with log.open("ab") as opened:
+            yield opened
+    else:
+        yield subprocess.DEVNULL if log is None else log
 
 
 def start(
@@ -111,9 +120,7 @@ def start(
     call it from a thread that lives as long as the program should.
     """
     command = [find_tool(str(argv[0])), *map(str, argv[1:])]
-    opened: IO[bytes] | None = log.open("ab") if isinstance(log, Path) else None
-    output = opened if opened is not None else log if log is not None else subprocess.DEVNULL
-    try:
+    with _output(log) as output:
         return subprocess.Popen(  # noqa: S603 - argument lists only
             command,
             stdin=subprocess.DEVNULL,
@@ -125,9 +132,6 @@ def start(
             start_new_session=new_session,
             preexec_fn=_die_with_parent if die_with_parent else None,  # noqa: PLW1509 - prctl alone, no locks
         )
-    finally:
-        if opened is not None:
-            opened.close()
 
 
 def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:

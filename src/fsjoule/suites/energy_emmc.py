@@ -1,8 +1,8 @@
 """The benchmark of "BTRFS vs Ext4: Filesystems Impact on Energy Consumption of eMMC-Based Embedded Computers".
 
-Jacomelli and Bruschi give pattern, block size, size (500 MB, which fio reads as 500 MiB) and one thread. They do not give
-ioengine, depth, direct and fsync: fio's defaults are ours (psync, 1, buffered), with `end_fsync` so that a buffered
-write is one to the card.
+Jacomelli and Bruschi give pattern, block size, size (500 MB, which fio reads as 500 MiB) and one thread. They do not
+give ioengine, depth, direct and fsync: fio's defaults are ours (psync, 1, buffered), with `end_fsync` so that a
+buffered write is one to the card.
 """
 
 from __future__ import annotations

@@ -1,0 +1,218 @@
+"""The use case: a plan is measured on a board, entry by entry, and everything is stored as soon as it is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule import onboard
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
+from fsjoule.judging import Evidence, judge
+from fsjoule.measuring import IDLE_S, Measurer, recorded
+from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
+from fsjoule.phases import Phases
+from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
+from fsjoule.suites import SCRATCH_ROOT
+
+_ATTEMPTS: Final = 2
+# What a block device's and a CPU's counters are when the board is switched on.
+_ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\n{'0 ' * 17}\n"
+
+
+@dataclass
+class Transcript:
+    """A Shell that writes down what is asked and answered."""
+
+    shell: Shell
+    text: str = ""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        """See ports.Shell."""
+        self.text += f"# {shlex.join(argv)}\n"
+        result = self.shell.run(argv, timeout_s=timeout_s)
+        self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
+        return result
+
+    def put(self, path: str, content: bytes) -> None:
+        """See ports.Shell."""
+        self.text += f"# {len(content)} bytes written to {path}\n"
+        self.shell.put(path, content)
+
+    def get(self, path: str) -> bytes:
+        """See ports.Shell."""
+        content = self.shell.get(path)
+        self.text += f"# {len(content)} bytes read from {path}\n"
+        return content
+
+    def take(self) -> bytes:
+        """What was written down since the last call."""
+        text, self.text = self.text, ""
+        return text.encode()
+
+
+@dataclass
+class Booted:
+    """One boot of the board: its number, and what it was booted for."""
+
+    number: int
+    repetition: int
+    root_filesystem: str
+    transcript: Transcript
+    measurer: Measurer
+
+
+@dataclass
+class Bench:
+    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`."""
+
+    run: Run
+    profile: BoardProfile
+    board: Board
+    meter: Meter
+    store: ResultStore
+    clock: Clock
+    say: Callable[[str], None]
+    phases: Phases = field(init=False)
+    results: list[Measurement] = field(default_factory=list[Measurement], init=False)
+    _booted: Booted | None = field(default=None, init=False)
+    _boots: int = field(default=0, init=False)
+    _on_since_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = Phases(self.clock)
+
+    @property
+    def plan(self) -> Plan:
+        return self.run.plan
+
+    def begin(self) -> None:
+        self.store.begin(self.run)
+
+    def measure(self, entry: Planned) -> Measurement:
+        """Measure one entry and store it, boots included; a transient fault of the lab is given a second try.
+
+        Raises LabError when the lab does not do its part. An invalid measurement is returned and stored like any other.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._measure(entry)
+            except LabError as error:
+                self._switch_off()
+                if not error.transient or attempt == _ATTEMPTS:
+                    raise
+                self.say(f"{entry.slug}: {error.what}: trying again")
+        raise AssertionError("unreachable")
+
+    def booted(self, entry: Planned) -> Shell:
+        """The shell of a board that is booted as the entry needs it; boots it if it is not."""
+        return self._boot_for(entry).transcript
+
+    def finish(self, reason: str | None = None) -> Run:
+        """Switch the board off and close the run: complete, or aborted with the reason."""
+        missing = len(self.plan.entries) - len(self.results)
+        if reason is None and missing:
+            reason = f"{missing} of {len(self.plan.entries)} measurements were not taken"
+        try:
+            self._switch_off()
+        except FsjouleError as error:
+            reason = reason or f"the board could not be switched off: {error.what}"
+        self.run = dataclasses.replace(
+            self.run,
+            status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
+            abort_reason=reason,
+            finished_utc=self.clock.utc(),
+            phases_s=dict(self.phases.spent_s),
+        )
+        self.store.finish(self.run)
+        return self.run
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _measure(self, entry: Planned) -> Measurement:
+        started_utc = self.clock.utc()
+        boots = entry.workload.kind == "timed" and entry.workload.operation is TimedKind.BOOT
+        if boots:
+            booted, evidence = self._measure_boot(entry)
+        else:
+            booted = self._boot_for(entry)
+            evidence = booted.measurer.measure(entry)
+        assert self.run.board is not None
+        measurement = judge(
+            entry,
+            evidence,
+            plan=self.plan,
+            profile=self.profile,
+            facts=self.run.board,
+            boot=booted.number,
+            started_utc=started_utc,
+        )
+        with self.phases("store"):
+            attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
+            attachments["kernel.log"] = evidence.kernel_log.encode()
+            self.store.add(measurement, evidence.trace, attachments)
+        self.results.append(measurement)
+        return measurement
+
+    def _root_filesystem(self, entry: Planned) -> str:
+        return entry.filesystem if self.plan.provision is Provision.ROOT else SCRATCH_ROOT
+
+    def _boot_for(self, entry: Planned) -> Booted:
+        root, booted = self._root_filesystem(entry), self._booted
+        if booted is not None and (booted.repetition, booted.root_filesystem) == (entry.repetition, root):
+            return booted
+        self._prepare(root)
+        return self._boot(entry)
+
+    def _prepare(self, root_filesystem: str) -> None:
+        self._switch_off()
+        with self.phases("flash"):
+            self.board.prepare(root_filesystem)
+
+    def _boot(self, entry: Planned) -> Booted:
+        with self.phases("boot"):
+            self._on_since_s = self.clock.now_s()
+            shell = Transcript(self.board.boot())
+            self._boots += 1
+            measurer = Measurer(
+                shell=shell,
+                meter=self.meter,
+                clock=self.clock,
+                profile=self.profile,
+                provision=self.plan.provision,
+                seed=self.plan.seed,
+                phases=self.phases,
+                say=self.say,
+            )
+            self._booted = Booted(self._boots, entry.repetition, self._root_filesystem(entry), shell, measurer)
+            if self.run.board is None:
+                self.run = dataclasses.replace(self.run, board=self.board.facts(), image=self.board.image())
+                self.store.update(self.run)
+        return self._booted
+
+    def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
+        self._prepare(self._root_filesystem(entry))
+        with recorded(self.meter, self.clock, self.say) as recording:
+            booted = self._boot(entry)
+            with self.phases("idle"):
+                self.clock.sleep(IDLE_S)
+        evidence = Evidence(
+            trace=recording.trace, marks=(onboard.BOOT_START, onboard.BOOT_STOP), idle_s=IDLE_S, idle_after=True
+        )
+        evidence.notes.append("counters since power-on; idle power from the second after the boot")
+        evidence.notes += [recording.note] if recording.note else []
+        evidence.kernel_log = booted.measurer.kernel_log()
+        try:
+            evidence.usage = onboard.usage(_ZERO_COUNTERS, booted.measurer.counters())
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        return booted, evidence
+
+    def _switch_off(self) -> None:
+        self._booted = None
+        self.board.off()
+        if self._on_since_s is not None:
+            self.phases.add("board_on", self.clock.now_s() - self._on_since_s)
+            self._on_since_s = None

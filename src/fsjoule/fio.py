@@ -1,0 +1,112 @@
+"""fio: a workload becomes arguments, fio's JSON becomes a FioResult. Knows nothing else, starts nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, cast
+
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.model import FioResult, FioWorkload
+
+JOB_NAME: Final = "fsjoule"
+_ENOSPC: Final = 28
+_ERRNO_NAMES: Final = {
+    5: "input/output error",
+    22: "invalid argument",
+    _ENOSPC: "no space left on device",
+    30: "read-only",
+}
+
+
+def layout_argv(workload: FioWorkload, directory: str) -> tuple[str, ...]:
+    """Arguments that lay the files of a reading workload out, so that its window holds no writing."""
+    return ("fio", "--create_only=1", *_job(workload, directory))
+
+
+def run_argv(
+    workload: FioWorkload, directory: str, *, output: str, before: str, after: str, seed: int
+) -> tuple[str, ...]:
+    """Arguments that run the workload.
+
+    `before` and `after` are programs on the board that fio runs right before the first and after the last I/O
+    (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`). fio writes its JSON to `output`.
+    """
+    return (
+        "fio",
+        f"--output={output}",
+        "--output-format=json",
+        "--eta=never",
+        *_job(workload, directory),
+        f"--exec_prerun={before}",
+        f"--exec_postrun={after}",
+        f"--randseed={seed}",
+    )
+
+
+def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
+    options = {
+        "name": JOB_NAME,
+        "directory": directory,
+        "rw": workload.operation.value,
+        "bs": workload.block_size_bytes,
+        "size": workload.size_bytes,
+        "numjobs": workload.jobs,
+        "iodepth": workload.depth,
+        "ioengine": workload.engine,
+        "direct": int(workload.direct),
+        # A buffered write is only a write once it has reached the card; the time of it belongs to fio's runtime.
+        "end_fsync": int(workload.end_fsync and workload.operation.writes),
+        "fsync": workload.fsync_every if workload.operation.writes else 0,
+        # Sizes are powers of two everywhere. A ramp would take bytes out of the result, but no joules out of the window.
+        "kb_base": 1024,
+        "ramp_time": 0,
+        "group_reporting": 1,
+        # Incompressible, or a compressing filesystem measures its compressor on zeros.
+        "refill_buffers": int(workload.operation.writes),
+    }
+    return tuple(f"--{key}={value}" for key, value in options.items())
+
+
+def parse(text: str) -> FioResult:
+    """Read fio's JSON output (fio 3.x, one group).
+
+    Raises MeasurementInvalid if it is not fio's JSON or lacks what is needed; a job that fio itself calls failed is
+    returned, with its `error` and `errors`.
+    """
+    start = text.find("{")  # fio prints its complaints before the JSON
+    try:
+        document = cast("dict[str, Any]", json.loads(text[max(start, 0) :]))
+        job = cast("dict[str, Any]", document["jobs"][0])
+        options = cast("dict[str, Any]", job["job options"])
+        side = cast("dict[str, Any]", job["read" if "read" in options["rw"] else "write"])
+        latency = side["clat_ns"] if side["clat_ns"]["N"] else side["lat_ns"]
+        return FioResult(
+            version=str(document["fio version"]),
+            runtime_ns=int(side["runtime"]) * 1_000_000,
+            io_bytes=int(side["io_bytes"]),
+            ios=int(side["total_ios"]),
+            latency_mean_ns=float(latency["mean"]),
+            latency_max_ns=int(latency["max"]),
+            latency_percentiles_ns={f"{float(k):g}": int(v) for k, v in latency.get("percentile", {}).items()},
+            usr_cpu_percent=float(job["usr_cpu"]),
+            sys_cpu_percent=float(job["sys_cpu"]),
+            errors=int(job.get("total_err", 0)),
+            error=int(job["error"]),
+        )
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        first = text.strip().splitlines()[:3]
+        raise MeasurementInvalid(
+            "fio", [f"its output cannot be read ({error!r}): {' | '.join(first)[:300]}"]
+        ) from error
+
+
+def complaints(result: FioResult) -> list[str]:
+    """Why a result is not to be believed, in words; empty if fio was content."""
+    found: list[str] = []
+    if result.error:
+        found.append(f"fio ended with error {result.error} ({_ERRNO_NAMES.get(result.error, 'errno')})")
+    if result.errors:
+        found.append(f"fio counted {result.errors} I/O errors")
+    if not result.io_bytes or not result.runtime_ns:
+        found.append("fio moved no data")
+    return found

@@ -1,0 +1,160 @@
+"""From what a measurement left behind to its figures, and to whether they may be believed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fsjoule import energy, validity
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.filesystems import filesystem
+from fsjoule.model import (
+    MIB,
+    BoardFacts,
+    BoardProfile,
+    Energy,
+    FioResult,
+    Measurement,
+    Plan,
+    Planned,
+    SeriesKey,
+    Trace,
+    Window,
+)
+from fsjoule.onboard import Usage
+
+# Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
+_IDLE_MARGIN_US = 50_000.0
+
+
+@dataclass
+class Evidence:
+    """What is known after the work, before it is judged.
+
+    `marks` are the texts of the start and the stop mark; the first `idle_s` seconds of the trace show idle power, or,
+    with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none.
+    """
+
+    trace: Trace | None
+    marks: tuple[str, str]
+    idle_s: float
+    idle_after: bool = False
+    usage: Usage | None = None
+    duration_s: float | None = None
+    moved_bytes: int = 0
+    fio: FioResult | None = None
+    kernel_log: str = ""
+    complaints: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What the trace says. All None without a trace or without its marks."""
+
+    window: Window | None = None
+    idle_window: Window | None = None
+    energy: Energy | None = None
+    complaints: tuple[str, ...] = ()
+
+
+def judge(
+    entry: Planned,
+    evidence: Evidence,
+    *,
+    plan: Plan,
+    profile: BoardProfile,
+    facts: BoardFacts,
+    boot: int,
+    started_utc: str,
+) -> Measurement:
+    """The measurement, with every reason for which it is not to be believed."""
+    metered = _metered(evidence)
+    complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
+    moved_mib = evidence.moved_bytes / MIB
+    duration_s = evidence.duration_s
+    if duration_s is None and metered.window is not None:
+        duration_s = metered.window.duration_s  # a boot: nothing on the board lives as long as it does
+    writes = entry.workload.operation.writes if entry.workload.kind == "fio" else moved_mib > 0
+    usage, fio = evidence.usage, evidence.fio
+    return Measurement(
+        number=entry.number,
+        slug=entry.slug,
+        repetition=entry.repetition,
+        boot=boot,
+        series=series_key(entry, plan, profile, facts),
+        workload=entry.workload,
+        started_utc=started_utc,
+        simulated=profile.simulated,
+        invalid_reasons=tuple(complaints),
+        notes=tuple(evidence.notes),
+        window_s=metered.window.duration_s if metered.window else None,
+        duration_s=duration_s,
+        throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
+        iops=fio.iops if fio else None,
+        energy=metered.energy,
+        energy_mj_per_mib=energy.per_mib(metered.energy.gross_mj, evidence.moved_bytes) if metered.energy else None,
+        energy_net_mj_per_mib=energy.per_mib(metered.energy.net_mj, evidence.moved_bytes) if metered.energy else None,
+        cpu_s_per_mib=usage.cpu_busy_s / moved_mib if usage and moved_mib else None,
+        write_amplification=(
+            usage.device.written_bytes / evidence.moved_bytes if usage and writes and evidence.moved_bytes else None
+        ),
+        samples=evidence.trace.counts if evidence.trace else None,
+        counters=usage.device if usage else None,
+        cpu_busy_s=usage.cpu_busy_s if usage else None,
+        fio=fio,
+        window=metered.window,
+        idle_window=metered.idle_window,
+    )
+
+
+def series_key(entry: Planned, plan: Plan, profile: BoardProfile, facts: BoardFacts) -> SeriesKey:
+    """The series that a planned measurement belongs to on this board."""
+    kind = filesystem(entry.filesystem)
+    return SeriesKey(
+        suite=plan.suite,
+        board=profile.name,
+        storage=facts.storage,
+        filesystem=kind.name,
+        make_options=kind.make[1:],
+        mount_options=kind.mount_options,
+        provision=plan.provision,
+        workload=entry.workload.slug,
+    )
+
+
+def _metered(evidence: Evidence) -> Metered:
+    trace = evidence.trace
+    if trace is None:
+        return Metered()
+    complaints = validity.trace_complaints(trace) + validity.sample_complaints(trace.counts)
+    window = _window(trace, evidence.marks)
+    if window is None:
+        seen = ", ".join(mark.text for mark in trace.marks) or "none"
+        complaints.append(f"the marks {evidence.marks[0]} and {evidence.marks[1]} did not both arrive (seen: {seen})")
+        return Metered(complaints=tuple(complaints))
+    if evidence.duration_s is not None:
+        complaints += validity.window_complaints(window, evidence.duration_s)
+    idle = _idle_window(trace, evidence)
+    try:
+        result = energy.energy(trace, window, idle)
+    except MeasurementInvalid as error:
+        return Metered(window, idle, None, (*complaints, *error.reasons))
+    complaints += validity.energy_complaints(result, trace.counts)
+    return Metered(window, idle, result, tuple(complaints))
+
+
+def _window(trace: Trace, marks: tuple[str, str]) -> Window | None:
+    start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in marks)
+    return Window(float(start[0]), float(stop[-1])) if start and stop else None
+
+
+def _idle_window(trace: Trace, evidence: Evidence) -> Window:
+    if not len(trace.times_us):
+        return Window(0.0, 0.0)
+    length_us = evidence.idle_s * 1e6 - 2 * _IDLE_MARGIN_US
+    if evidence.idle_after:
+        stop_us = float(trace.times_us[-1]) - _IDLE_MARGIN_US
+        return Window(stop_us - length_us, stop_us)
+    start_us = float(trace.times_us[0]) + _IDLE_MARGIN_US
+    return Window(start_us, start_us + length_us)

@@ -1,0 +1,204 @@
+"""One measurement on a booted board: provision, arm the meter, work, disarm. What is left is for `judging`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule import fio, onboard
+from fsjoule.errors import LabError, MeasurementInvalid, MeterError
+from fsjoule.filesystems import Filesystem, filesystem
+from fsjoule.judging import Evidence
+from fsjoule.model import KIB, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedKind, TimedWorkload, Trace
+from fsjoule.phases import Phases
+from fsjoule.ports import Clock, Meter, Shell
+from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, checked, settle, working_directory
+
+IDLE_S: Final = 1.0
+_TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
+_SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
+_TIMED_TIMEOUT_S: Final = 300.0
+# In the board's memory, so that a copy reads nothing from the card.
+_COPY_SOURCE: Final = f"{onboard.DIRECTORY}/source"
+
+
+@dataclass
+class Recording:
+    """What the meter recorded, or why it could not."""
+
+    trace: Trace | None = None
+    note: str = ""
+
+
+@contextmanager
+def recorded(meter: Meter, clock: Clock, say: Callable[[str], None]) -> Generator[Recording]:
+    """Record the meter around a body. A silent meter costs the energy, not the measurement."""
+    recording = Recording()
+
+    def failed(error: MeterError) -> None:
+        recording.note = f"no energy: {error.what}"
+        say(recording.note)
+
+    try:
+        meter.arm()
+    except MeterError as error:
+        failed(error)
+    try:
+        yield recording
+    finally:
+        if not recording.note:
+            clock.sleep(_TAIL_S)
+            try:
+                recording.trace = meter.disarm()
+            except MeterError as error:
+                failed(error)
+
+
+@dataclass
+class Measurer:
+    """Measures on one boot of one board."""
+
+    shell: Shell
+    meter: Meter
+    clock: Clock
+    profile: BoardProfile
+    provision: Provision
+    seed: int
+    phases: Phases
+    say: Callable[[str], None]
+    scratch: Scratch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scratch = Scratch(self.shell, self.profile)
+        checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
+        for path, text in onboard.scripts(
+            mark_device=self.profile.mark_device, card_device=self.profile.card_device
+        ).items():
+            self.shell.put(path, text)
+            checked(self.shell, "chmod", "+x", path)
+
+    def measure(self, entry: Planned) -> Evidence:
+        """Measure one entry of the plan that needs no boot of its own.
+
+        Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence.
+        """
+        kind = filesystem(entry.filesystem)
+        checked(self.shell, "dmesg", "-C")
+        if entry.workload.kind == "fio":
+            evidence = self._fio(entry.number, kind, entry.workload)
+        else:
+            evidence = self._timed(entry.number, kind, entry.workload)
+        evidence.kernel_log = self.kernel_log()
+        return evidence
+
+    def kernel_log(self) -> str:
+        """The kernel's messages since the last measurement began, or since the boot."""
+        return checked(self.shell, "dmesg").stdout
+
+    def counters(self) -> str:
+        """The CPU's and the card's counters now, as `onboard.usage` takes them."""
+        return checked(self.shell, "cat", "/proc/stat", f"/sys/class/block/{self.profile.card_device}/stat").stdout
+
+    def _fio(self, number: int, kind: Filesystem, workload: FioWorkload) -> Evidence:
+        limit_s = 60.0 + workload.size_bytes * workload.jobs / _SLOWEST_BYTES_PER_S
+        complaints: list[str] = []
+        with self.phases("provisioning"):
+            directory = working_directory(self.scratch, kind, self.provision)
+            if not workload.operation.writes:
+                laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
+                if laid_out.exit_code != 0:
+                    complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
+            settle(self.shell)
+        argv = fio.run_argv(
+            workload,
+            directory,
+            output=onboard.RESULT,
+            before=f"{onboard.START} {number}",
+            after=f"{onboard.STOP} {number}",
+            seed=self.seed,
+        )
+        evidence = self._work(number, argv, phase="fio", timeout_s=limit_s)
+        evidence.complaints[:0] = complaints
+        text = self._file(onboard.RESULT)
+        evidence.attachments["fio.json"] = text
+        try:
+            evidence.fio = fio.parse(text.decode(errors="replace"))
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        else:
+            evidence.complaints += fio.complaints(evidence.fio)
+            evidence.duration_s = evidence.fio.runtime_ns / 1e9
+            evidence.moved_bytes = evidence.fio.io_bytes
+        return evidence
+
+    def _timed(self, number: int, kind: Filesystem, workload: TimedWorkload) -> Evidence:
+        with self.phases("provisioning"):
+            argv = self._prepare_timed(kind, workload)
+            settle(self.shell)
+        evidence = self._work(number, (onboard.TIMED, str(number), *argv), phase="timed", timeout_s=_TIMED_TIMEOUT_S)
+        self.scratch.mounted = workload.operation in (TimedKind.MOUNT, TimedKind.COPY)
+        try:
+            evidence.duration_s = onboard.duration_s(self._file(onboard.DURATION).decode(errors="replace"))
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        evidence.moved_bytes = workload.size_bytes
+        return evidence
+
+    def _prepare_timed(self, kind: Filesystem, workload: TimedWorkload) -> tuple[str, ...]:
+        """Bring the scratch partition into the state from which the operation starts; returns the operation."""
+        device = self.scratch.device
+        self.scratch.unmount()
+        if workload.operation is not TimedKind.MKFS:
+            self.scratch.make(kind)
+        match workload.operation:
+            case TimedKind.MKFS:
+                return kind.make_argv(device)
+            case TimedKind.MOUNT:
+                checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
+                return kind.mount_argv(device, SCRATCH_DIRECTORY)
+            case TimedKind.UMOUNT:
+                self.scratch.mount(kind)
+                return ("umount", SCRATCH_DIRECTORY)
+            case TimedKind.FSCK:
+                return kind.check_argv(device)
+            case TimedKind.COPY:
+                directory = self.scratch.mount(kind)
+                blocks = str(workload.size_bytes // KIB)
+                checked(self.shell, "dd", "if=/dev/urandom", f"of={_COPY_SOURCE}", "bs=1024", f"count={blocks}")
+                # A copy is one once it has reached the card.
+                return ("sh", "-c", f"cp {_COPY_SOURCE} {directory}/copy && sync")
+            case TimedKind.BOOT:
+                raise ValueError("a boot is measured by the run, not on a booted board")
+
+    def _work(self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float) -> Evidence:
+        checked(self.shell, "rm", "-f", onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION)
+        with recorded(self.meter, self.clock, self.say) as recording:
+            with self.phases("idle"):
+                self.clock.sleep(IDLE_S)
+            with self.phases(phase):
+                done = self.shell.run(argv, timeout_s=timeout_s)
+        evidence = Evidence(
+            trace=recording.trace, marks=(onboard.start_mark(number), onboard.stop_mark(number)), idle_s=IDLE_S
+        )
+        evidence.notes += [recording.note] if recording.note else []
+        if done.exit_code != 0:
+            said = done.stdout.strip()[-300:]
+            evidence.complaints.append(f"`{argv[0]}` ended with exit code {done.exit_code}: {said}")
+        try:
+            readings = [self._file(path).decode(errors="replace") for path in (onboard.BEFORE, onboard.AFTER)]
+            evidence.usage = onboard.usage(*readings)
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        return evidence
+
+    def _file(self, path: str) -> bytes:
+        """A file of the board; empty if the work did not get as far as writing it."""
+        if self.shell.run(("test", "-s", path)).exit_code != 0:
+            return b""
+        try:
+            return self.shell.get(path)
+        except LabError as error:
+            self.say(f"could not read {path}: {error.what}")
+            return b""

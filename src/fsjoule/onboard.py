@@ -1,0 +1,110 @@
+"""What runs on the board itself: three small scripts, and the reading of what they leave behind.
+
+The scripts need a POSIX shell, cat and nothing else. They keep counters and marks next to the work: `start` reads the
+counters before it sends its mark, `stop` after, so that reading them is outside the window.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.model import DeviceCounters
+
+DIRECTORY: Final = "/tmp/fsjoule"  # noqa: S108 - on the board, whose /tmp is ours alone
+RESULT: Final = f"{DIRECTORY}/result.json"
+BEFORE: Final = f"{DIRECTORY}/before"
+AFTER: Final = f"{DIRECTORY}/after"
+DURATION: Final = f"{DIRECTORY}/duration"
+START: Final = f"{DIRECTORY}/start"
+STOP: Final = f"{DIRECTORY}/stop"
+TIMED: Final = f"{DIRECTORY}/timed"
+
+_SECTOR_BYTES: Final = 512
+_USER_HZ: Final = 100  # fixed by the kernel's interface to user space
+_CPU_FIELDS: Final = 8
+_CPU_IDLE: Final = (3, 4)  # idle and iowait
+_DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
+
+
+def start_mark(number: int) -> str:
+    return f"S{number}"
+
+
+def stop_mark(number: int) -> str:
+    return f"E{number}"
+
+
+BOOT_START: Final = "Sboot"
+BOOT_STOP: Final = "Eboot"
+
+
+def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
+    """The scripts by path. `start N`, `stop N` bracket fio; `timed N PROGRAM...` runs a program between the two."""
+    mark = shlex.quote(mark_device)
+    counters = f"cat /proc/stat /sys/class/block/{shlex.quote(card_device)}/stat"
+    texts = {
+        START: f'{counters} > {BEFORE}\necho "S$1" > {mark}\n',
+        STOP: f'echo "E$1" > {mark}\n{counters} > {AFTER}\n',
+        # EPOCHREALTIME where the shell has it: microseconds without starting a program. Else /proc/uptime, 10 ms.
+        TIMED: (
+            f'number=$1; shift\nnow() {{ t=${{EPOCHREALTIME:-}}; [ -n "$t" ] || read -r t rest < /proc/uptime; }}\n'
+            f'{counters} > {BEFORE}\necho "S$number" > {mark}\nnow; begin=$t\n"$@"\nstatus=$?\nnow\n'
+            f'echo "E$number" > {mark}\n{counters} > {AFTER}\necho "$begin $t" > {DURATION}\nexit $status\n'
+        ),
+    }
+    return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the board spent between two readings of its counters."""
+
+    cpu_busy_s: float
+    device: DeviceCounters
+
+
+def usage(before: str, after: str) -> Usage:
+    """The difference of two readings, each `/proc/stat` followed by the block device's `stat`.
+
+    Source: Documentation/filesystems/proc.rst, section 1.7, and Documentation/block/stat.rst of the kernel.
+    Raises MeasurementInvalid if either lacks a field.
+    """
+    cpu0, disk0 = _reading(before)
+    cpu1, disk1 = _reading(after)
+    disk = [b - a for a, b in zip(disk0, disk1, strict=True)]
+    busy = sum(b - a for i, (a, b) in enumerate(zip(cpu0, cpu1, strict=True)) if i not in _CPU_IDLE)
+    return Usage(
+        cpu_busy_s=busy / _USER_HZ,
+        device=DeviceCounters(
+            reads=disk[0],
+            read_bytes=disk[2] * _SECTOR_BYTES,
+            writes=disk[4],
+            written_bytes=disk[6] * _SECTOR_BYTES,
+            discards=disk[11],
+            flushes=disk[15],
+            busy_ms=disk[9],
+        ),
+    )
+
+
+def _reading(text: str) -> tuple[list[int], list[int]]:
+    lines = text.split("\n")
+    cpu = next((line for line in lines if line.startswith("cpu ")), "")
+    disk = next((line for line in reversed(lines) if re.fullmatch(r"[\s\d]+", line) and line.strip()), "")
+    cpu_fields, disk_fields = cpu.split()[1 : 1 + _CPU_FIELDS], disk.split()
+    if len(cpu_fields) < _CPU_FIELDS or len(disk_fields) < _DISK_FIELDS:
+        raise MeasurementInvalid("counters", [f"the board's counters are incomplete: {text.strip()[:200]!r}"])
+    return [int(x) for x in cpu_fields], [int(x) for x in disk_fields]
+
+
+def duration_s(text: str) -> float:
+    """The time that `timed` measured. Raises MeasurementInvalid if it left none."""
+    try:
+        begin, end = (float(word) for word in text.split())
+    except ValueError as error:
+        raise MeasurementInvalid("time", [f"the board's own time cannot be read: {text.strip()!r}"]) from error
+    return end - begin

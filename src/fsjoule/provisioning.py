@@ -1,0 +1,82 @@
+"""Brings a filesystem onto the booted board: made fresh on the scratch partition, or as a folder of the root."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule.errors import BoardError, LabError
+from fsjoule.filesystems import Filesystem
+from fsjoule.model import BoardProfile, Provision
+from fsjoule.ports import CommandResult, Shell
+
+SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
+ROOT_DIRECTORY: Final = "/fsjoule-bench"
+_MAKE_TIMEOUT_S: Final = 120.0
+_MOUNT_TIMEOUT_S: Final = 60.0
+_SYNC_TIMEOUT_S: Final = 180.0
+
+
+def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
+    """Run a program on the board that has to succeed. Raises LabError with what it said."""
+    result = shell.run(argv, timeout_s=timeout_s)
+    if result.exit_code != 0:
+        raise LabError(f"on the board, `{' '.join(argv)}` failed ({result.exit_code}): {result.stdout.strip()[-500:]}")
+    return result
+
+
+@dataclass
+class Scratch:
+    """The scratch partition of one boot."""
+
+    shell: Shell
+    profile: BoardProfile
+    mounted: bool = field(default=False, init=False)
+
+    @property
+    def device(self) -> str:
+        return self.profile.scratch_device
+
+    def make(self, filesystem: Filesystem) -> None:
+        """Leave a fresh, unmounted filesystem on the partition."""
+        self.unmount()
+        checked(self.shell, *filesystem.make_argv(self.device), timeout_s=_MAKE_TIMEOUT_S)
+
+    def mount(self, filesystem: Filesystem) -> str:
+        """Mount what is on the partition; returns the directory."""
+        checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
+        checked(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
+        self.mounted = True
+        return SCRATCH_DIRECTORY
+
+    def unmount(self) -> None:
+        if self.mounted:
+            checked(self.shell, "umount", SCRATCH_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S)
+            self.mounted = False
+
+
+def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
+    """An empty directory on the filesystem under test."""
+    if provision is Provision.SCRATCH:
+        scratch.make(filesystem)
+        return scratch.mount(filesystem)
+    root = root_type(scratch.shell)
+    if root != filesystem.kernel_type:
+        raise BoardError(f"the board's root is {root}, not {filesystem.name}", transient=False)
+    checked(scratch.shell, "rm", "-rf", ROOT_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S)
+    checked(scratch.shell, "mkdir", ROOT_DIRECTORY)
+    return ROOT_DIRECTORY
+
+
+def root_type(shell: Shell) -> str:
+    """The kernel's name of the root filesystem's type."""
+    mounts = checked(shell, "cat", "/proc/mounts").stdout
+    types = re.findall(r"^\S+ / (\S+) ", mounts, re.MULTILINE)
+    return types[-1] if types else "unknown"
+
+
+def settle(shell: Shell) -> None:
+    """Write everything back and forget every cached page, so that a window starts from the card."""
+    checked(shell, "sync", timeout_s=_SYNC_TIMEOUT_S)
+    checked(shell, "sh", "-c", "echo 3 > /proc/sys/vm/drop_caches")

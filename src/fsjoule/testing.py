@@ -1,0 +1,88 @@
+"""Fakes of the ports, for tests of code that uses them. Nothing else in fsjoule may be faked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fsjoule.errors import MeterError
+from fsjoule.model import Measurement, MeterInfo, Run, Trace
+from fsjoule.ports import CommandResult
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only by sleeping."""
+
+    time_s: float = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def utc(self) -> str:
+        return f"1970-01-01T00:00:{self.time_s:06.3f}Z"
+
+    def sleep(self, seconds: float) -> None:
+        self.time_s += seconds
+
+
+@dataclass
+class FakeShell:
+    """A board that answers each program through `answer`, and remembers what it was asked."""
+
+    answer: Callable[[tuple[str, ...]], CommandResult]
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    asked: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        del timeout_s
+        self.asked.append(tuple(argv))
+        return self.answer(tuple(argv))
+
+    def put(self, path: str, content: bytes) -> None:
+        self.files[path] = content
+
+    def get(self, path: str) -> bytes:
+        return self.files[path]
+
+
+@dataclass
+class FakeMeter:
+    """A meter that returns the same trace each time, or is silent without one."""
+
+    trace: Trace | None = None
+
+    def info(self) -> MeterInfo:
+        return self._trace().info
+
+    def arm(self) -> None:
+        self._trace()
+
+    def disarm(self) -> Trace:
+        return self._trace()
+
+    def _trace(self) -> Trace:
+        if self.trace is None:
+            raise MeterError("the meter has been silent for 2 s")
+        return self.trace
+
+
+@dataclass
+class FakeStore:
+    """Keeps in memory what a run folder would hold."""
+
+    runs: list[Run] = field(default_factory=list[Run])
+    measurements: list[Measurement] = field(default_factory=list[Measurement])
+
+    def begin(self, run: Run) -> None:
+        self.runs.append(run)
+
+    def update(self, run: Run) -> None:
+        self.runs.append(run)
+
+    def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
+        del trace, attachments
+        self.measurements.append(measurement)
+
+    def finish(self, run: Run) -> None:
+        self.runs.append(run)
