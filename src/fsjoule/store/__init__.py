@@ -1,0 +1,22 @@
+"""Run folders on disk: the only part of fsjoule that touches files of results.
+
+::
+
+    results/<UTC time>-<board>-<id>/
+        run.json                        fsjoule.run/1
+        measurements/<nn>-<slug>/
+            measurement.json            fsjoule.measurement/1
+            trace.parquet               fsjoule.trace/1
+            fio.json, console.log       attachments, under the names that the caller gave
+
+`RunFolder` writes one, `load_run` reads one.
+"""
+
+from __future__ import annotations
+
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import Damaged, LoadedRun, load_run
+from fsjoule.store.schemas import json_schemas, write_json_schemas
+from fsjoule.store.traces import read_trace
+
+__all__ = ["Damaged", "LoadedRun", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]

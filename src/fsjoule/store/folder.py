@@ -1,0 +1,134 @@
+"""Writing a run folder, one whole measurement after another."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ResultError, StorageError
+from fsjoule.model import Measurement, Run, Trace
+from fsjoule.store.files import flush_folder, write_file, write_folder
+from fsjoule.store.schemas import MEASUREMENT, RUN, encode
+from fsjoule.store.traces import encode_trace
+
+RUN_FILE: Final = "run.json"
+MEASUREMENTS_FOLDER: Final = "measurements"
+MEASUREMENT_FILE: Final = "measurement.json"
+TRACE_FILE: Final = "trace.parquet"
+
+
+class RunFolder:
+    """A ports.ResultStore that keeps one run in a folder of its own below `results_dir`.
+
+    While it is open the folder is locked (flock): so a reader can tell a run that goes on from one that was killed.
+    `board` names the folder if the run has no board facts when it begins.
+    """
+
+    def __init__(self, results_dir: Path, *, board: str = "board") -> None:
+        self._results_dir = results_dir
+        self._board = board
+        self._path: Path | None = None
+        self._run: Run | None = None
+        self._stored: dict[int, str] = {}
+        self._unlock: weakref.finalize[..., RunFolder] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The run folder. Raises ResultError before `begin`."""
+        if self._path is None:
+            raise ResultError("the run has not begun: it has no folder yet")
+        return self._path
+
+    def begin(self, run: Run) -> None:
+        """Make the run folder. Raises StorageError if it cannot be made."""
+        name = folder_name(run, self._board)
+        path = self._results_dir / name
+        with _storing(f"the run {name}", self._results_dir):
+            self._results_dir.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+            (path / MEASUREMENTS_FOLDER).mkdir()
+            flush_folder(path)
+            flush_folder(self._results_dir)
+            self._unlock = weakref.finalize(self, os.close, _locked(path))
+        self._path = path
+        self._write_run(run)
+
+    def update(self, run: Run) -> None:
+        """Keep facts that became known after `begin` (board, image, meter, phases)."""
+        self._write_run(run)
+
+    def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
+        """Store one measurement; when this returns, it is on the disk.
+
+        Raises StorageError if it cannot be stored (disk full); all that was stored before is then as it was.
+        """
+        name = f"{measurement.number:02d}-{measurement.slug}"
+        if measurement.number in self._stored:
+            raise ResultError(f"{self.path} already holds a measurement {measurement.number}")
+        files = {MEASUREMENT_FILE: encode(MEASUREMENT, measurement, f"measurement {name}")}
+        if trace is not None:
+            files[TRACE_FILE] = encode_trace(trace)
+        for attachment, content in attachments.items():
+            if attachment in files or Path(attachment).name != attachment:
+                raise ResultError(f"an attachment cannot be named {attachment!r}", hint="use a plain name of its own")
+            files[attachment] = content
+        with _storing(f"measurement {name}", self.path):
+            write_folder(self.path / MEASUREMENTS_FOLDER / name, files)
+        self._stored[measurement.number] = name
+        if self._run is not None:
+            self._write_run(self._run)
+
+    def finish(self, run: Run) -> None:
+        """Write the run's last state and unlock the folder. Raises StorageError if it cannot be written."""
+        self._write_run(run)
+        if self._unlock is not None:
+            self._unlock()
+
+    def _write_run(self, run: Run) -> None:
+        indexed = replace(run, measurements=tuple(name for _, name in sorted(self._stored.items())))
+        with _storing(RUN_FILE, self.path):
+            write_file(self.path / RUN_FILE, encode(RUN, indexed, "the run"))
+        self._run = indexed
+
+
+def folder_name(run: Run, board: str) -> str:
+    """`<UTC time>-<board>-<id>` with nothing in it that a shell or another filesystem would trip over."""
+    parts = (re.sub(r"[-:]", "", run.started_utc), run.board.name if run.board else board, run.run_id)
+    return "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a RunFolder, in this process or another, has the run folder at `path` open."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+@contextmanager
+def _storing(what: str, folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{what} could not be stored in {folder}: {error.strerror or error}",
+            hint="make room on that disk, or choose another folder with --results; what was stored before is whole",
+        ) from error

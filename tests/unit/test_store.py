@@ -1,0 +1,249 @@
+"""Run folders: written whole, read strictly, and kept whole by a full disk or a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from results_factory import MadeRun, make_run, make_trace
+
+from fsjoule.errors import LabError, ResultError
+from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.store import RunFolder, load_run
+
+_HELPERS = Path(__file__).parents[1] / "helpers"
+
+
+@pytest.fixture(scope="module")
+def made() -> MadeRun:
+    return make_run(repeat=1)
+
+
+def _store(made: MadeRun, results: Path, *, finish: bool = True) -> RunFolder:
+    folder = RunFolder(results)
+    folder.begin(replace(made.run, status=RunStatus.RUNNING))
+    for measurement in made.measurements:
+        folder.add(measurement, made.traces.get(measurement.number), {"fio.json": b"{}", "console.log": b"ok\n"})
+    if finish:
+        folder.finish(made.run)
+    return folder
+
+
+def test_what_is_stored_is_read_back(made: MadeRun, tmp_path: Path) -> None:
+    folder = _store(made, tmp_path / "results")
+    loaded = load_run(folder.path)
+    assert folder.path.name == "20260309T100000Z-virtual-k3v9q2"
+    assert replace(loaded.run, measurements=()) == made.run
+    assert loaded.measurements == made.measurements
+    assert not loaded.damaged
+    assert [name.split("-")[0] for name in loaded.run.measurements][:3] == ["01", "02", "03"]
+    assert loaded.attachment(1, "console.log") == b"ok\n"
+    assert loaded.attachment(1, "nothing.txt") is None
+    assert loaded.trace(3) is None
+    trace = loaded.trace(1)
+    assert trace is not None
+    np.testing.assert_array_equal(trace.power_w, made.traces[1].power_w)
+    assert not list(folder.path.rglob("*.partial"))
+
+
+def test_load_run_takes_the_path_of_run_json_too(made: MadeRun, tmp_path: Path) -> None:
+    folder = _store(made, tmp_path)
+    assert load_run(folder.path / "run.json") == load_run(folder.path)
+
+
+def test_a_run_that_goes_on_is_running_and_one_that_was_dropped_is_aborted(made: MadeRun, tmp_path: Path) -> None:
+    folder = _store(made, tmp_path, finish=False)
+    path = folder.path
+    assert load_run(path).run.status is RunStatus.RUNNING
+    del folder
+    loaded = load_run(path)
+    assert loaded.run.status is RunStatus.ABORTED
+    assert loaded.run.abort_reason
+    assert loaded.measurements == made.measurements
+
+
+def test_a_killed_run_keeps_its_measurements_and_reads_as_aborted(made: MadeRun, tmp_path: Path) -> None:
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(_HELPERS)!r})
+from pathlib import Path
+from results_factory import make_run
+from fsjoule.store import RunFolder
+made = make_run(repeat=1)
+folder = RunFolder(Path({str(tmp_path)!r}))
+folder.begin(made.run.__class__(**{{**{{f: getattr(made.run, f) for f in made.run.__slots__}}, "status": "running"}}))
+folder.add(made.measurements[0], made.traces[1], {{}})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    loaded = load_run(next(tmp_path.iterdir()))
+    assert loaded.run.status is RunStatus.ABORTED
+    assert loaded.measurements == made.measurements[:1]
+
+
+def test_facts_learnt_later_are_kept(made: MadeRun, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, board="virtual")
+    folder.begin(replace(made.run, status=RunStatus.RUNNING, board=None))
+    folder.update(made.run)
+    assert folder.path.name == "20260309T100000Z-virtual-k3v9q2"
+    assert load_run(folder.path).run.board == made.run.board
+
+
+def test_a_number_is_stored_once_and_attachments_have_plain_names(made: MadeRun, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin(made.run)
+    with pytest.raises(ResultError, match=r"named '\.\./x'"):
+        folder.add(made.measurements[0], None, {"../x": b""})
+    folder.add(made.measurements[0], None, {})
+    with pytest.raises(ResultError, match="already holds a measurement 1"):
+        folder.add(made.measurements[0], None, {})
+
+
+def test_a_nan_is_never_stored(made: MadeRun, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin(made.run)
+    broken = replace(made.measurements[0], energy_mj_per_mib=Value(float("nan"), 0.1), iops=float("nan"))
+    with pytest.raises(ResultError, match=r"(?s)iops.*energy_mj_per_mib\.value"):
+        folder.add(broken, None, {})
+    assert load_run(folder.path).measurements == ()
+
+
+# ------------------------------------------------------------------------------------------------- damaged folders
+
+
+def _edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Path) -> None:
+    path = _store(made, tmp_path).path
+    first, second, third, fourth = sorted((path / "measurements").iterdir())[:4]
+    (first / "measurement.json").write_text('{"schema": "fsjoule.meas')
+    _edit(second / "measurement.json", number="2", colour="red")
+    (third / "measurement.json").unlink()
+    fourth.rename(fourth.with_name(fourth.name + ".partial"))
+    loaded = load_run(path)
+    assert [m.number for m in loaded.measurements] == [m.number for m in made.measurements][4:]
+    reasons = {damaged.folder: damaged.reason for damaged in loaded.damaged}
+    assert "not JSON" in reasons[first.name]
+    assert "number: " in reasons[second.name]
+    assert "colour: " in reasons[second.name]
+    assert "cannot be read" in reasons[third.name]
+    assert "missing" in reasons[fourth.name]
+    assert "cut short" in reasons[fourth.name + ".partial"]
+    with pytest.raises(ResultError, match="no readable measurement 1"):
+        loaded.trace(1)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "not JSON"),
+        ("[]", "names no schema"),
+        ('{"schema": "fsjoule.run/2"}', "'fsjoule.run/2'; this version of fsjoule reads 'fsjoule.run/1'"),
+        ('{"schema": "fsjoule.run/1"}', "(?s)run_id: Field required.*started_utc: Field required"),
+    ],
+)
+def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ResultError, match=words) as caught:
+        load_run(tmp_path)
+    assert str(tmp_path / "run.json") in caught.value.what
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="not a run folder"):
+        load_run(tmp_path / "nothing")
+
+
+def test_strictness_reaches_nested_fields(made: MadeRun, tmp_path: Path) -> None:
+    path = _store(made, tmp_path).path / "run.json"
+    data = json.loads(path.read_text())
+    data["plan"]["repeat"] = 3.5
+    data["plan"]["entries"][0]["workload"]["extra"] = 1
+    data["board"]["cpus"] = "1"
+    path.write_text(json.dumps(data))
+    with pytest.raises(ResultError, match=r"(?s)plan\.repeat: .*plan\.entries\.0\.workload.*board\.cpus: "):
+        load_run(path)
+
+
+# ------------------------------------------------------------------------------------------------------- full disk
+
+_FILL = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from dataclasses import replace
+from pathlib import Path
+from results_factory import make_run, make_trace
+from fsjoule.errors import LabError
+from fsjoule.store import RunFolder
+made = make_run(repeat=1)
+folder = RunFolder(Path(sys.argv[2]))
+folder.begin(made.run)
+folder.add(made.measurements[0], made.traces[1], {})
+if sys.argv[3] == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    for number in range(2, 100):
+        folder.add(replace(made.measurements[0], number=number), made.traces[1], {"console.log": b"x" * 60_000})
+except LabError as error:
+    print(error)
+else:
+    sys.exit("the disk never filled")
+"""
+
+
+def _check_after_full_disk(results: Path, message: str, made: MadeRun, reason: str) -> list[Measurement]:
+    path = next(results.iterdir())
+    assert reason in message
+    assert str(path) in message
+    loaded = load_run(path)
+    assert not loaded.damaged
+    assert loaded.measurements[0] == made.measurements[0]
+    for measurement in loaded.measurements:
+        assert loaded.trace(measurement.number) is not None
+    assert not list(path.rglob("*.partial"))
+    return list(loaded.measurements)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root")
+def test_a_full_disk_leaves_what_is_stored_whole(made: MadeRun, tmp_path: Path) -> None:
+    results = tmp_path / "small"
+    results.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", results], timeout=10, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        argv = [sys.executable, "-c", _FILL, _HELPERS, results, "full"]
+        done = subprocess.run(argv, timeout=60, check=True, capture_output=True, text=True)
+        assert len(_check_after_full_disk(results, done.stdout, made, "No space left on device")) > 1
+    finally:
+        subprocess.run(["umount", results], timeout=10, check=True)
+
+
+def test_a_file_size_limit_leaves_what_is_stored_whole(made: MadeRun, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", _FILL, _HELPERS, tmp_path, "limit"]
+    done = subprocess.run(argv, timeout=60, check=True, capture_output=True, text=True)
+    _check_after_full_disk(tmp_path, done.stdout, made, "File too large")
+
+
+def test_a_folder_that_cannot_be_written_is_a_lab_error(made: MadeRun, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file, not a folder")
+    with pytest.raises(LabError, match=r"(?s)could not be stored.*--results"):
+        RunFolder(tmp_path / "results").begin(made.run)
+
+
+def test_a_trace_that_is_long_stays_small(tmp_path: Path, made: MadeRun) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin(made.run)
+    folder.add(made.measurements[0], make_trace(60.0), {})
+    size = (next((folder.path / "measurements").iterdir()) / "trace.parquet").stat().st_size
+    assert size < 61_200 * 5
