@@ -14,7 +14,9 @@ from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
 from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
 from fsjoule.phases import Phases
+from fsjoule.filesystems import filesystem
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
+from fsjoule.provisioning import working_directory
 from fsjoule.suites import SCRATCH_ROOT
 
 _ATTEMPTS: Final = 2
@@ -75,6 +77,7 @@ class Bench:
     store: ResultStore
     clock: Clock
     say: Callable[[str], None]
+    on_measured: Callable[[Measurement], None]
     phases: Phases = field(init=False)
     results: list[Measurement] = field(default_factory=list[Measurement], init=False)
     _booted: Booted | None = field(default=None, init=False)
@@ -109,6 +112,12 @@ class Bench:
     def booted(self, entry: Planned) -> Shell:
         """The shell of a board that is booted as the entry needs it; boots it if it is not."""
         return self._boot_for(entry).transcript
+
+    def provisioned(self, entry: Planned) -> str:
+        """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
+        booted = self._boot_for(entry)
+        with self.phases("provisioning"):
+            return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), self.plan.provision)
 
     def finish(self, reason: str | None = None) -> Run:
         """Switch the board off and close the run: complete, or aborted with the reason."""
@@ -154,6 +163,7 @@ class Bench:
             attachments["kernel.log"] = evidence.kernel_log.encode()
             self.store.add(measurement, evidence.trace, attachments)
         self.results.append(measurement)
+        self.on_measured(measurement)
         return measurement
 
     def _root_filesystem(self, entry: Planned) -> str:

@@ -113,10 +113,8 @@ def _mean_power(trace: Trace, window: Window) -> tuple[float, float, int]:
     weights = _weights_us(trace, window)
     covered_us = float(weights.sum())
     inside = weights > 0
-    first, last = (
-        (float(trace.times_us[0]), float(trace.times_us[-1])) if len(trace.times_us) else (math.inf, -math.inf)
-    )
-    if covered_us == 0 or first > window.start_us or last + _tick_us(trace) < window.stop_us:
+    times = trace.times_us
+    if covered_us == 0 or times[0] > window.start_us or times[-1] + _tick_us(trace) < window.stop_us:
         raise MeasurementInvalid("energy", ["the trace does not reach over the whole window"])
     power = trace.power_w[inside]
     mean = float((power * weights[inside]).sum() / covered_us)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fsjoule.errors import MeterError
-from fsjoule.model import Measurement, MeterInfo, Run, Trace
+from fsjoule.errors import BoardError, MeterError
+from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
 from fsjoule.ports import CommandResult
 
 
@@ -86,3 +86,35 @@ class FakeStore:
 
     def finish(self, run: Run) -> None:
         self.runs.append(run)
+
+
+@dataclass
+class FakeBoard:
+    """A board that boots into `shell`, or raises the next of `faults`."""
+
+    shell: FakeShell
+    board_facts: BoardFacts
+    image_facts: ImageFacts
+    faults: list[BoardError] = field(default_factory=list[BoardError])
+    prepared: list[str] = field(default_factory=list[str])
+    boots: int = 0
+    powered: bool = False
+
+    def prepare(self, root_filesystem: str) -> None:
+        self.prepared.append(root_filesystem)
+
+    def boot(self) -> FakeShell:
+        self.boots += 1
+        if self.faults:
+            raise self.faults.pop(0)
+        self.powered = True
+        return self.shell
+
+    def off(self) -> None:
+        self.powered = False
+
+    def facts(self) -> BoardFacts:
+        return self.board_facts
+
+    def image(self) -> ImageFacts:
+        return self.image_facts

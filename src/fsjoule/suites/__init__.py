@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import KIB, Planned, Provision, TimedKind, Workload
-from fsjoule.suites import energy_emmc, quick
+from fsjoule.suites import energy_emmc, operations, quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Suite:
 
 SUITES: Final[dict[str, Suite]] = {
     "quick": Suite("quick", quick.TITLE, quick.WORKLOADS),
+    "operations": Suite("operations", operations.TITLE, operations.WORKLOADS),
     "energy-emmc-2025": Suite("energy-emmc-2025", energy_emmc.TITLE, energy_emmc.WORKLOADS, energy_emmc.SOURCE),
 }
 

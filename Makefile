@@ -1,0 +1,69 @@
+# make bench   set up what is missing, measure ext4 and btrfs on the virtual board, show the result
+# make test    set up what is missing, run all tests, those with the real lab included
+# make lint    style, types, layers
+# make clean   remove what make built in this folder (not results/, not the image cache)
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+BIN := .venv/bin
+
+FS ?= ext4,btrfs
+KERNEL ?= 6.1
+SUITE ?= quick
+REPEAT ?= 3
+ENVIRONMENT ?= env/virtual.yaml
+
+export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
+
+.PHONY: bench test lint format setup clean help
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+bench: setup
+	$(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+
+test: setup
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+setup: build/packages.stamp build/python.stamp
+
+# Asks dpkg before it asks apt: a machine that has everything needs no root and no network.
+build/packages.stamp: packages.txt
+	@mkdir -p build
+	@missing=$$(for p in $$(sed 's/#.*//' packages.txt); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	    echo "== installing Debian packages:" $$missing; \
+	    $(SUDO) apt-get update -q; \
+	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+	fi
+	@touch $@
+
+build/uv/bin/uv:
+	@echo "== installing uv $(UV_VERSION)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	@$(PYTHON) -m venv build/uv
+	@build/uv/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+
+build/python.stamp: build/packages.stamp pyproject.toml uv.lock | build/uv/bin/uv
+	@echo "== installing the Python environment from uv.lock"
+	@build/uv/bin/uv sync --frozen --python $(PYTHON)
+	@touch $@
+
+clean:
+	rm -rf build .venv

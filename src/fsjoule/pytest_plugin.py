@@ -1,0 +1,169 @@
+"""fsjoule's options and fixtures for pytest, on top of labgrid's own (`--lg-env`, `target`, `strategy`).
+
+Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that asks for it is repeated for each),
+`booted_board` (the shell of the board booted for it), `provisioned` (an empty directory on its filesystem), `measurement`
+(the entry measured and stored).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from fsjoule.bench import Bench
+from fsjoule.errors import FsjouleError, StorageError
+from fsjoule.model import Measurement, Planned, Provision
+from fsjoule.ports import Meter, Shell
+from fsjoule.session import Session, choose
+
+_SESSION: Final = pytest.StashKey[Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
+    group.addoption("--fs", default="ext4,btrfs", metavar="NAME[,NAME]", help="filesystems (default: %(default)s)")
+    group.addoption("--kernel", default="6.1", metavar="NAME", help="kernel to boot (default: %(default)s)")
+    group.addoption("--suite", default="quick", metavar="NAME", help="what to measure (default: %(default)s)")
+    group.addoption("--repeat", default=3, type=int, metavar="N", help="repetitions, each a boot (default: %(default)s)")
+    group.addoption(
+        "--provision",
+        default=Provision.SCRATCH.value,
+        metavar="root|scratch",
+        help="the filesystem as the board's root, or made fresh on the scratch partition (default: %(default)s)",
+    )
+    group.addoption("--results", default="results", metavar="DIR", help="where run folders go (default: %(default)s)")
+    group.addoption("--seed", default=None, type=int, metavar="N", help="of the order (default: a new one, recorded)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Check every choice, and start the virtual lab if the environment file wants it, before labgrid reads that file."""
+    if config.option.lg_env is None or config.option.collectonly or config.option.help:
+        return
+    # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with the board off and the place released.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    say = _say(config)
+    handler = _Warnings(say)
+    logging.getLogger("fsjoule").addHandler(handler)
+    config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
+    option = config.option
+    try:
+        session = Session(
+            choose(
+                suite_name=option.suite,
+                filesystems=option.fs,
+                kernel=option.kernel,
+                repeat=option.repeat,
+                provision=option.provision,
+                results=Path(option.results),
+                seed=option.seed,
+            ),
+            environment_file=Path(option.lg_env),
+            say=say,
+            command=("pytest", *config.invocation_params.args),
+        )
+        config.add_cleanup(session.close)
+        session.open()
+    except FsjouleError as error:
+        pytest.exit(str(error), returncode=error.exit_code)
+    config.stash[_SESSION] = session
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "planned" not in metafunc.fixturenames:
+        return
+    entries = _session(metafunc.config).plan.entries
+    metafunc.parametrize("planned", entries, ids=[f"{e.number:02d}-r{e.repetition}-{e.slug}" for e in entries])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """A measurement that passed has its own line; a dot behind it would only break it."""
+    if _SESSION in config.stash and report.when == "call" and report.passed and config.option.verbose <= 0:
+        return "passed", "", "PASSED"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    session = config.stash.get(_SESSION, None)
+    if session is not None:
+        terminalreporter.write_line(session.summary(shutil.get_terminal_size((120, 40)).columns))
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[Bench]:
+    """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
+    session = _session(pytestconfig)
+    with session.place():
+        target = request.getfixturevalue("target")
+        with session.run(target) as bench:
+            yield bench
+            session.interrupted = request.session.exitstatus == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.fixture(scope="session")
+def meter(bench: Bench) -> Meter:
+    """The meter of the bench."""
+    return bench.meter
+
+
+@pytest.fixture
+def booted_board(bench: Bench, planned: Planned) -> Shell:
+    """The shell of the board, booted as the planned entry needs it."""
+    return bench.booted(planned)
+
+
+@pytest.fixture
+def provisioned(bench: Bench, planned: Planned) -> str:
+    """An empty directory of the board, on the filesystem that the planned entry names."""
+    return bench.provisioned(planned)
+
+
+@pytest.fixture
+def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
+    """The planned entry, measured and stored. Raises LabError when the lab does not do its part."""
+    try:
+        return bench.measure(planned)
+    except StorageError as error:
+        # Whatever is measured now cannot be kept.
+        request.session.shouldstop = error.what
+        raise
+
+
+class _Warnings(logging.Handler):
+    """Warnings of the library (a silent meter, a second try) are said at once, not in a log at the end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(f"warning: {record.getMessage()}")
+
+
+def _say(config: pytest.Config) -> Callable[[str], None]:
+    """A line on the terminal, past pytest's capturing."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        reporter = config.pluginmanager.getplugin("terminalreporter")
+        with capture.global_and_fixture_disabled():
+            if reporter is None:
+                print(line, flush=True)  # noqa: T201 - before pytest has its reporter
+            else:
+                reporter.ensure_newline()
+                reporter.write_line(line, flush=True)
+
+    return say
+
+
+def _session(config: pytest.Config) -> Session:
+    if _SESSION not in config.stash:
+        pytest.exit("measuring needs a board: add --lg-env env/virtual.yaml", returncode=2)
+    return config.stash[_SESSION]

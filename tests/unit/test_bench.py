@@ -1,0 +1,178 @@
+"""The use case over fakes of the ports: what happens when a part of the lab fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traces import trace_of
+
+from fsjoule import onboard
+from fsjoule.bench import Bench
+from fsjoule.errors import BoardError, LabError
+from fsjoule.model import (
+    MIB,
+    BoardFacts,
+    BoardProfile,
+    ImageFacts,
+    Mark,
+    Measurement,
+    Plan,
+    Planned,
+    Provision,
+    Run,
+    RunStatus,
+    TimedKind,
+    Trace,
+)
+from fsjoule.ports import CommandResult
+from fsjoule.suites import plan_entries, suite
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
+
+FIO_JSON = (Path(__file__).parent / "data" / "fio-3.33-write.json").read_bytes()
+COUNTERS = b"cpu  100 0 50 800 20 0 5 0 0 0\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
+AFTER = b"cpu  150 0 80 900 30 0 10 0 0 0\n 14 0 112 5 30 0 16544 9 0 75 14 1 0 8 0 5 1\n"
+PROFILE = BoardProfile("fake", "imx6ul", True, "/dev/ttymxc1", "mmcblk1", "/dev/mmcblk1p3", 1.0)  # noqa: FBT003
+FACTS = BoardFacts("fake", "m", "6.1", "v", "c", 1, 512 * MIB, "card", 1024 * MIB, "bus", "ext4")
+IMAGE = ImageFacts("imx6ul", "6.1", "p", "0" * 64, {}, {})
+
+
+def answer(argv: tuple[str, ...]) -> CommandResult:
+    """A board on which everything goes well."""
+    output = COUNTERS.decode() if argv[:2] == ("cat", "/proc/stat") else ""
+    return CommandResult(argv, 0, output)
+
+
+def traced(*marks: str, runtime_s: float = 0.02) -> Trace:
+    times = (2_500_000, 2_500_000 + round(runtime_s * 1e6))
+    return trace_of(np.full(3000, 2500), marks=[Mark(t, text) for t, text in zip(times, marks, strict=True)])
+
+
+def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
+    shell.files.update(
+        {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02"}
+    )
+    entries = plan_entries(
+        suite("quick"), ("ext4",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0
+    )
+    plan = Plan("quick", ("ext4",), "6.1", Provision.SCRATCH, 1, 3, 1.0, entries)
+    run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
+    board = FakeBoard(shell, FACTS, IMAGE, faults or [])
+    said: list[str] = []
+    return Bench(run, PROFILE, board, meter, FakeStore(), FakeClock(), said.append, lambda _: None)
+
+
+def entry(bench: Bench, slug: str) -> Planned:
+    return next(e for e in bench.plan.entries if e.workload.slug == slug)
+
+
+def runtime_s() -> float:
+    from fsjoule import fio  # noqa: PLC0415
+
+    return fio.parse(FIO_JSON.decode()).runtime_ns / 1e9
+
+
+def measured(slug: str, answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> Measurement:
+    bench = bench_of(shell=FakeShell(answered), meter=FakeMeter())
+    wanted = entry(bench, slug)
+    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01))
+    return bench.measure(wanted)
+
+
+def test_a_good_measurement_has_every_figure() -> None:
+    result = measured("write-16k")
+    assert result.invalid_reasons == ()
+    assert result.throughput_mib_per_s == pytest.approx(4 / runtime_s())
+    assert result.energy is not None
+    assert result.energy_mj_per_mib is not None
+    assert result.energy_mj_per_mib.value == pytest.approx(1.25e3 * (runtime_s() + 0.01) / 4)
+    assert result.write_amplification == pytest.approx(16384 * 512 / (4 * MIB))
+    assert result.cpu_s_per_mib == pytest.approx(0.85 / 4)
+
+
+def test_a_silent_meter_costs_the_energy_not_the_measurement() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None))
+    result = bench.measure(entry(bench, "write-16k"))
+    assert result.valid
+    assert result.throughput_mib_per_s is not None
+    assert result.energy is None
+    assert result.energy_mj_per_mib is None
+    assert any("silent" in note for note in result.notes)
+
+
+def test_marks_that_did_not_arrive_make_it_invalid() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S99", "E99")))
+    result = bench.measure(entry(bench, "write-16k"))
+    assert any("did not both arrive (seen: S99, E99)" in reason for reason in result.invalid_reasons)
+    assert result.energy is None
+
+
+def test_a_window_that_is_not_fios_makes_it_invalid() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    wanted = entry(bench, "write-16k")
+    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.4))
+    assert any("differ by" in reason for reason in bench.measure(wanted).invalid_reasons)
+
+
+def test_what_the_kernel_reports_makes_it_invalid() -> None:
+    def with_error(argv: tuple[str, ...]) -> CommandResult:
+        if argv == ("dmesg",):
+            return CommandResult(argv, 0, "[ 1.0] blk_update_request: I/O error, dev mmcblk1\n")
+        return answer(argv)
+
+    assert any("I/O error" in reason for reason in measured("write-16k", with_error).invalid_reasons)
+
+
+def test_fio_that_fails_makes_it_invalid() -> None:
+    def failing(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 1, "No space left on device") if argv[0] == "fio" else answer(argv)
+
+    assert any("exit code 1: No space left" in reason for reason in measured("write-16k", failing).invalid_reasons)
+
+
+def test_a_transient_fault_is_given_a_second_try() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None), faults=[BoardError("hung", transient=True)])
+    assert bench.measure(entry(bench, "write-16k")).slug == "ext4-write-16k"
+    assert isinstance(bench.board, FakeBoard)
+    assert bench.board.boots == 2
+
+
+@pytest.mark.parametrize(("transient", "boots"), [(True, 2), (False, 1)])
+def test_a_fault_that_stays_is_raised_with_the_board_off(boots: int, *, transient: bool) -> None:
+    bench = bench_of(
+        shell=FakeShell(answer), meter=FakeMeter(None), faults=[BoardError("hung", transient=transient)] * 2
+    )
+    with pytest.raises(LabError, match="hung"):
+        bench.measure(entry(bench, "write-16k"))
+    assert isinstance(bench.board, FakeBoard)
+    assert (bench.board.boots, bench.board.powered) == (boots, False)
+
+
+def test_one_boot_serves_a_repetition() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None))
+    for planned in bench.plan.entries:
+        bench.measure(planned)
+    assert isinstance(bench.board, FakeBoard)
+    assert bench.board.boots == 1
+    run = bench.finish()
+    assert run.status is RunStatus.COMPLETE
+    assert not bench.board.powered
+    assert {"boot", "flash", "provisioning", "fio", "timed", "idle", "board_on"} <= run.phases_s.keys()
+
+
+def test_a_boot_is_measured_from_mark_to_mark() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("Sboot", "Eboot", runtime_s=0.3)))
+    result = bench.measure(entry(bench, TimedKind.BOOT.value))
+    assert result.valid, result.invalid_reasons
+    assert result.duration_s == pytest.approx(0.3)
+    assert result.boot == 1
+
+
+def test_an_unfinished_run_says_why() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None))
+    bench.measure(bench.plan.entries[0])
+    run = bench.finish("interrupted")
+    assert (run.status, run.abort_reason) == (RunStatus.ABORTED, "interrupted")
+    assert bench_of(shell=FakeShell(answer), meter=FakeMeter(None)).finish().status is RunStatus.ABORTED

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsjoule import fio
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize(("name", "ios"), [("randread", 256), ("write", 256)])
+def test_real_output_is_read(name: str, ios: int) -> None:
+    result = fio.parse((DATA / f"fio-3.33-{name}.json").read_text())
+    assert result.version == "fio-3.33"
+    assert (result.io_bytes, result.ios, result.errors, result.error) == (4 * MIB, ios, 0, 0)
+    assert result.mib_per_s == pytest.approx(4 / (result.runtime_ns / 1e9))
+    assert {"50", "99", "99.9"} <= result.latency_percentiles_ns.keys()
+    assert not fio.complaints(result)
+
+
+def test_complaints_before_the_json_are_skipped() -> None:
+    text = "fio: io_u error on file x: No space left on device\n" + (DATA / "fio-3.33-write.json").read_text()
+    assert fio.parse(text).io_bytes == 4 * MIB
+
+
+def test_out_of_space_is_named() -> None:
+    document = json.loads((DATA / "fio-3.33-write.json").read_text())
+    document["jobs"][0]["error"] = 28
+    assert fio.complaints(fio.parse(json.dumps(document))) == ["fio ended with error 28 (no space left on device)"]
+
+
+@given(st.text())
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(MeasurementInvalid, match="fio"):
+        fio.parse(text)
+
+
+def test_only_writes_end_with_a_flush() -> None:
+    read = fio.run_argv(FioWorkload(IoPattern.READ, 16 * KIB, MIB), "/d", output="o", before="b", after="a", seed=7)
+    write = fio.run_argv(FioWorkload(IoPattern.WRITE, 16 * KIB, MIB), "/d", output="o", before="b", after="a", seed=7)
+    assert "--end_fsync=0" in read
+    assert "--end_fsync=1" in write
+    assert {"--kb_base=1024", "--ramp_time=0", "--exec_prerun=b", "--exec_postrun=a", "--randseed=7"} <= set(write)
+
+
+def test_layout_is_the_same_job_without_its_io() -> None:
+    workload = FioWorkload(IoPattern.RANDREAD, 16 * KIB, MIB)
+    layout = fio.layout_argv(workload, "/d")
+    run = fio.run_argv(workload, "/d", output="o", before="b", after="a", seed=7)
+    assert "--create_only=1" in layout
+    assert set(layout) - {"--create_only=1"} <= set(run)
