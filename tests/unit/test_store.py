@@ -132,7 +132,7 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
     fourth.rename(fourth.with_name(fourth.name + ".partial"))
     loaded = load_run(path)
     assert [m.number for m in loaded.measurements] == [m.number for m in made.measurements][4:]
-    reasons = {damaged.folder: damaged.reason for damaged in loaded.damaged}
+    reasons = loaded.damaged
     assert "not JSON" in reasons[first.name]
     assert "number: " in reasons[second.name]
     assert "colour: " in reasons[second.name]

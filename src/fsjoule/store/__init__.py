@@ -15,8 +15,8 @@
 from __future__ import annotations
 
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.reader import Damaged, LoadedRun, load_run
+from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.store.schemas import json_schemas, write_json_schemas
 from fsjoule.store.traces import read_trace
 
-__all__ = ["Damaged", "LoadedRun", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]
+__all__ = ["LoadedRun", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]

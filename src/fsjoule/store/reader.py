@@ -17,21 +17,16 @@ _NOT_FINISHED: Final = "it ended without a last word (killed, or the host went d
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
-    """A measurement folder that could not be read, and why. It is left out of everything else."""
-
-    folder: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A run read back: measurements in the order in which they were made, damaged ones named apart."""
+    """A run read back: measurements in the order in which they were made.
+
+    `damaged` maps the names of measurement folders that could not be read to the reason; they are left out of the rest.
+    """
 
     path: Path
     run: Run
     measurements: tuple[Measurement, ...]
-    damaged: tuple[Damaged, ...]
+    damaged: dict[str, str]
     folders: dict[int, Path] = field(repr=False)
 
     def trace(self, number: int) -> Trace | None:
@@ -64,20 +59,20 @@ def load_run(path: Path) -> LoadedRun:
     run = _load_run_file(folder)
     measurements: dict[int, Measurement] = {}
     folders: dict[int, Path] = {}
-    damaged: list[Damaged] = []
+    damaged: dict[str, str] = {}
     for name in _measurement_folders(folder, run):
         try:
             measurement = _load_measurement(folder / MEASUREMENTS_FOLDER / name)
         except ResultError as error:
-            damaged.append(Damaged(name, error.what))
+            damaged[name] = error.what
             continue
         if measurement.number in folders:
-            damaged.append(Damaged(name, f"it has the number of {folders[measurement.number].name}"))
+            damaged[name] = f"it has the number of {folders[measurement.number].name}"
             continue
         measurements[measurement.number] = measurement
         folders[measurement.number] = folder / MEASUREMENTS_FOLDER / name
     in_order = tuple(measurements[number] for number in sorted(measurements))
-    return LoadedRun(folder, run, in_order, tuple(damaged), dict(sorted(folders.items())))
+    return LoadedRun(folder, run, in_order, damaged, dict(sorted(folders.items())))
 
 
 def _load_run_file(folder: Path) -> Run:

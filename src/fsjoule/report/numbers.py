@@ -1,0 +1,65 @@
+"""Figures as text: as many decimals as a column deserves, and a spread that shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from fsjoule.model import SampleCounts
+from fsjoule.report.summary import Spread
+
+ABSENT: Final = "–"  # noqa: RUF001 - a dash, never a zero: the figure was not measured
+_SIGNIFICANT: Final = 3
+
+
+def decimals_for(spreads: Iterable[Spread | None], *, most: int = 3) -> int:
+    """Decimals for a column: three significant digits of its smallest mean, and one of its median deviation."""
+    present = [spread for spread in spreads if spread is not None]
+    means = [abs(spread.mean) for spread in present if spread.mean]
+    deviations = sorted(spread.sd for spread in present if spread.sd)
+    wanted = [_SIGNIFICANT - 1 - _exponent(min(means))] if means else [0]
+    if deviations:
+        wanted.append(-_exponent(deviations[len(deviations) // 2]))
+    return min(max(0, *wanted), most)
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(value))
+
+
+def mean_text(spread: Spread | None, decimals: int) -> str:
+    """`12.3`, or a dash."""
+    return ABSENT if spread is None else f"{spread.mean:.{decimals}f}"
+
+
+def sd_text(spread: Spread | None, decimals: int) -> str:
+    """`± 0.2`, or nothing where there is only one repetition."""
+    return "" if spread is None or spread.sd is None else f"± {spread.sd:.{decimals}f}"
+
+
+def spread_text(spread: Spread | None, decimals: int) -> str:
+    """`12.3 ± 0.2`."""
+    return f"{mean_text(spread, decimals)} {sd_text(spread, decimals)}".rstrip()
+
+
+def ratio_text(ratio: float | None) -> str:
+    """Measured over published, with a multiplication sign before it."""
+    return ABSENT if ratio is None else f"× {ratio:.2f}"  # noqa: RUF001 - a multiplication sign
+
+
+def share_text(share: float | None) -> str:
+    return ABSENT if share is None else f"{100 * share:.0f} %"
+
+
+def samples_text(samples: SampleCounts) -> str:
+    """What arrived of what the meter's clock says there should be."""
+    return f"{samples.received} of {samples.expected} samples received, {samples.missed} missed, {samples.lost} lost"
+
+
+def seconds_text(seconds: float) -> str:
+    """`8.3 s`, `4 min 12 s`: for a reader, not for arithmetic."""
+    if seconds < 100:  # noqa: PLR2004 - two digits of seconds still read well
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"

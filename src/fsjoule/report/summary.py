@@ -1,0 +1,312 @@
+"""From measurements to the rows of every table: pure aggregation over repetitions.
+
+Figures are the mean of the valid repetitions with their sample standard deviation (n - 1). Invalid measurements are
+counted and named, never averaged in.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.model import (
+    KIB,
+    MIB,
+    FioWorkload,
+    IoPattern,
+    Measurement,
+    Run,
+    SampleCounts,
+    SeriesKey,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
+from fsjoule.published import PublishedFigure, figure_for
+from fsjoule.suites import SUITES
+
+# The order of phases in tables; what a run holds besides follows behind.
+_PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
+_BOARD_ON: Final = "board_on"
+_P99: Final = "99.000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and sample standard deviation of `n` repetitions; one repetition has no deviation."""
+
+    n: int
+    mean: float
+    sd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What all tables say of one series. `label` is the filesystem, with its options where the run has several."""
+
+    label: str
+    series: SeriesKey
+    valid: int
+    invalid: int
+    power_w: Spread | None
+    idle_power_w: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class FioRow(Row):
+    """One fio workload on one filesystem. Ratios are measured over published.
+
+    `energy_uncertainty_mj_per_mib` is the standard uncertainty (k=1) that the meter adds to each repetition alike.
+    """
+
+    workload: FioWorkload
+    throughput_mib_per_s: Spread | None
+    iops: Spread | None
+    energy_mj_per_mib: Spread | None
+    energy_net_mj_per_mib: Spread | None
+    energy_uncertainty_mj_per_mib: float | None
+    write_amplification: Spread | None
+    cpu_s_per_mib: Spread | None
+    latency_p99_ms: Spread | None
+    published: PublishedFigure | None
+    throughput_ratio: float | None
+    energy_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRow(Row):
+    """One timed operation on one filesystem; energies are per operation."""
+
+    workload: TimedWorkload
+    duration_s: Spread | None
+    energy_mj: Spread | None
+    energy_net_mj: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the run's time; `share` is of all phases together."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A note, and the numbers of the measurements that carry it."""
+
+    text: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that a report says of a run as a whole.
+
+    `damaged` maps measurement folders to why they were left out; `size_factor` is None for a suite that is not scaled.
+    """
+
+    run: Run
+    simulated: bool
+    measured: int
+    fio: tuple[FioRow, ...]
+    timed: tuple[TimedRow, ...]
+    invalid: tuple[Measurement, ...]
+    remarks: tuple[Remark, ...]
+    damaged: Mapping[str, str]
+    samples: SampleCounts
+    phases: tuple[Phase, ...]
+    board_on_s: float | None
+    utilisation: float | None
+    sources: tuple[str, ...]
+    size_factor: float | None
+
+
+def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[str, str] | None = None) -> Summary:
+    """Aggregate a run. Measurements are grouped by series; the order is that of operations, then of the plan."""
+    groups = _grouped(run, measurements)
+    labels = _labels(groups)
+    fio: list[FioRow] = []
+    timed: list[TimedRow] = []
+    for key, group in groups.items():
+        workload = group[0].workload
+        if isinstance(workload, FioWorkload):
+            fio.append(_fio_row(labels[key], key, workload, group))
+        else:
+            timed.append(_timed_row(labels[key], key, workload, group))
+    phases, board_on_s, utilisation = _time(run.phases_s)
+    return Summary(
+        run=run,
+        simulated=run.simulated or any(m.simulated for m in measurements),
+        measured=len(measurements),
+        fio=tuple(fio),
+        timed=tuple(timed),
+        invalid=tuple(m for m in measurements if not m.valid),
+        remarks=_remarks(measurements),
+        damaged=dict(damaged or {}),
+        samples=_samples(measurements),
+        phases=phases,
+        board_on_s=board_on_s,
+        utilisation=utilisation,
+        sources=tuple(dict.fromkeys(row.published.source for row in fio if row.published)),
+        size_factor=run.plan.size_factor if run.plan.suite in SUITES and SUITES[run.plan.suite].source else None,
+    )
+
+
+def workload_label(workload: Workload) -> str:
+    """A workload in words: `randread 16 KiB`, `copy 24 MiB`."""
+    if isinstance(workload, TimedWorkload):
+        size = f" {size_label(workload.size_bytes)}" if workload.size_bytes else ""
+        return workload.operation.value + size
+    extras = workload.slug.split("-")[2:]
+    return " ".join([workload.operation.value, size_label(workload.block_size_bytes), *extras])
+
+
+def size_label(size_bytes: int) -> str:
+    """A size in the largest unit that leaves it whole."""
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} B"
+
+
+# --------------------------------------------------------------------------------------------------------- grouping
+
+
+def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[SeriesKey, list[Measurement]]:
+    groups: dict[SeriesKey, list[Measurement]] = {}
+    for measurement in measurements:
+        groups.setdefault(measurement.series, []).append(measurement)
+    filesystems = {name: i for i, name in enumerate(run.plan.filesystems)}
+
+    def rank(key: SeriesKey) -> tuple[object, ...]:
+        workload = groups[key][0].workload
+        if isinstance(workload, FioWorkload):
+            place = (0, workload.block_size_bytes, list(IoPattern).index(workload.operation))
+        else:
+            place = (1, workload.size_bytes, list(TimedKind).index(workload.operation))
+        options = (key.make_options, key.mount_options)
+        return (*place, key.workload, filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
+
+    return {key: groups[key] for key in sorted(groups, key=rank)}
+
+
+def _labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
+    """The filesystem's name; with its options for filesystems that the run has with different ones."""
+    keys = list(keys)
+    variants: dict[str, set[tuple[str, ...]]] = {}
+    for key in keys:
+        variants.setdefault(key.filesystem, set()).add(key.make_options + key.mount_options)
+    labels: dict[SeriesKey, str] = {}
+    for key in keys:
+        options = " ".join(key.make_options + key.mount_options) or "default"
+        labels[key] = f"{key.filesystem} ({options})" if len(variants[key.filesystem]) > 1 else key.filesystem
+    return labels
+
+
+def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> Spread | None:
+    """Over those valid measurements that have the figure."""
+    values = [value for m in group if m.valid and (value := get(m)) is not None]
+    if not values:
+        return None
+    return Spread(len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> float | None:
+    spread = _spread(group, get)
+    return None if spread is None else spread.mean
+
+
+# ------------------------------------------------------------------------------------------------------------- rows
+
+
+def _fio_row(label: str, key: SeriesKey, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
+    published = figure_for(key.filesystem, workload)
+    throughput = _spread(group, lambda m: m.throughput_mib_per_s)
+    energy = _spread(group, lambda m: m.energy_mj_per_mib.value if m.energy_mj_per_mib else None)
+    return FioRow(
+        label=label,
+        series=key,
+        valid=sum(m.valid for m in group),
+        invalid=sum(not m.valid for m in group),
+        power_w=_spread(group, _power_w),
+        idle_power_w=_spread(group, _idle_power_w),
+        workload=workload,
+        throughput_mib_per_s=throughput,
+        iops=_spread(group, lambda m: m.iops),
+        energy_mj_per_mib=energy,
+        energy_net_mj_per_mib=_spread(
+            group, lambda m: m.energy_net_mj_per_mib.value if m.energy_net_mj_per_mib else None
+        ),
+        energy_uncertainty_mj_per_mib=_mean(
+            group, lambda m: m.energy_mj_per_mib.uncertainty if m.energy_mj_per_mib else None
+        ),
+        write_amplification=_spread(group, lambda m: m.write_amplification),
+        cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
+        latency_p99_ms=_spread(group, _latency_p99_ms),
+        published=published,
+        throughput_ratio=throughput.mean / published.throughput_mib_per_s if throughput and published else None,
+        energy_ratio=energy.mean / published.energy_mj_per_mib if energy and published else None,
+    )
+
+
+def _timed_row(label: str, key: SeriesKey, workload: TimedWorkload, group: Sequence[Measurement]) -> TimedRow:
+    return TimedRow(
+        label=label,
+        series=key,
+        valid=sum(m.valid for m in group),
+        invalid=sum(not m.valid for m in group),
+        power_w=_spread(group, _power_w),
+        idle_power_w=_spread(group, _idle_power_w),
+        workload=workload,
+        duration_s=_spread(group, lambda m: m.duration_s),
+        energy_mj=_spread(group, lambda m: m.energy.gross_mj.value if m.energy else None),
+        energy_net_mj=_spread(group, lambda m: m.energy.net_mj.value if m.energy else None),
+    )
+
+
+def _power_w(measurement: Measurement) -> float | None:
+    return measurement.energy.mean_power_w.value if measurement.energy else None
+
+
+def _idle_power_w(measurement: Measurement) -> float | None:
+    return measurement.energy.idle_power_w.value if measurement.energy else None
+
+
+def _latency_p99_ms(measurement: Measurement) -> float | None:
+    p99_ns = measurement.fio.latency_percentiles_ns.get(_P99) if measurement.fio else None
+    return None if p99_ns is None else p99_ns / 1e6
+
+
+# ------------------------------------------------------------------------------------------------------ the whole run
+
+
+def _remarks(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
+    numbers: dict[str, list[int]] = {}
+    for measurement in measurements:
+        for note in measurement.notes:
+            numbers.setdefault(note, []).append(measurement.number)
+    return tuple(Remark(text, tuple(found)) for text, found in numbers.items())
+
+
+def _samples(measurements: Iterable[Measurement]) -> SampleCounts:
+    counts = [m.samples for m in measurements if m.samples]
+    return SampleCounts(
+        expected=sum(c.expected for c in counts),
+        received=sum(c.received for c in counts),
+        missed=sum(c.missed for c in counts),
+        lost=sum(c.lost for c in counts),
+    )
+
+
+def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | None, float | None]:
+    """Phases with their shares, the time the board was on, and its utilisation: fio's time over that."""
+    names = [*_PHASES, *(name for name in phases_s if name not in (*_PHASES, _BOARD_ON))]
+    spent = {name: phases_s[name] for name in names if name in phases_s}
+    total = sum(spent.values())
+    phases = tuple(Phase(name, seconds, seconds / total if total else 0.0) for name, seconds in spent.items())
+    board_on_s = phases_s.get(_BOARD_ON)
+    return phases, board_on_s, phases_s.get("fio", 0.0) / board_on_s if board_on_s else None

@@ -1,0 +1,188 @@
+"""The tables of a run as columns and cells, the same for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
+from fsjoule.report.summary import FioRow, Row, Spread, Summary, TimedRow, size_label, workload_label
+
+R = TypeVar("R", bound=Row)
+
+# Before a figure that fewer than n repetitions have; the footnote of every table that may hold it explains it.
+FEWER: Final = "†"
+FOOTNOTE: Final = (
+    f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure; net: less idle power"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`text`, and its deviation, which a narrow page shows below it."""
+
+    text: str
+    sd: str = ""
+
+    @property
+    def joined(self) -> str:
+        return f"{self.text} {self.sd}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` with its unit. Words are on the left, figures on the right.
+
+    A `head` column says what a row is about; one that `joins` means nothing without the column before it.
+    """
+
+    name: str
+    unit: str = ""
+    is_figure: bool = True
+    head: bool = False
+    joins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`breaks` holds the indices of rows before which a new group begins."""
+
+    title: str
+    simulated: bool
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    breaks: frozenset[int] = frozenset()
+
+    def part(self, columns: Sequence[int]) -> Table:
+        """A narrower table, of the columns with these indices."""
+        rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
+
+    def split(self, width: int, gap: int) -> list[Table]:
+        """Narrower tables that fit into `width` characters, `gap` between columns, each with all head columns.
+
+        A table that cannot fit is as narrow as it can be.
+        """
+        widths = [
+            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
+            for i, column in enumerate(self.columns)
+        ]
+        heads = [i for i, column in enumerate(self.columns) if column.head]
+        parts: list[list[int]] = []
+        for i, column in enumerate(self.columns):
+            if column.joins:
+                parts[-1].append(i)
+            elif not column.head:
+                parts.append([i])
+        packed: list[list[int]] = []
+        for part in parts:
+            if packed and sum(widths[i] for i in [*heads, *packed[-1], *part]) - gap <= width:
+                packed[-1] += part
+            else:
+                packed.append(part)
+        return [self.part([*heads, *part]) for part in packed]
+
+
+_SERIES_COLUMNS = (
+    Column("operation", is_figure=False, head=True),
+    Column("filesystem", is_figure=False, head=True),
+    Column("n", head=True),
+)
+
+
+def fio_table(summary: Summary) -> Table:
+    """Operation, filesystem, n, MiB/s, IOPS, W, mJ/MiB gross and net, write amplification."""
+    rows = summary.fio
+    columns = [
+        _figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
+        _figures(rows, Column("IOPS"), lambda row: row.iops, most=0),
+        _figures(rows, Column("power", "W"), lambda row: row.power_w),
+        _figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
+        _figures(rows, Column("net energy", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
+        _figures(rows, Column("write ampl."), lambda row: row.write_amplification, most=2),
+    ]
+    return _series_table("Throughput and energy", summary, rows, columns)
+
+
+def fio_footnote(summary: Summary) -> str:
+    """What the figures of the fio table are, and of what size of files."""
+    sizes = sorted({row.workload.size_bytes for row in summary.fio})
+    factor = "" if summary.size_factor is None else f" (size factor {summary.size_factor:g})"
+    notes = [FOOTNOTE, f"files of {', '.join(map(size_label, sizes))}{factor}"]
+    shares = [
+        row.energy_uncertainty_mj_per_mib / row.energy_mj_per_mib.mean
+        for row in summary.fio
+        if row.energy_uncertainty_mj_per_mib is not None and row.energy_mj_per_mib and row.energy_mj_per_mib.mean
+    ]
+    notes += [f"the meter's own uncertainty is up to {100 * max(shares):.1f} % (k=1)"] if shares else []
+    return "; ".join(notes)
+
+
+def timed_table(summary: Summary) -> Table:
+    """Operation, filesystem, n, seconds, W, mJ gross and net."""
+    rows = summary.timed
+    columns = [
+        _figures(rows, Column("time", "s"), lambda row: row.duration_s),
+        _figures(rows, Column("power", "W"), lambda row: row.power_w),
+        _figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
+        _figures(rows, Column("net energy", "mJ"), lambda row: row.energy_net_mj, most=1),
+    ]
+    return _series_table("Timed operations", summary, rows, columns)
+
+
+def published_table(summary: Summary) -> Table | None:
+    """Measured, published and their ratio, for throughput and energy; None if nothing is published."""
+    rows = [row for row in summary.fio if row.published is not None]
+    if not rows:
+        return None
+    throughput = _figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s)
+    energy = _figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib)
+    published = [row.published for row in rows if row.published is not None]
+    columns = [
+        throughput,
+        (Column("published", "MiB/s", joins=True), [Cell(f"{figure.throughput_mib_per_s:g}") for figure in published]),
+        (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
+        energy,
+        (Column("published", "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:g}") for figure in published]),
+        (Column("ratio", joins=True), [Cell(ratio_text(row.energy_ratio)) for row in rows]),
+    ]
+    return _series_table("Beside the published figures", summary, rows, columns, with_n=False)
+
+
+def time_table(summary: Summary) -> Table:
+    """Where the time went, by phase."""
+    rows = [(Cell(p.name), Cell(f"{p.seconds:.1f}"), Cell(share_text(p.share))) for p in summary.phases]
+    columns = (Column("phase", is_figure=False, head=True), Column("time", "s"), Column("share"))
+    return Table("Where the time went", simulated=False, columns=columns, rows=tuple(rows))
+
+
+def _figures(
+    rows: Sequence[R], column: Column, get: Callable[[R], Spread | None], *, most: int = 3
+) -> tuple[Column, list[Cell]]:
+    """A column of spreads, all with the same decimals. A figure that some repetitions lack is marked."""
+    spreads = [get(row) for row in rows]
+    decimals = decimals_for(spreads, most=most)
+    cells: list[Cell] = []
+    for row, spread in zip(rows, spreads, strict=True):
+        fewer = FEWER if spread is not None and spread.n != row.valid else ""
+        cells.append(Cell(fewer + mean_text(spread, decimals), sd_text(spread, decimals)))
+    return column, cells
+
+
+def _series_table(
+    title: str,
+    summary: Summary,
+    rows: Sequence[FioRow] | Sequence[TimedRow],
+    columns: Sequence[tuple[Column, list[Cell]]],
+    *,
+    with_n: bool = True,
+) -> Table:
+    operations = [workload_label(row.workload) for row in rows]
+    counts = [Cell(f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid)) for row in rows]
+    heads = [[Cell(name) for name in operations], [Cell(row.label) for row in rows], *([counts] if with_n else [])]
+    body = [*heads, *(cells for _, cells in columns)]
+    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(operations), start=1) if above != below)
+    shown = (*_SERIES_COLUMNS[: len(heads)], *(column for column, _ in columns))
+    return Table(title, summary.simulated, shown, tuple(zip(*body, strict=True)), breaks)

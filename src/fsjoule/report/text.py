@@ -1,0 +1,117 @@
+"""The end of a run in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rich import box
+from rich.console import Console, ConsoleRenderable
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fsjoule.model import RunStatus
+from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.summary import Summary
+from fsjoule.report.tables import Table, fio_footnote, fio_table, published_table, time_table, timed_table
+
+_GAP: Final = 2
+
+
+def print_summary(console: Console, summary: Summary, *, folder: Path | None = None, page: Path | None = None) -> None:
+    """Print all tables of a run, what was left out and why, and where to find the rest."""
+    for renderable in _renderables(summary, console.width):
+        console.print(renderable)
+    for name, path in (("run folder", folder), ("report", page)):
+        if path is not None:
+            # A path is not to be wrapped or coloured: it is there to be copied.
+            console.print(f"{name:<11} {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
+    yield _headline(summary)
+    if summary.fio:
+        yield from _rich(fio_table(summary), width)
+        yield _footnote(fio_footnote(summary))
+    published = published_table(summary)
+    if published is not None:
+        yield from _rich(published, width)
+        yield _footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
+    if summary.timed:
+        yield from _rich(timed_table(summary), width)
+    if summary.phases:
+        yield from _rich(time_table(summary), width)
+        if summary.board_on_s:
+            utilisation = (
+                f"board on for {seconds_text(summary.board_on_s)}, fio for {share_text(summary.utilisation)} of it"
+            )
+            yield _footnote(f"board utilisation: {utilisation}")
+    yield from _left_out(summary)
+
+
+def _headline(summary: Summary) -> Text:
+    run = summary.run
+    kernel = run.board.kernel_release if run.board else run.plan.kernel
+    board = run.board.name if run.board else "board"
+    text = Text(f"\n{run.plan.suite} on {board}, kernel {kernel}", style="bold")
+    if summary.simulated:
+        text.append("  simulated", style="bold yellow")
+    valid = summary.measured - len(summary.invalid)
+    text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
+    if summary.samples.expected:
+        text.append(f"; {samples_text(summary.samples)}", style="not bold")
+    if run.status is RunStatus.ABORTED:
+        text.append(f"\naborted: {run.abort_reason or 'no reason was recorded'}", style="bold red")
+    return text
+
+
+def _rich(table: Table, width: int) -> Iterator[ConsoleRenderable]:
+    """The table, or narrower ones that together say the same: no figure is ever cut off."""
+    # One character of margin on either side is the box's.
+    return map(_rich_part, table.split(width - 2, _GAP))
+
+
+def _rich_part(table: Table) -> ConsoleRenderable:
+    title = Text(table.title, style="bold")
+    if table.simulated:
+        title.append("  simulated", style="yellow")
+    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        name = f"{column.name}\n{column.unit}" if column.unit else column.name
+        if column.is_figure:
+            shown.add_column(name, justify="right", no_wrap=True)
+        else:
+            shown.add_column(name, no_wrap=True, overflow="ellipsis")
+    for i, row in enumerate(table.rows):
+        goes_on = i > 0 and i not in table.breaks and row[0] == table.rows[i - 1][0]
+        cells = [Text("" if goes_on else row[0].joined), *(Text(cell.joined) for cell in row[1:])]
+        shown.add_row(*cells, end_section=i + 1 in table.breaks)
+    return Padding(shown, (1, 0, 0, 0))
+
+
+def _footnote(text: str) -> Text:
+    return Text(text, style="dim")
+
+
+def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
+    lines = [(f"{m.number:02d} {m.slug}", "; ".join(m.invalid_reasons)) for m in summary.invalid]
+    if lines:
+        yield _list(f"{len(lines)} invalid, not in any mean", lines, "red")
+    if summary.damaged:
+        yield _list(f"{len(summary.damaged)} damaged, left out", list(summary.damaged.items()), "red")
+    if summary.remarks:
+        numbers = [(", ".join(map(str, remark.numbers)), remark.text) for remark in summary.remarks]
+        yield _list("Remarks", numbers, "yellow")
+
+
+def _list(title: str, lines: list[tuple[str, str]], style: str) -> ConsoleRenderable:
+    shown = RichTable(
+        title=Text(title, style=f"bold {style}"), title_justify="left", box=None, show_header=False, pad_edge=False
+    )
+    shown.add_column(no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, reason in lines:
+        shown.add_row(Text(name), Text(reason))
+    return Padding(shown, (1, 0, 0, 0))
