@@ -11,7 +11,7 @@ import struct
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -39,7 +39,7 @@ _HEAD: Final = struct.Struct("<BBI")
 _SAMPLES: Final = struct.Struct("<qqqIBB")
 _MARK: Final = struct.Struct("<qB")
 _INFO: Final = struct.Struct("<IIHHB16s16sI")
-_CRC: Final = struct.Struct("<I")
+_CRC_BYTES: Final = 4
 _SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
 # A frame has at most 253 bytes, and COBS adds one: no run is long enough for the code 0xFF, and decoding is simple.
 _MAX_STUFFED_BYTES: Final = 254
@@ -103,10 +103,10 @@ Frame = SamplesFrame | MarkFrame | InfoFrame
 
 @dataclass(slots=True)
 class StreamCounters:
-    """What became of the stream. `bytes` and `frames` are good ones; the others say what was not.
+    """What became of the stream: `bytes` that came in, `frames` that came out, and what was not right.
 
-    `damaged` pieces between two delimiters were no frame; `lost` frames are missing by their sequence numbers (a damaged
-    one is also lost); `duplicates` came twice and were dropped; `reordered` ones came late, and no longer count as lost;
+    `damaged` pieces between two delimiters were no frame; `lost` frames are missing by their sequence numbers, damaged
+    ones included; `duplicates` came twice and were dropped; `reordered` ones came late, and no longer count as lost;
     `unknown` ones are whole, but of a type that this version does not know; `restarts` are those of the meter.
     """
 
@@ -118,9 +118,6 @@ class StreamCounters:
     reordered: int = 0
     unknown: int = 0
     restarts: int = 0
-
-
-# ------------------------------------------------------------------------------------------------- bytes to frames
 
 
 class FrameDecoder:
@@ -149,25 +146,20 @@ class FrameDecoder:
         return frames
 
     def _take(self, piece: bytes, frames: list[Frame]) -> None:
-        content = _unstuffed(piece)
-        if content is None or len(content) < _HEAD.size + _CRC.size:
-            self._damaged()
-            return
-        body = content[: -_CRC.size]
-        if zlib.crc32(body).to_bytes(4, "little") != content[-_CRC.size :]:
+        body = _body(piece)
+        if body is None:
             self._damaged()
             return
         kind, protocol, seq = _HEAD.unpack_from(body)
         _require_protocol(protocol)
-        frame = _parse(kind, seq, body)
-        if frame is None:
+        parser = _PARSERS.get(kind)
+        frame = parser(seq, body) if parser else None
+        if parser and frame is None:
             self._damaged()
         elif self._sequence.accepts(seq, frame.boot_id if isinstance(frame, InfoFrame) else None):
-            if isinstance(frame, _UnknownFrame):
-                self.counters.unknown += 1
-            else:
-                self.counters.frames += 1
-                frames.append(frame)
+            self.counters.unknown += frame is None
+            self.counters.frames += frame is not None
+            frames += [frame] if frame else []
 
     def _damaged(self) -> None:
         # What comes before the first delimiter is the end of a frame that began before anybody listened.
@@ -175,9 +167,13 @@ class FrameDecoder:
             self.counters.damaged += 1
 
 
-@dataclass(frozen=True, slots=True)
-class _UnknownFrame:
-    seq: int
+def _body(piece: bytes) -> bytes | None:
+    """The frame in a piece of the stream, without its checksum, or None if it is damaged."""
+    content = _unstuffed(piece)
+    if content is None or len(content) < _HEAD.size + _CRC_BYTES:
+        return None
+    body = content[:-_CRC_BYTES]
+    return body if zlib.crc32(body).to_bytes(_CRC_BYTES, "little") == content[-_CRC_BYTES:] else None
 
 
 def _unstuffed(piece: bytes) -> bytes | None:
@@ -205,17 +201,6 @@ def _require_protocol(protocol: int) -> None:
         )
 
 
-def _parse(kind: int, seq: int, body: bytes) -> Frame | _UnknownFrame | None:
-    """The frame in a body whose checksum is right; None if its length contradicts its content."""
-    if kind == TYPE_SAMPLES:
-        return _parse_samples(seq, body)
-    if kind == TYPE_MARK:
-        return _parse_mark(seq, body)
-    if kind == TYPE_INFO:
-        return _parse_info(seq, body)
-    return _UnknownFrame(seq)
-
-
 def _parse_samples(seq: int, body: bytes) -> SamplesFrame | None:
     begin = _HEAD.size + _SAMPLES.size
     if len(body) < begin:
@@ -240,11 +225,21 @@ def _parse_mark(seq: int, body: bytes) -> MarkFrame | None:
 def _parse_info(seq: int, body: bytes) -> InfoFrame | None:
     if len(body) != _HEAD.size + _INFO.size:
         return None
-    rate_hz, shunt_uohm, range_mv, adc_config, simulated, firmware, serial, boot_id = _INFO.unpack_from(body, _HEAD.size)
+    rate_hz, shunt_uohm, range_mv, adc_config, simulated, firmware, serial, boot_id = _INFO.unpack_from(
+        body, _HEAD.size
+    )
     if rate_hz == 0 or shunt_uohm == 0:
         return None
     info = MeterInfo(PROTOCOL, _name(firmware), _name(serial), rate_hz, shunt_uohm, range_mv, bool(simulated))
     return InfoFrame(seq, info, adc_config, boot_id)
+
+
+# Each gives the frame in a body whose checksum is right, or None if its length contradicts its content.
+_PARSERS: Final[dict[int, Callable[[int, bytes], Frame | None]]] = {
+    TYPE_SAMPLES: _parse_samples,
+    TYPE_MARK: _parse_mark,
+    TYPE_INFO: _parse_info,
+}
 
 
 def _name(padded: bytes) -> str:
@@ -301,8 +296,6 @@ class _Sequence:
         self.counters.reordered += 1
         return True
 
-
-# ------------------------------------------------------------------------------------------------ frames to a trace
 
 _FAULTS: Final[dict[int, str]] = {
     FLAG_OVERFLOW: "the INA219's arithmetic overflowed",

@@ -18,6 +18,7 @@ from fsjoule.errors import LabError, MissingToolError
 PACKAGES: Final[dict[str, str]] = {
     "apt-get": "apt",
     "bmaptool": "bmap-tools",
+    "cc": "gcc",
     "cmake": "cmake",
     "cpio": "cpio",
     "depmod": "kmod",

@@ -1,0 +1,90 @@
+/** @file
+ * The INA219 current monitor: its registers, and one reading of shunt and bus voltage.
+ *
+ * Source: Texas Instruments, INA219 data sheet SBOS448G, section 8.6 (register maps).
+ * Power is not taken from the chip: its 2 mW step at 100 uA would be 0.16 % of a small board's power. It is the
+ * product of the raw readings, whose unit is 40 nW * Ohm (0.4 uW at 0.1 Ohm).
+ */
+#ifndef FSJOULE_INA219_H
+#define FSJOULE_INA219_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fsjoule/status.h"
+
+/** Registers, 16 bits each, sent most significant byte first. */
+enum fsj_ina219_register {
+	FSJ_INA219_CONFIG = 0x00,
+	FSJ_INA219_SHUNT = 0x01, /**< signed, 10 uV a unit at every gain */
+	FSJ_INA219_BUS = 0x02, /**< bits 15..3: 4 mV a unit; bit 1: CNVR; bit 0: OVF */
+	FSJ_INA219_POWER = 0x03, /**< reading it clears CNVR */
+	FSJ_INA219_CURRENT = 0x04,
+	FSJ_INA219_CALIBRATION = 0x05,
+};
+
+/** CONFIG: reset value, and the fields that are not shift and mask of one small number. */
+#define FSJ_INA219_CONFIG_RESET_VALUE 0x399Fu
+#define FSJ_INA219_CONFIG_RST 0x8000u
+#define FSJ_INA219_CONFIG_BRNG_32V 0x2000u
+#define FSJ_INA219_CONFIG_PG_SHIFT 11
+#define FSJ_INA219_CONFIG_BADC_SHIFT 7
+#define FSJ_INA219_CONFIG_SADC_SHIFT 3
+#define FSJ_INA219_ADC_11_BIT 0x2u
+#define FSJ_INA219_ADC_12_BIT 0x3u
+#define FSJ_INA219_MODE_CONTINUOUS_BOTH 0x7u
+
+#define FSJ_INA219_BUS_CNVR 0x0002u
+#define FSJ_INA219_BUS_OVF 0x0001u
+#define FSJ_INA219_BUS_VALUE_SHIFT 3
+
+/** Full scale of the shunt voltage, as the PG field of CONFIG. */
+enum fsj_ina219_range {
+	FSJ_INA219_RANGE_40MV = 0,
+	FSJ_INA219_RANGE_80MV = 1,
+	FSJ_INA219_RANGE_160MV = 2,
+	FSJ_INA219_RANGE_320MV = 3,
+};
+
+/** The way to one chip. Both functions return 0 on success and anything else for a transfer that failed. */
+struct fsj_i2c {
+	int (*write_register)(void *context, uint8_t reg, uint16_t value);
+	int (*read_register)(void *context, uint8_t reg, uint16_t *value);
+	void *context;
+};
+
+/** One conversion, in the chip's units. */
+struct fsj_ina219_reading {
+	int16_t shunt; /**< 10 uV a unit */
+	uint16_t bus; /**< 4 mV a unit */
+	bool overflow; /**< OVF: the chip's own arithmetic overflowed; shunt and bus are still good */
+	bool clipped; /**< the shunt voltage is at the end of the range */
+};
+
+/** Full scale of a range in mV. */
+uint16_t fsj_ina219_range_mv(enum fsj_ina219_range range);
+
+/** CONFIG for continuous conversion, shunt with 12 bits and bus with 11 bits, 16 V bus range.
+ *
+ * That takes 808 us typical and 890 us at most, and so is new at every tick of 1 ms. With 12 bits for both it would
+ * take up to 1172 us, and one sample in ten would be an old one.
+ */
+uint16_t fsj_ina219_config(enum fsj_ina219_range range);
+
+/** Reset the chip and start continuous conversion.
+ *
+ * @retval FSJ_OK         done
+ * @retval FSJ_I2C_FAULT  a transfer failed
+ */
+enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, enum fsj_ina219_range range);
+
+/** Read the newest conversion, each conversion at most once.
+ *
+ * @retval FSJ_OK         `reading` is filled
+ * @retval FSJ_NOT_READY  no conversion has ended since the last reading; `reading` is untouched
+ * @retval FSJ_I2C_FAULT  a transfer failed; `reading` is untouched
+ */
+enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, enum fsj_ina219_range range,
+				struct fsj_ina219_reading *reading);
+
+#endif

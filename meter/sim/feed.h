@@ -1,0 +1,56 @@
+/** @file
+ * The power feed: what the virtual board draws, through a ring in a memory-mapped file (docs/meter-protocol.md).
+ *
+ * The writer stores records and then their count; it makes the file whole before it renames it into place, and never
+ * shortens it. A file that was replaced is found again once the old one is stale.
+ */
+#ifndef FSJOULE_SIM_FEED_H
+#define FSJOULE_SIM_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** A feed older than this is stale: its writer is gone, and the supply reads 0 V and 0 A. */
+#define FEED_STALE_NS 500000000ll
+
+struct feed_record {
+	int64_t time_ns; /**< CLOCK_MONOTONIC; the values hold since the record before, up to this time */
+	double volts;
+	double amperes;
+};
+
+/** A feed with its reader's place in it. */
+struct feed {
+	const char *path;
+	struct feed_file *file; /**< mapped, or NULL */
+	size_t file_bytes;
+	uint64_t file_id;
+	uint32_t capacity;
+	uint64_t taken; /**< records of the file that were read */
+	int64_t newest_ns; /**< time of the newest record read; INT64_MIN before the first */
+	int64_t lost_until_ns; /**< the ring went past the reader: nothing is known before this time */
+	struct feed_record *queue; /**< records read and not used up; queue[0] reaches past all that was asked for */
+	size_t queue_count;
+	size_t queue_size;
+	int64_t queue_from_ns; /**< since when queue[0] holds */
+};
+
+/** A feed at `path`, which need not exist yet and must outlive the feed. */
+void feed_init(struct feed *feed, const char *path);
+
+/** Release everything. */
+void feed_close(struct feed *feed);
+
+/** Read what the writer has added. Opens the file if it is new. `now_ns` is CLOCK_MONOTONIC. */
+void feed_pull(struct feed *feed, int64_t now_ns);
+
+/** Until when the supply is known: the newest record, and never more than FEED_STALE_NS ago. */
+int64_t feed_known_until_ns(const struct feed *feed, int64_t now_ns);
+
+/** Mean volts and amperes of [from_ns, to_ns); parts that no record covers count as 0 V and 0 A. Intervals must be
+ * asked for in the order of time. The signature is that of an ina219_source.
+ */
+void feed_mean(void *feed, int64_t from_ns, int64_t to_ns, double *volts, double *amperes);
+
+#endif

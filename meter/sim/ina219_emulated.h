@@ -1,0 +1,57 @@
+/** @file
+ * An INA219 that converts what a source says of the supply. Register by register, and in time: a register changes when
+ * a conversion ends, as in the chip. Source: TI SBOS448G, sections 8.3 (ADC) and 8.6 (registers).
+ *
+ * Ideal otherwise: no offset, no gain error, no noise. Transfers take no time.
+ */
+#ifndef FSJOULE_SIM_INA219_EMULATED_H
+#define FSJOULE_SIM_INA219_EMULATED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fsjoule/ina219.h"
+
+/** The supply: mean volts on the bus and mean amperes through the shunt from `from_ns` to `to_ns`. Called with
+ * intervals in the order of time.
+ */
+struct ina219_source {
+	void (*mean)(void *context, int64_t from_ns, int64_t to_ns, double *volts, double *amperes);
+	void *context;
+};
+
+enum ina219_phase { INA219_IDLE, INA219_SHUNT_CONVERSION, INA219_BUS_CONVERSION };
+
+struct ina219_emulated {
+	struct ina219_source source;
+	double shunt_ohm;
+	int64_t now_ns;
+	enum ina219_phase phase;
+	int64_t phase_began_ns;
+	uint16_t config;
+	uint16_t calibration;
+	int16_t shunt;
+	uint16_t bus;
+	uint16_t power;
+	int16_t current;
+	bool conversion_ready;
+	bool overflow;
+};
+
+/** The chip as its supply comes up at `now_ns`: reset values, converting. */
+void ina219_emulated_init(struct ina219_emulated *chip, uint32_t shunt_uohm, struct ina219_source source,
+			  int64_t now_ns);
+
+/** Let time pass: every conversion that ends up to `now_ns` is done. */
+void ina219_emulated_advance(struct ina219_emulated *chip, int64_t now_ns);
+
+/** The chip's side of the core's I2C interface.
+ *
+ * @retval 0   done
+ * @retval -1  there is no such register, or it cannot be written
+ */
+int ina219_emulated_write(void *chip, uint8_t reg, uint16_t value);
+/** @copydoc ina219_emulated_write */
+int ina219_emulated_read(void *chip, uint8_t reg, uint16_t *value);
+
+#endif

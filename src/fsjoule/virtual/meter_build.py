@@ -1,0 +1,54 @@
+"""Builds the meter's simulator from meter/, once for each content of its sources and each compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from fsjoule.paths import cache_dir, project_dir
+from fsjoule.process import run
+
+PROGRAM: Final = "fsjoule-meter-sim"
+_BUILD_TIMEOUT_S: Final = 300.0
+
+
+def simulator(progress: Callable[[str], None]) -> Path:
+    """The simulator's program, from the cache or built now, of which `progress` is told.
+
+    Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
+    """
+    sources = project_dir() / "meter"
+    program = cache_dir() / "meter" / f"{PROGRAM}-{_key(sources)}"
+    if not program.exists():
+        progress("building the meter's simulator")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        _build(sources, program)
+    return program
+
+
+def _key(sources: Path) -> str:
+    compiler = run(["cc", "--version"], timeout_s=30.0).stdout
+    digest = hashlib.sha256(compiler)
+    for path in _source_files(sources):
+        digest.update(f"{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _source_files(sources: Path) -> Iterator[Path]:
+    yield sources / "CMakeLists.txt"
+    for folder in ("lib", "sim"):
+        yield from sorted(path for path in (sources / folder).rglob("*") if path.is_file())
+
+
+def _build(sources: Path, program: Path) -> None:
+    # Beside its place and renamed: a build that is broken off leaves nothing that looks whole, and of two at once
+    # either may win.
+    with tempfile.TemporaryDirectory(dir=program.parent, prefix="building-") as folder:
+        run(["cmake", "-S", sources, "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
+        run(["ninja", "-C", folder, PROGRAM], timeout_s=_BUILD_TIMEOUT_S)
+        os.replace(Path(folder) / "sim" / PROGRAM, program)

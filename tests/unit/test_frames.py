@@ -1,0 +1,346 @@
+"""The wire format: golden vectors, every kind of loss, and whatever hypothesis finds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import golden_frames
+import meter_wire as wire
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsjoule.errors import MeterError
+from fsjoule.frames import (
+    FLAG_CLIPPED,
+    FLAG_I2C_FAULT,
+    Frame,
+    FrameDecoder,
+    InfoFrame,
+    MarkFrame,
+    SamplesFrame,
+    TraceBuilder,
+)
+from fsjoule.model import Mark, Trace
+
+_VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["vectors"]
+
+_U32 = st.integers(0, 2**32 - 1)
+_TIME = st.integers(0, 2**63 - 1)
+_VALUES = st.lists(st.tuples(st.integers(-(2**15), 2**15 - 1), st.integers(0, 2**16 - 1)), max_size=20)
+_SAMPLES = st.fixed_dictionaries(
+    {
+        "first_tick": _TIME,
+        "first_time_us": _TIME,
+        "energy_raw": st.integers(-(2**63), 2**63 - 1),
+        "missed_total": _U32,
+        "flags": st.integers(0, 255),
+        "values": _VALUES,
+    }
+)
+_TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=16)
+
+
+def _decode(data: bytes) -> list[Frame]:
+    return FrameDecoder().feed(b"\0" + data)
+
+
+def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: int) -> bytes:
+    fields = {"energy_raw": 0, "missed_total": 0, "flags": 0, "first_time_us": tick * 1000} | changed
+    return wire.samples(seq, first_tick=tick, values=values, **fields)
+
+
+def _stream(frames: int, *, first_seq: int = 0) -> list[bytes]:
+    """An info frame and then `frames` frames of 20 equal samples, as the meter sends them."""
+    made = [wire.info(first_seq)]
+    for number in range(frames):
+        seq = (first_seq + 1 + number) % 2**32
+        made.append(_samples(seq, 20 * number, [(2500, 1250)] * 20, energy_raw=20 * number * 2500 * 1250))
+    return made
+
+
+def _trace(data: bytes) -> Trace:
+    builder = TraceBuilder()
+    builder.add(FrameDecoder().feed(data))
+    return builder.build()
+
+
+# ------------------------------------------------------------------------------------------------- golden vectors
+
+
+def test_golden_files_are_what_the_script_writes() -> None:
+    assert golden_frames.JSON_FILE.read_text() == golden_frames.vectors_json()
+    assert golden_frames.HEADER_FILE.read_text() == golden_frames.vectors_header()
+
+
+@pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: vector["name"])
+def test_golden_vector(vector: dict[str, Any]) -> None:
+    (frame,) = _decode(bytes.fromhex(vector["encoded"]))
+    fields = dict(vector["fields"])
+    assert frame.seq == vector["seq"]
+    if isinstance(frame, SamplesFrame):
+        values = np.array(fields.pop("values"), dtype=np.int64).reshape(-1, 2)
+        assert {name: getattr(frame, name) for name in fields} == fields
+        assert frame.shunt_raw.tolist() == values[:, 0].tolist()
+        assert frame.bus_raw.tolist() == values[:, 1].tolist()
+    elif isinstance(frame, MarkFrame):
+        assert {"time_us": frame.time_us, "text": frame.text} == fields
+    else:
+        info = frame.info
+        assert (info.rate_hz, info.shunt_uohm, info.shunt_range_mv, info.firmware, info.serial_number) == (
+            fields["rate_hz"],
+            fields["shunt_uohm"],
+            fields["shunt_range_mv"],
+            fields["firmware"],
+            fields["serial_number"],
+        )
+        assert (info.simulated, frame.adc_config, frame.boot_id) == (
+            bool(fields["simulated"]),
+            fields["adc_config"],
+            fields["boot_id"],
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ properties
+
+
+@given(seq=_U32, fields=_SAMPLES)
+def test_samples_round_trip(seq: int, fields: dict[str, Any]) -> None:
+    (frame,) = _decode(wire.samples(seq, **fields))
+    assert isinstance(frame, SamplesFrame)
+    values = fields.pop("values")
+    assert {name: getattr(frame, name) for name in fields} == fields
+    assert list(zip(frame.shunt_raw.tolist(), frame.bus_raw.tolist(), strict=True)) == values
+    assert frame.count == len(values)
+
+
+@given(seq=_U32, time_us=_TIME, text=_TEXT)
+def test_mark_round_trip(seq: int, time_us: int, text: str) -> None:
+    assert _decode(wire.mark(seq, time_us=time_us, text=text)) == [MarkFrame(seq, time_us, text)]
+
+
+@given(data=st.binary(max_size=2000))
+def test_garbage_never_raises_and_is_never_a_frame(data: bytes) -> None:
+    assert FrameDecoder().feed(data) == []
+
+
+@given(data=st.lists(st.binary(max_size=300), max_size=20))
+def test_garbage_between_frames_costs_no_frame(data: list[bytes]) -> None:
+    stream = b"".join(piece + b"\0" + frame for piece, frame in zip(data, _stream(len(data)), strict=False))
+    decoder = FrameDecoder()
+    assert len(decoder.feed(stream)) == len(data)
+    assert decoder.counters.lost == 0
+
+
+@given(fields=_SAMPLES, data=st.data())
+def test_a_damaged_frame_is_never_accepted(fields: dict[str, Any], data: st.DataObject) -> None:
+    whole = wire.samples(7, **fields)
+    at = data.draw(st.integers(0, len(whole) - 2))
+    damaged = bytearray(whole)
+    damaged[at] ^= data.draw(st.integers(1, 255))
+    decoder = FrameDecoder()
+    assert decoder.feed(b"\0" + bytes(damaged)) == []
+    assert decoder.counters.damaged >= 1
+
+
+@given(fields=_SAMPLES, data=st.data())
+def test_a_truncated_frame_is_never_accepted(fields: dict[str, Any], data: st.DataObject) -> None:
+    whole = wire.samples(7, **fields)[:-1]
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    assert _decode(whole[:cut] + b"\0") == []
+
+
+@given(cuts=st.lists(st.integers(0, 1300), max_size=30), garbage=st.binary(max_size=400))
+def test_any_split_gives_the_same_frames(cuts: list[int], garbage: bytes) -> None:
+    stream = garbage + b"\0" + b"".join([*_stream(9), wire.mark(10, time_us=5, text="S1")])
+    at_once = FrameDecoder()
+    expected = at_once.feed(stream)
+    split = FrameDecoder()
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    frames = [frame for low, high in itertools.pairwise(edges) for frame in split.feed(stream[low:high])]
+    assert frames == expected
+    assert len(frames) == 11
+    assert split.counters == at_once.counters
+
+
+@given(
+    first_seq=st.sampled_from([0, 1, 2**31 - 5, 2**32 - 7]),
+    fates=st.lists(st.sampled_from(["sent", "sent", "lost", "twice", "late"]), min_size=1, max_size=40),
+)
+def test_every_loss_is_counted(first_seq: int, fates: list[str]) -> None:
+    """Whatever becomes of the frames between the first and the last: samples received and lost make up the whole."""
+    fates = ["sent", *fates, "sent"]
+    frames = _stream(len(fates), first_seq=first_seq)
+    sent, waiting = [frames[0]], list[bytes]()
+    for fate, frame in zip(fates, frames[1:], strict=True):
+        sent += {"sent": [frame], "twice": [frame, frame], "lost": [], "late": []}[fate]
+        if fate == "late":
+            waiting.append(frame)
+        elif waiting and fate == "sent":
+            sent.append(waiting.pop())
+    decoder = FrameDecoder()
+    decoded = decoder.feed(b"".join(sent))
+    counters = decoder.counters
+    assert counters.lost == fates.count("lost") + len(waiting)
+    assert counters.duplicates == fates.count("twice")
+    assert counters.reordered == fates.count("late") - len(waiting)
+    assert counters.frames == len(decoded) == len(frames) - counters.lost
+    builder = TraceBuilder()
+    builder.add(decoded)
+    trace = builder.build()
+    assert trace.lost == 20 * counters.lost
+    assert trace.missed == 0
+    assert trace.counts.expected == 20 * len(fates)
+    assert np.all(np.diff(trace.ticks) > 0)
+    assert np.all(np.diff(trace.checkpoint_ticks) > 0)
+
+
+# --------------------------------------------------------------------------------------------------------- decoder
+
+
+def test_another_protocol_is_refused() -> None:
+    with pytest.raises(MeterError, match=r"the meter speaks protocol 2; .* knows protocol 1"):
+        FrameDecoder().feed(wire.frame(wire.INFO, 0, bytes(49), protocol=2))
+
+
+def test_an_unknown_type_is_counted_and_passed_over() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(wire.frame(9, 0, b"new") + wire.mark(1, time_us=1, text="S1")) == [MarkFrame(1, 1, "S1")]
+    assert (decoder.counters.unknown, decoder.counters.lost, decoder.counters.damaged) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        wire.frame(wire.SAMPLES, 0, b""),
+        wire.frame(wire.SAMPLES, 0, bytes(29) + b"\x01" + bytes(3)),
+        wire.frame(wire.SAMPLES, 0, bytes(29) + b"\x15" + bytes(84)),
+        wire.frame(wire.SAMPLES, 0, b"\xff" * 16 + bytes(14)),
+        wire.frame(wire.MARK, 0, bytes(8) + b"\x02S"),
+        wire.frame(wire.MARK, 0, bytes(8) + b"\x11" + b"S" * 17),
+        wire.frame(wire.MARK, 0, bytes(8) + b"\x01\xff"),
+        wire.frame(wire.INFO, 0, b"\x01" * 48),
+        wire.info(0, rate_hz=0),
+        wire.info(0, shunt_uohm=0),
+    ],
+    ids=[
+        "no head",
+        "short",
+        "21 samples",
+        "time below 0",
+        "mark short",
+        "mark long",
+        "not ascii",
+        "info short",
+        "0 Hz",
+        "0 Ohm",
+    ],
+)
+def test_a_frame_that_contradicts_itself_is_damaged(frame: bytes) -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(b"\0" + frame) == []
+    assert decoder.counters.damaged == 1
+
+
+def test_the_end_of_a_frame_that_began_before_is_not_damage() -> None:
+    decoder = FrameDecoder()
+    assert len(decoder.feed(wire.info(5)[9:] + wire.info(6))) == 1
+    assert decoder.counters.damaged == 0
+    decoder.feed(wire.info(7)[9:])
+    assert decoder.counters.damaged == 1
+
+
+def test_a_line_without_delimiters_takes_no_memory() -> None:
+    decoder = FrameDecoder()
+    for _ in range(1000):
+        decoder.feed(b"U" * 4096)
+    assert len(decoder._partial) < 300
+    assert len(decoder.feed(b"\0" + wire.info(0))) == 1
+
+
+def test_sequence_numbers_wrap() -> None:
+    decoder = FrameDecoder()
+    frames = _stream(6, first_seq=2**32 - 3)
+    decoder.feed(b"".join(frames[:2] + frames[4:]))
+    assert (decoder.counters.frames, decoder.counters.lost) == (5, 2)
+
+
+def test_a_restart_of_the_meter_is_not_loss() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(wire.info(1000, boot_id=1) + wire.mark(1001, time_us=1, text="S1"))
+    frames = decoder.feed(wire.info(0, boot_id=2) + wire.mark(1, time_us=1, text="S1"))
+    assert len(frames) == 2
+    counters = decoder.counters
+    assert (counters.restarts, counters.lost, counters.duplicates) == (1, 0, 0)
+
+
+# ----------------------------------------------------------------------------------------------------------- traces
+
+
+def test_a_trace_holds_what_was_sent() -> None:
+    data = wire.info(0) + _samples(1, 100, [(10, 1000), (-20, 1001)], energy_raw=5)
+    data += wire.mark(2, time_us=101_500, text="S1") + _samples(3, 102, [(30, 1002)], energy_raw=5 + 10_000 - 20_020)
+    trace = _trace(data)
+    assert trace.ticks.tolist() == [100, 101, 102]
+    assert trace.times_us.tolist() == [100_000, 101_000, 102_000]
+    assert trace.shunt_raw.tolist() == [10, -20, 30]
+    assert trace.bus_raw.tolist() == [1000, 1001, 1002]
+    assert trace.checkpoint_ticks.tolist() == [100, 102]
+    assert trace.checkpoint_raw.tolist() == [5, -10_015]
+    assert trace.marks == (Mark(101_500, "S1"),)
+    assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
+    assert trace.power_w.tolist() == pytest.approx([0.004, -0.008008, 0.012024])
+    assert (trace.shunt_raw.dtype, trace.bus_raw.dtype, trace.ticks.dtype) == (np.int16, np.uint16, np.int64)
+
+
+def test_missed_and_lost_ticks_are_told_apart() -> None:
+    values = [(1, 1)] * 10
+    data = wire.info(0) + _samples(1, 0, values, missed_total=50)
+    data += _samples(2, 15, values, missed_total=55)  # 5 ticks missed by the meter
+    data += _samples(4, 35, values, missed_total=55)  # frame 3 with 10 samples did not arrive
+    data += _samples(5, 65, [], missed_total=75, flags=FLAG_I2C_FAULT)  # 20 ticks missed, and none sampled since
+    trace = _trace(data)
+    assert (trace.missed, trace.lost, len(trace.ticks)) == (25, 10, 30)
+    assert trace.counts.expected == 65
+    assert trace.faults == ("the INA219 did not answer (in 1 of 4 frames)",)
+
+
+def test_missed_ticks_wrap() -> None:
+    data = wire.info(0) + _samples(1, 0, [(1, 1)], missed_total=2**32 - 1) + _samples(2, 3, [(1, 1)], missed_total=1)
+    assert (_trace(data).missed, _trace(data).lost) == (2, 0)
+
+
+def test_a_rate_whose_period_is_no_whole_number_of_microseconds() -> None:
+    trace = _trace(wire.info(0, rate_hz=300) + _samples(1, 0, [(1, 1)] * 4))
+    assert trace.times_us.tolist() == [0, 3333, 6666, 10000]
+
+
+def test_what_a_restarted_meter_sends_is_left_out_and_said() -> None:
+    data = wire.info(0, boot_id=1) + _samples(1, 500, [(1, 1)], flags=FLAG_CLIPPED)
+    trace = _trace(data + wire.info(0, boot_id=2) + _samples(1, 0, [(9, 9)]) + wire.mark(2, time_us=1, text="S1"))
+    assert (trace.ticks.tolist(), trace.marks) == ([500], ())
+    assert trace.faults == (
+        "the shunt voltage reached the end of the meter's range (in 1 of 1 frames)",
+        "the meter restarted; what it sent afterwards is left out",
+    )
+
+
+def test_samples_without_an_info_frame_have_no_unit() -> None:
+    builder = TraceBuilder()
+    builder.add(_decode(_samples(1, 0, [(1, 1)])))
+    with pytest.raises(MeterError, match="no info frame"):
+        builder.build()
+    (info,) = _decode(wire.info(0))
+    assert isinstance(info, InfoFrame)
+    builder = TraceBuilder(info)
+    builder.add(_decode(_samples(1, 0, [(1, 1)])))
+    assert len(builder.build().ticks) == 1
+
+
+def test_an_empty_trace() -> None:
+    trace = _trace(wire.info(0))
+    assert len(trace.ticks) == len(trace.checkpoint_ticks) == 0
+    assert trace.counts.expected == 0
