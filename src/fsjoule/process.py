@@ -23,6 +23,8 @@ PACKAGES: Final[dict[str, str]] = {
     "cpio": "cpio",
     "depmod": "kmod",
     "dpkg-deb": "dpkg",
+    "fakeroot": "fakeroot",
+    "fdtput": "device-tree-compiler",
     "fsck.ext4": "e2fsprogs",
     "losetup": "mount",
     "mcopy": "mtools",
@@ -43,6 +45,7 @@ PACKAGES: Final[dict[str, str]] = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "zstd": "zstd",
 }
 
 _PR_SET_PDEATHSIG: Final = 1

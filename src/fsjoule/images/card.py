@@ -1,0 +1,133 @@
+"""Stage `card`: partition table, boot partition and root partition in one image, with its block map and its facts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from fsjoule import process
+from fsjoule.images.initramfs import build_initramfs
+from fsjoule.images.kernel import Kernel
+from fsjoule.images.recipe import CardLayout, Recipe
+from fsjoule.images.userland import Userland
+from fsjoule.model import MIB, ImageFacts
+
+# Raise it when this file or initramfs.py changes what is in an entry.
+STAGE_VERSION: Final = 1
+
+_TIMEOUT_S: Final = 120.0
+_DISK_ID: Final = "0x66736a6c"
+
+
+def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
+    """The kernel command line."""
+    boot = recipe.boot
+    options = recipe.filesystem(filesystem).mount_options
+    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={filesystem}", "rootwait", "rw"]
+    if options:
+        words.append(f"rootflags={options}")
+    return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
+
+
+def extlinux_text(arguments: str) -> str:
+    """extlinux.conf as U-Boot reads it (its doc/develop/distro.rst); the paths are those of partition 1."""
+    return (
+        "DEFAULT fsjoule\n"
+        "LABEL fsjoule\n"
+        "    LINUX /zImage\n"
+        "    INITRD /initrd.img\n"
+        "    FDT /board.dtb\n"
+        f"    APPEND {arguments}\n"
+    )
+
+
+def partition_table(card: CardLayout) -> str:
+    """The partition table as a script for sfdisk. Sectors have 512 bytes."""
+    per_mib = MIB // 512
+    return (
+        f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n"
+        f"start={card.boot_start_mib * per_mib}, size={card.boot_mib * per_mib}, type=e, bootable\n"
+        f"start={card.root_start_mib * per_mib}, size={card.root_mib * per_mib}, type=83\n"
+        f"start={card.scratch_start_mib * per_mib}, size={card.scratch_mib * per_mib}, type=83\n"
+    )
+
+
+def build_card_files(
+    folder: Path,
+    recipe: Recipe,
+    choice: str,
+    filesystem: str,
+    *,
+    kernel: Kernel,
+    userland: Userland,
+    root_image: Path,
+    init: Path,
+) -> None:
+    """Fill `folder` with `card.img`, `card.img.bmap` and `facts.json`."""
+    boot = folder / "boot"
+    boot.mkdir()
+    modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
+    initramfs = build_initramfs(init=init, busybox=userland.tree / "bin" / "busybox", kernel=kernel, modules=modules)
+    (boot / "initrd.img").write_bytes(initramfs)
+    for name in ("zImage", "board.dtb"):
+        shutil.copyfile(kernel.folder / name, boot / name)
+    (boot / "extlinux").mkdir()
+    (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(kernel_arguments(recipe, filesystem)))
+
+    card = folder / "card.img"
+    _assemble(card, boot, root_image, recipe.card)
+    process.run(["bmaptool", "create", "-o", f"{card}.bmap", card], timeout_s=_TIMEOUT_S)
+    facts = ImageFacts(
+        recipe=recipe.name,
+        kernel_choice=choice,
+        kernel_package=kernel.package,
+        card_sha256=_sha256(card),
+        checksums={**kernel.package_sha256, **{path.name: _sha256(path) for path in boot.iterdir() if path.is_file()}},
+        packages={**userland.packages, **kernel.packages},
+    )
+    (folder / "facts.json").write_text(json.dumps(asdict(facts), indent=2) + "\n")
+    shutil.rmtree(boot)
+
+
+def read_facts(folder: Path) -> ImageFacts:
+    """The facts of a finished card."""
+    return ImageFacts(**json.loads((folder / "facts.json").read_text()))
+
+
+def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout) -> None:
+    with card.open("wb") as file:
+        file.truncate(layout.size_mib * MIB)
+    process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=_TIMEOUT_S)
+    boot_image = card.with_name("boot.img")
+    with boot_image.open("wb") as file:
+        file.truncate(layout.boot_mib * MIB)
+    process.run(["mkfs.vfat", "--invariant", "-n", "BOOT", boot_image], timeout_s=_TIMEOUT_S)
+    process.run(["mcopy", "-s", "-i", boot_image, *sorted(boot.iterdir()), "::"], timeout_s=_TIMEOUT_S)
+    copy_data(boot_image, card, layout.boot_start_mib * MIB)
+    copy_data(root_image, card, layout.root_start_mib * MIB)
+    boot_image.unlink()
+
+
+def copy_data(source: Path, target: Path, offset: int) -> None:
+    """Copy the data of a sparse file to `offset` in another; holes stay holes."""
+    with source.open("rb") as reader, target.open("r+b") as writer:
+        end = source.stat().st_size
+        position = 0
+        while position < end:
+            try:
+                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError:  # ENXIO: nothing but a hole up to the end
+                return
+            position = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
+            while start < position:
+                start += os.copy_file_range(reader.fileno(), writer.fileno(), position - start, start, offset + start)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

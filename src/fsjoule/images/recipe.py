@@ -1,0 +1,166 @@
+"""Recipes of card images: `images/<name>.toml`, checked, with the line of whatever is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from fsjoule.errors import ConfigError
+from fsjoule.images.toml_lines import line_of
+
+DEFAULT_RECIPE: Final = "imx6ul"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
+Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
+Mebibytes = Annotated[int, Field(gt=0, le=65536)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class CardLayout(_Table):
+    """Three partitions in an MBR: boot (FAT), root, and scratch in what is left. Sizes in MiB."""
+
+    size_mib: Mebibytes
+    align_mib: Mebibytes
+    boot_mib: Mebibytes
+    root_mib: Mebibytes
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size_mib & (self.size_mib - 1):
+            raise ValueError(f"size_mib = {self.size_mib} is not a power of two, the only sizes an emulated card takes")
+        if self.scratch_mib < self.align_mib:
+            raise ValueError(f"boot and root leave no room for the scratch partition on a card of {self.size_mib} MiB")
+        return self
+
+    @property
+    def boot_start_mib(self) -> int:
+        return self.align_mib
+
+    @property
+    def root_start_mib(self) -> int:
+        return self.boot_start_mib + self.boot_mib
+
+    @property
+    def scratch_start_mib(self) -> int:
+        return self.root_start_mib + self.root_mib
+
+    @property
+    def scratch_mib(self) -> int:
+        return self.size_mib - self.scratch_start_mib
+
+
+class Boot(_Table):
+    """What the boot loader hands to the kernel.
+
+    `device_tree` holds changes to the kernel's own device tree: node path -> property -> text.
+    """
+
+    dtb: Name
+    root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
+    mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
+    arguments: Words
+    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^/\S*$")], dict[Name, str]] = {}
+
+
+class Modules(_Table):
+    """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`)."""
+
+    card: tuple[Name, ...]
+    root: tuple[Name, ...]
+
+
+class Userland(_Table):
+    """Debian packages of the root filesystem, paths (globs) to leave out, links to busybox to add."""
+
+    suite: Name
+    packages: Annotated[tuple[Name, ...], Field(min_length=1)]
+    remove: Words = ()
+    applets: Words = ()
+
+
+class KernelSource(_Table):
+    """A Debian kernel: the metapackage and the suite it is taken from."""
+
+    suite: Name
+    package: Annotated[str, StringConstraints(pattern=r"^linux-image-[a-z0-9-]+$")]
+    check_valid_until: bool = True
+
+    @property
+    def flavour(self) -> str:
+        """The last part of the names of all packages of this kernel: `armmp`."""
+        return self.package.removeprefix("linux-image-")
+
+
+class RootFilesystem(_Table):
+    """How a root partition with this filesystem is made and mounted."""
+
+    modules: tuple[Name, ...]
+    make_options: Words = ()
+    mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
+
+
+class Recipe(_Table):
+    """One kind of card image: which kernels and root filesystems it can have, and what is on it."""
+
+    name: Name
+    architecture: Name
+    hostname: Name
+    card: CardLayout
+    boot: Boot
+    modules: Modules
+    userland: Userland
+    kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
+    filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
+
+    def kernel(self, choice: str) -> KernelSource:
+        """The kernel of that name. Raises ConfigError with the choices."""
+        if choice not in self.kernels:
+            raise ConfigError.unknown("kernel", choice, self.kernels)
+        return self.kernels[choice]
+
+    def filesystem(self, choice: str) -> RootFilesystem:
+        """The root filesystem of that name. Raises ConfigError with the choices."""
+        if choice not in self.filesystems:
+            raise ConfigError.unknown("root filesystem", choice, self.filesystems)
+        return self.filesystems[choice]
+
+
+def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
+    """Read `<folder>/<name>.toml`.
+
+    Raises ConfigError: an unknown name lists the choices, a mistake in the file names file, line and what is wrong.
+    """
+    choices = sorted(path.stem for path in folder.glob("*.toml"))
+    if name not in choices:
+        raise ConfigError.unknown("image recipe", name, choices)
+    path = folder / f"{name}.toml"
+    return parse_recipe(path.read_text(encoding="utf-8"), name=name, file=path)
+
+
+def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
+    """A recipe from its text; `file` is for error messages only. Raises ConfigError with file and line."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+    try:
+        return Recipe.model_validate({**document, "name": name})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {first['input']!r})"
+        raise ConfigError(
+            f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}",
+            file=file,
+            line=line_of(text, path),
+            hint="docs/images.md explains every field of a recipe",
+        ) from error

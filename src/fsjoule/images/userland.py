@@ -1,0 +1,88 @@
+"""Stage `userland`: Debian packages unpacked into a folder, without running any of their scripts.
+
+The entry holds `tree/` and `packages.json` (Debian versions by name).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from fsjoule.images.apt import debian_mirror, source_line
+from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.recipe import Recipe
+from fsjoule.images.watched import run_watched, size_mib
+
+# Raise it when this file changes what is in an entry.
+STAGE_VERSION: Final = 1
+
+_TIMEOUT_S: Final = 1200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """A built entry."""
+
+    key: str
+    tree: Path
+    packages: dict[str, str]
+
+
+def userland(recipe: Recipe, *, progress: Progress) -> Userland:
+    """The unpacked packages, fetched if they are not in the cache. Raises LabError, transient: it may be the network."""
+    inputs = {
+        "version": STAGE_VERSION,
+        "architecture": recipe.architecture,
+        "userland": recipe.userland.model_dump(include={"suite", "packages", "remove"}),
+    }
+    key = cache_key(inputs)
+    folder = build_once("userland", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
+    return Userland(key, folder / "tree", json.loads((folder / "packages.json").read_text()))
+
+
+def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
+    wanted = recipe.userland
+    tree, log = folder / "tree", folder / "mmdebstrap.log"
+    progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and what they depend on")
+    run_watched(
+        [
+            "mmdebstrap",
+            "--variant=extract",
+            f"--architectures={recipe.architecture}",
+            f"--include={','.join(wanted.packages)}",
+            # Their file names say which versions were unpacked; nothing else does in this variant.
+            "--skip=cleanup/apt/cache",
+            wanted.suite,
+            tree,
+            source_line(debian_mirror(), wanted.suite),
+        ],
+        log=log,
+        timeout_s=_TIMEOUT_S,
+        how_far=lambda: f"userland: {size_mib(tree):.0f} MiB so far",
+        progress=progress,
+        transient=True,
+    )
+    archives = tree / "var" / "cache" / "apt" / "archives"
+    packages = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
+    (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
+    for pattern in wanted.remove:
+        for path in tree.glob(pattern):
+            _remove(path)
+    progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
+
+
+def _name_and_version(file: Path) -> tuple[str, str]:
+    """`busybox-static_1%3a1.35.0-4_armhf.deb` -> (`busybox-static`, `1:1.35.0-4`)."""
+    name, version, _ = file.stem.split("_")
+    return name, unquote(version)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
