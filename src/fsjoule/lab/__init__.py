@@ -1,0 +1,27 @@
+"""The board's lab: labgrid drivers and a strategy, and nothing else of fsjoule imports labgrid.
+
+An environment file has `imports: [fsjoule.lab]`, which registers MeterDriver, SdMuxFlasher and BoardStrategy.
+"""
+
+from fsjoule.lab.board import LabgridBoard
+from fsjoule.lab.environment import EnvironmentFile, read_environment
+from fsjoule.lab.facts import board_facts
+from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
+from fsjoule.lab.meterdriver import MeterDriver, meter
+from fsjoule.lab.place import acquired_place
+from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.strategy import BoardStrategy
+
+__all__ = [
+    "BoardStrategy",
+    "EnvironmentFile",
+    "FlasherProtocol",
+    "LabgridBoard",
+    "LabgridShell",
+    "MeterDriver",
+    "SdMuxFlasher",
+    "acquired_place",
+    "board_facts",
+    "meter",
+    "read_environment",
+]

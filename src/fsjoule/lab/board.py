@@ -1,0 +1,55 @@
+"""ports.Board on a labgrid target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from labgrid import Target
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab.facts import board_facts
+from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.strategy import BoardStrategy, Card
+from fsjoule.model import BoardFacts, ImageFacts
+
+
+class LabgridBoard:
+    """The board of a labgrid target, with the card images that it may be given, by root filesystem."""
+
+    def __init__(
+        self, target: Target, cards: Mapping[str, Card], say: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
+        self._cards = cards
+        self._say = say
+        self._shell: LabgridShell | None = None
+
+    def prepare(self, root_filesystem: str) -> None:
+        """See ports.Board."""
+        if root_filesystem not in self._cards:
+            raise ConfigError.unknown("root filesystem of a card image", root_filesystem, self._cards)
+        self._shell = None
+        self._strategy.card = self._cards[root_filesystem]
+        self._say(f"card with {root_filesystem} as its root")
+        self._strategy.transition("flashed")
+
+    def boot(self) -> LabgridShell:
+        """See ports.Board."""
+        self._strategy.transition("booted")
+        self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder)
+        return self._shell
+
+    def off(self) -> None:
+        """See ports.Board."""
+        self._shell = None
+        self._strategy.transition("off")
+
+    def facts(self) -> BoardFacts:
+        """See ports.Board."""
+        return board_facts(self._shell or self.boot(), self._strategy.profile)
+
+    def image(self) -> ImageFacts:
+        """See ports.Board."""
+        if self._strategy.card is None:
+            raise ConfigError("no card image was chosen yet")
+        return self._strategy.card.facts

@@ -1,0 +1,50 @@
+"""What the board said on its console, whoever read it: labgrid tells every reading as a step."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Final
+
+from labgrid.step import StepEvent, steps
+
+_KEPT_BYTES: Final = 256 * 1024
+# Colours and cursor movements, which a shell's line editor and some boot loaders send.
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
+
+
+class ConsoleRecorder:
+    """Keeps the last 256 KiB that came over one console."""
+
+    def __init__(self, console: object) -> None:
+        self._console = console
+        self._chunks: deque[bytes] = deque()
+        self._size_bytes = 0
+        self.received_bytes = 0
+        steps.subscribe(self._notice)
+
+    def clear(self) -> None:
+        """Forget what was said so far."""
+        self._chunks.clear()
+        self._size_bytes = self.received_bytes = 0
+
+    def text(self) -> str:
+        """All that is kept, without escape sequences, lines ended by LF."""
+        return _ESCAPES.sub("", b"".join(self._chunks).decode(errors="replace")).replace("\r", "")
+
+    def tail(self, lines: int = 20) -> list[str]:
+        """The last lines that are not empty."""
+        return [line.rstrip() for line in self.text().splitlines() if line.strip()][-lines:]
+
+    def _notice(self, event: StepEvent) -> None:
+        step = event.step
+        if step.tag != "console" or step.title != "read" or step.source is not self._console:
+            return
+        data = event.data.get("result")
+        if not data:
+            return
+        self._chunks.append(data)
+        self._size_bytes += len(data)
+        self.received_bytes += len(data)
+        while self._size_bytes > _KEPT_BYTES:
+            self._size_bytes -= len(self._chunks.popleft())

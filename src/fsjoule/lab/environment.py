@@ -1,0 +1,215 @@
+"""Reading a labgrid environment file before labgrid does, so that what is wrong in it is said with its line.
+
+labgrid says `unknown driver class X` without a line, warns of unknown arguments, and fails much later where a strategy
+is missing. Here the file's YAML tree, which knows its lines, is checked against the classes that labgrid has.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import attr
+import yaml
+from labgrid.factory import target_factory
+from labgrid.strategy import Strategy
+from labgrid.util.yaml import Loader
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.model import BoardProfile
+
+_TARGET: Final = "main"
+_VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
+_NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFile:
+    """What fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it, if any."""
+
+    path: Path
+    profile: BoardProfile
+    virtual_lab: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A resource or driver in the file."""
+
+    cls: str
+    node: yaml.Node
+    arguments: dict[str, tuple[yaml.Node, yaml.Node]]
+
+
+def read_environment(path: Path) -> EnvironmentFile:
+    """Check an environment file and take from it what fsjoule needs.
+
+    Raises ConfigError with file, line, and what would be right.
+    """
+    return _Reader(path).read()
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> EnvironmentFile:
+        root = self._compose()
+        top = self._mapping(root, "the file")
+        for node in self._items(top.get("imports")):
+            self._import(node)
+        targets = self._required(top, root, "targets", "add targets: main: ...")
+        target_node = self._required(
+            self._mapping(targets, "targets"), targets, _TARGET, "add main: with resources and drivers"
+        )
+        target = self._mapping(target_node, f"the target {_TARGET!r}")
+        for _ in self._entries(target.get("resources"), "resource", target_factory.resources):
+            pass
+        drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
+        for entry in drivers:
+            self._check_arguments(entry)
+        profile = self._profile(drivers, target.get("drivers") or target_node)
+        options = self._mapping(top["options"], "options") if "options" in top else {}
+        lab = options.get(_VIRTUAL_LAB)
+        return EnvironmentFile(self._path, profile, None if lab is None else str(self._scalar(lab)))
+
+    # ------------------------------------------------------------------------------------------------- the YAML tree
+
+    def _compose(self) -> yaml.Node:
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                root = yaml.compose(file, Loader=Loader)
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "env/virtual.yaml is the virtual board's; env/sdmux.yaml shows a real one's"
+            raise ConfigError(f"the environment file cannot be read: {error}", file=self._path, hint=hint) from error
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            what = ", ".join(part for part in (error.context, error.problem) if part)
+            line = None if mark is None else mark.line + 1
+            hint = "YAML: indent with spaces, close quotes and brackets"
+            raise ConfigError(f"no YAML: {what}", file=self._path, line=line, hint=hint) from error
+        if root is None:
+            raise ConfigError("the environment file is empty", file=self._path, hint="start from env/virtual.yaml")
+        return root
+
+    def _wrong(self, node: yaml.Node, what: str, hint: str) -> ConfigError:
+        return ConfigError(what, file=self._path, line=node.start_mark.line + 1, hint=hint)
+
+    def _mapping(self, node: yaml.Node, what: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self._wrong(node, f"{what} must be a mapping (key: value)", "start from env/virtual.yaml")
+        return {str(key.value): value for key, value in node.value}
+
+    def _required(self, mapping: dict[str, yaml.Node], node: yaml.Node, key: str, right: str) -> yaml.Node:
+        if key not in mapping:
+            raise self._wrong(node, f"the key {key!r} is missing", right)
+        return mapping[key]
+
+    def _items(self, node: yaml.Node | None) -> list[yaml.Node]:
+        if node is None:
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            raise self._wrong(node, "a list is wanted here", "write each entry as '- entry'")
+        return list(node.value)
+
+    def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - YAML has many types
+        """The value of a plain node as labgrid's loader reads it; a template is given as its own text."""
+        if node.tag == "!template":
+            return node.value
+        loader = Loader("")
+        try:
+            return loader.construct_object(node, deep=True)
+        finally:
+            loader.dispose()
+
+    # ------------------------------------------------------------------------------------------ resources and drivers
+
+    def _import(self, node: yaml.Node) -> None:
+        name = str(node.value)
+        if name.endswith(".py"):
+            return  # labgrid loads it; loading it twice would register its classes twice
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise self._wrong(node, f"{name!r} cannot be imported: {error}", "correct the name") from error
+
+    def _entries(self, node: yaml.Node | None, kind: str, known: Iterable[str]) -> Iterator[_Entry]:
+        """Take what labgrid takes: `Class: {arguments}`, a list of such mappings, or of mappings with a key `cls`."""
+        if node is None:
+            return
+        if isinstance(node, yaml.MappingNode):
+            pairs = list(node.value)
+        else:
+            pairs = [pair for item in self._items(node) for pair in self._pairs(item)]
+        for key, value in pairs:
+            if not isinstance(value, yaml.MappingNode):
+                raise self._wrong(key, f"{key.value} lacks its arguments", f"write '{key.value}: {{}}' for none")
+            arguments = {str(name.value): (name, content) for name, content in value.value}
+            cls_node = arguments["cls"][1] if "cls" in arguments else key
+            if cls_node.value not in known:
+                raise self._wrong(cls_node, f"unknown {kind} class {cls_node.value!r}", _nearest(cls_node.value, known))
+            yield _Entry(str(cls_node.value), cls_node, arguments)
+
+    def _pairs(self, item: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
+        if not isinstance(item, yaml.MappingNode) or not item.value:
+            raise self._wrong(item, "an entry of the list must be a mapping", "write '- Class: {arguments}'")
+        if any(key.value == "cls" for key, _ in item.value):
+            return [(item.value[0][0], item)]
+        if len(item.value) > 1:
+            raise self._wrong(item, "two classes in one entry of the list", "begin each with '- '")
+        return list(item.value)
+
+    def _check_arguments(self, entry: _Entry) -> None:
+        cls = target_factory.drivers[entry.cls]
+        known = {a.name: a for a in attr.fields(cls) if a.init and a.name not in ("target", "name")}
+        for name, (node, value) in entry.arguments.items():
+            if name in _NOT_ARGUMENTS:
+                continue
+            if name not in known:
+                raise self._wrong(node, f"{entry.cls} has no argument {name!r}", _nearest(name, known))
+            self._check_value(entry, known[name], value)
+        missing = [a.name for a in known.values() if a.default is attr.NOTHING and a.name not in entry.arguments]
+        if missing:
+            raise self._wrong(entry.node, f"{entry.cls} lacks {', '.join(missing)}", f"add '{missing[0]}: ...' to it")
+
+    def _check_value(self, entry: _Entry, attribute: attr.Attribute[Any], node: yaml.Node) -> None:
+        """Convert and validate as attrs will when labgrid makes the driver."""
+        value = self._scalar(node)
+        convert: Callable[[Any], Any] | None = attribute.converter
+        try:
+            value = value if convert is None else convert(value)
+            if attribute.validator is not None:
+                attribute.validator(None, attribute, value)
+        except (TypeError, ValueError) as error:
+            reason = str(error.args[0]) if error.args else str(error)
+            raise self._wrong(node, f"{entry.cls}: {attribute.name}: {value!r} is wrong", reason) from error
+
+    def _profile(self, drivers: list[_Entry], node: yaml.Node) -> BoardProfile:
+        strategies = [entry for entry in drivers if issubclass(target_factory.drivers[entry.cls], Strategy)]
+        if not strategies:
+            raise self._wrong(node, "there is no strategy", "add BoardStrategy to the drivers, as in env/virtual.yaml")
+        if len(strategies) > 1:
+            raise self._wrong(strategies[1].node, "there are two strategies", "keep one: BoardStrategy")
+        [entry] = strategies
+        if not issubclass(target_factory.drivers[entry.cls], BoardStrategy):
+            raise self._wrong(entry.node, f"the strategy {entry.cls} does not know cards", "use BoardStrategy")
+        values = {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
+        return BoardProfile(
+            name=values["board"],
+            recipe=values["recipe"],
+            simulated=values["simulated"],
+            mark_device=values["mark_device"],
+            card_device=values["card_device"],
+            scratch_device=values["scratch_device"],
+            size_factor=float(values.get("size_factor", 1.0)),
+        )
+
+
+def _nearest(value: str, choices: Iterable[str]) -> str:
+    near = difflib.get_close_matches(value, list(choices), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(sorted(choices))}"

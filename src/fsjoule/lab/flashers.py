@@ -1,0 +1,75 @@
+"""How a card image gets onto the board's card. One driver a way; the strategy knows their common protocol only."""
+
+from __future__ import annotations
+
+import abc
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import attr
+from labgrid.driver import Driver
+from labgrid.driver.usbstoragedriver import Mode
+from labgrid.factory import target_factory
+from labgrid.step import step
+from labgrid.util.helper import processwrapper
+
+from fsjoule.errors import LabError
+from fsjoule.lab.translate import lab_errors, time_limit
+
+_MUX_TIMEOUT_S: Final = 30.0
+_FLUSH_TIMEOUT_S: Final = 120.0
+_NOT_FOUND: Final = 127  # a shell's exit code
+
+
+class FlasherProtocol(abc.ABC):
+    """Writes a card image while the board does not run (ports.Flasher)."""
+
+    @abc.abstractmethod
+    def flash(self, image: Path) -> None:
+        """Bring `image` onto the card and leave the card to the board, which is off before and after."""
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class SdMuxFlasher(Driver, FlasherProtocol):
+    """Writes the card through an SD mux, on the exporter's side of it.
+
+    Args:
+        write_timeout (int): seconds that writing an image may take
+    """
+
+    bindings = {"mux": "USBSDMuxDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
+    write_timeout = attr.ib(default=900, validator=attr.validators.instance_of(int))
+
+    @Driver.check_active
+    @step(args=["image"])
+    def flash(self, image: Path) -> None:
+        """See FlasherProtocol. The board must be off: switching the mux under power is pulling the card out."""
+        if any(c.isspace() or c in "'\"\\$`;&|<>()*?" for c in str(image)):
+            raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
+        block_map = image.with_name(f"{image.name}.bmap")
+        mode = Mode.BMAPTOOL if block_map.exists() else Mode.DD
+        self._switch("host")
+        try:
+            with time_limit(self.write_timeout, f"writing {image.name}"), lab_errors(f"writing {image.name}"):
+                self.storage.write_image(str(image), mode=mode)
+            self._flush()
+        finally:
+            self._switch("dut")
+
+    def _switch(self, mode: str) -> None:
+        doing = f"switching the SD mux to {mode}"
+        with time_limit(_MUX_TIMEOUT_S, doing), lab_errors(doing):
+            self.mux.set_mode(mode)
+
+    def _flush(self) -> None:
+        """The exporter's kernel reads the partition table after the write: switching at once gives I/O errors."""
+        resource = self.storage.storage
+        with time_limit(_FLUSH_TIMEOUT_S, "flushing the card"), lab_errors("flushing the card"):
+            try:
+                processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
+            except subprocess.CalledProcessError as error:
+                if error.returncode != _NOT_FOUND:  # without udev nobody reads the card on his own account
+                    raise
+            processwrapper.check_output(resource.wrap_command(["blockdev", "--flushbufs", resource.path]))

@@ -1,0 +1,168 @@
+"""Holding a labgrid place: the lock that says who may use a board."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+from labgrid.remote.client import ClientSession, ServerError, UserError, start_session
+from labgrid.remote.common import Place
+from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+
+from fsjoule.errors import ConfigError, LabError, PlaceHeldError
+from fsjoule.paths import state_dir
+
+_DEFAULT_COORDINATOR: Final = "127.0.0.1:20408"
+_EXPORTER_TIMEOUT_S: Final = 10.0
+_CALL_TIMEOUT_S: Final = 30.0
+
+
+@contextmanager
+def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None) -> Iterator[str]:
+    """Hold the place `name` of the coordinator that LG_COORDINATOR names; it is released at the end.
+
+    A place that this user has acquired beforehand on this computer (`labgrid-client acquire`) is used, and stays so.
+    Raises PlaceHeldError if somebody else holds it, a second run of the same user included, ConfigError if there is no
+    such place, LabError if the coordinator cannot be reached.
+    """
+    if not name:
+        raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
+    with _one_run_only(name) as leftover:
+        ours = _acquire(name, say) or leftover.read() == "acquired"
+        leftover.write("acquired" if ours else "")
+        try:
+            yield name
+        finally:
+            if ours:
+                _release(name, say)
+                leftover.write("")
+
+
+class _Note:
+    """A word in a locked file: whether a run acquired the place and has not released it yet."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self) -> str:
+        return os.pread(self._descriptor, 100, 0).decode()
+
+    def write(self, text: str) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+
+@contextmanager
+def _one_run_only(name: str) -> Iterator[_Note]:
+    """All processes of its user may use a place, says labgrid; two runs at once would drive one board."""
+    directory = state_dir() / "places"
+    directory.mkdir(exist_ok=True)
+    file = directory / f"{_address()}-{name}".replace("/", "_")
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PlaceHeldError(name, "another run of yours on this computer") from None
+        yield _Note(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _address() -> str:
+    return os.environ.get("LG_COORDINATOR", _DEFAULT_COORDINATOR)
+
+
+@contextmanager
+def _session() -> Iterator[ClientSession]:
+    try:
+        with _quiet():
+            session = start_session(_address())
+    except ServerError as error:
+        raise LabError(
+            f"the labgrid coordinator at {_address()} cannot be reached",
+            transient=True,
+            hint="start it, or set LG_COORDINATOR=HOST:PORT",
+        ) from error
+    try:
+        yield session
+    finally:
+        session.loop.run_until_complete(session.stop())
+        session.loop.run_until_complete(session.close())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep labgrid quiet, which logs an unreachable coordinator as an error of its own; ours says it better."""
+    root = logging.getLogger()
+    disabled, root.disabled = root.disabled, True
+    try:
+        yield
+    finally:
+        root.disabled = disabled
+
+
+def _acquire(name: str, say: Callable[[str], None]) -> bool:
+    """Acquire the place. Returns False if this user has it already."""
+    with _session() as session:
+        place = session.places.get(name)
+        if place is None:
+            raise ConfigError.unknown("place", name, session.places)
+        me = f"{session.gethostname()}/{session.getuser()}"
+        if place.acquired == me:
+            return False
+        if place.acquired:
+            raise PlaceHeldError(name, place.acquired)
+        _await_resources(session, place)
+        _call(session, session.stub.AcquirePlace, messages.AcquirePlaceRequest(placename=name), f"acquiring {name!r}")
+        say(f"place {name!r} acquired")
+    return True
+
+
+def _await_resources(session: ClientSession, place: Place) -> None:
+    """Wait for an exporter that is just starting. Raises LabError if the place lacks a resource."""
+    deadline = time.monotonic() + _EXPORTER_TIMEOUT_S
+    while True:
+        try:
+            session.check_matches(place)
+        except UserError as error:
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"the place {place.name!r} lacks a resource: {error.args[0]}",
+                    transient=True,
+                    hint="is its exporter running? see: labgrid-client resources",
+                ) from error
+            session.loop.run_until_complete(asyncio.sleep(0.2))
+        else:
+            return
+
+
+def _release(name: str, say: Callable[[str], None]) -> None:
+    """Release the place. That it cannot be released is said, not raised: it must not hide why the run ended."""
+    try:
+        with _session() as session:
+            me = f"{session.gethostname()}/{session.getuser()}"
+            request = messages.ReleasePlaceRequest(placename=name, fromuser=me)
+            _call(session, session.stub.ReleasePlace, request, f"releasing {name!r}")
+        say(f"place {name!r} released")
+    except LabError as error:
+        say(f"warning: {error}")
+
+
+def _call(session: ClientSession, method: Callable[..., Any], request: object, doing: str) -> None:
+    async def call() -> None:
+        await method(request, timeout=_CALL_TIMEOUT_S)
+        await asyncio.wait_for(session.sync_with_coordinator(), _CALL_TIMEOUT_S)
+
+    try:
+        session.loop.run_until_complete(call())
+    except (grpc.aio.AioRpcError, TimeoutError) as error:
+        detail = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer"
+        raise LabError(f"{doing} failed: {detail}", transient=True) from error

@@ -1,0 +1,139 @@
+"""Programs and small files on the board, over its serial console."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import shlex
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import pexpect
+from labgrid.driver import ShellDriver
+from labgrid.util import gen_marker
+
+from fsjoule.errors import BoardError, LabError
+from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.translate import lab_errors
+from fsjoule.ports import CommandResult
+
+# What a kernel or a board says when nothing more is to be waited for. It matches raw console output.
+PANIC: Final = r"Kernel panic - not syncing[^\r\n]*"
+
+# On the board, whose /tmp is in memory and ours alone. A program's output is kept there until it ends: the console
+# carries nothing while it runs, and the kernel's own messages cannot get into it.
+_OUTPUT: Final = "/tmp/.fsjoule-output"  # noqa: S108
+_SCRIPT: Final = "/tmp/.fsjoule-script"  # noqa: S108
+_UPLOAD: Final = "/tmp/.fsjoule-upload"  # noqa: S108
+
+# The line editor of busybox cuts lines at 1024 characters.
+_LINE_LIMIT: Final = 1000
+_CHUNK: Final = 720
+_ATTEMPTS: Final = 3
+_TRANSFER_TIMEOUT_S: Final = 60.0
+_PROMPT_TIMEOUT_S: Final = 10.0
+
+
+class LabgridShell:
+    """ports.Shell on a labgrid ShellDriver that is logged in."""
+
+    def __init__(self, shell_driver: ShellDriver, recorder: ConsoleRecorder) -> None:
+        self._driver = shell_driver
+        self._recorder = recorder
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        """See ports.Shell. Standard error is merged into the output; standard input is empty."""
+        command = shlex.join(argv)
+        if len(_wrapped(command, "12345678")) > _LINE_LIMIT:
+            self.put(_SCRIPT, command.encode() + b"\n")
+            command = f"sh {_SCRIPT}"
+        return self._run(command, tuple(argv), timeout_s)
+
+    def put(self, path: str, content: bytes) -> None:
+        """See ports.Shell. What arrives is checked by its checksum."""
+        for _ in range(_ATTEMPTS):
+            if self._put_once(path, content):
+                return
+        raise LabError(f"{path} was damaged on its way to the board, {_ATTEMPTS} times", transient=True)
+
+    def get(self, path: str) -> bytes:
+        """See ports.Shell. What arrives is checked by gzip's own checksum."""
+        quoted = shlex.quote(path)
+        for _ in range(_ATTEMPTS):
+            command = f"[ -f {quoted} ] && gzip -c < {quoted} | base64"
+            result = self._run(command, ("cat", path), _TRANSFER_TIMEOUT_S)
+            if result.exit_code != 0:
+                reason = result.stdout.strip() or "there is no such file"
+                raise LabError(f"{path} cannot be read on the board: {reason}")
+            try:
+                return gzip.decompress(base64.b64decode(result.stdout, validate=False))
+            except (binascii.Error, EOFError, OSError, zlib.error):
+                continue
+        raise LabError(f"{path} was damaged on its way from the board, {_ATTEMPTS} times", transient=True)
+
+    def _put_once(self, path: str, content: bytes) -> bool:
+        text = base64.b64encode(gzip.compress(content, mtime=0)).decode()
+        redirection = ">"
+        for begin in range(0, len(text), _CHUNK):
+            self._checked(f"echo {text[begin : begin + _CHUNK]} {redirection} {_UPLOAD}")
+            redirection = ">>"
+        quoted = shlex.quote(path)
+        unpack = f"base64 -d < {_UPLOAD} | gzip -dc > {quoted} && sha256sum < {quoted}"
+        unpacked = self._run(unpack, (), _TRANSFER_TIMEOUT_S)
+        if unpacked.exit_code != 0:
+            raise LabError(f"{path} cannot be written on the board: {unpacked.stdout.strip()}")
+        return unpacked.stdout.split()[:1] == [hashlib.sha256(content).hexdigest()]
+
+    def _checked(self, command: str) -> None:
+        result = self._run(command, (), _TRANSFER_TIMEOUT_S)
+        if result.exit_code != 0:
+            raise LabError(f"the board cannot take a file: {result.stdout.strip()}")
+
+    def _run(self, command: str, argv: tuple[str, ...], timeout_s: float) -> CommandResult:
+        console = self._driver.console
+        marker = gen_marker()
+        shown = shlex.join(argv) or command[:60]
+        with lab_errors(f"running {shown!r} on the board"):
+            console.sendline(_wrapped(command, marker))
+            index, before, match, _ = console.expect(
+                [rf"<{marker}:(\d+)\r?\n", PANIC, self._driver.login_prompt, pexpect.TIMEOUT], timeout=timeout_s
+            )
+            if index == 0:
+                console.expect(self._driver.prompt, timeout=_PROMPT_TIMEOUT_S)
+        if index == 0:
+            output = before.rpartition(f"{marker}>".encode())[2].decode(errors="replace")
+            return CommandResult(argv, int(match.group(1)), output.replace("\r\n", "\n").removeprefix("\n"))
+        raise self._failure(index, shown, timeout_s)
+
+    def _failure(self, index: int, shown: str, timeout_s: float) -> BoardError:
+        if index == 1:
+            what = f"the kernel panicked while {shown!r} ran"
+        elif index == 2:  # noqa: PLR2004 - the order of the patterns
+            what = f"the board restarted, or logged us out, while {shown!r} ran"
+        elif self._interrupt():
+            what = f"{shown!r} did not end within {timeout_s:.0f} s and was interrupted"
+        else:
+            what = f"{shown!r} did not end within {timeout_s:.0f} s, and the board does not answer any more"
+        return BoardError(what, console_tail=self._recorder.tail())
+
+    def _interrupt(self) -> bool:
+        """Press Ctrl-C. Returns whether the prompt came back."""
+        console, marker = self._driver.console, gen_marker()
+        try:
+            console.sendcontrol("c")
+            console.sendline(f"echo '{marker[:4]}''{marker[4:]}'")
+            console.expect(rf"{marker}\s+{self._driver.prompt}", timeout=_PROMPT_TIMEOUT_S)
+        except (pexpect.TIMEOUT, pexpect.EOF, OSError):
+            return False
+        return True
+
+
+def _wrapped(command: str, marker: str) -> str:
+    """The line to type. The marker is typed in two parts, so that the echo of the line is not taken for the answer."""
+    return (
+        f"M='{marker[:4]}''{marker[4:]}'; ( {command} ) </dev/null >{_OUTPUT} 2>&1; R=$?; "
+        f'echo "$M>"; cat {_OUTPUT}; echo "<$M:$R"'
+    )

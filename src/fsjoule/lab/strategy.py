@@ -1,0 +1,234 @@
+"""off -> flashed -> booted: how a board gets into a state in time, or off, with an error that says why."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attr
+import pexpect
+from labgrid.factory import target_factory
+from labgrid.step import Step, step
+from labgrid.strategy import Strategy
+from serial import SerialException
+
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError
+from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.flashers import FlasherProtocol
+from fsjoule.lab.shell import PANIC
+from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.model import BoardProfile, ImageFacts
+
+_POWER_TIMEOUT_S: Final = 60.0
+_CONSOLE_ATTEMPTS: Final = 3
+_CONSOLE_TIMEOUT_S: Final = 60.0
+_LOOK_S: Final = 2.0
+
+
+class Status(enum.Enum):
+    """States of a board."""
+
+    unknown = 0
+    off = 1
+    flashed = 2
+    booted = 3
+
+
+class Card(Protocol):
+    """What is to be on the card (fsjoule.images makes it)."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def facts(self) -> ImageFacts: ...
+
+
+def _text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(default=default, validator=attr.validators.instance_of(str))
+
+
+def _seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.gt(0)])
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class BoardStrategy(Strategy):
+    """Brings the board into one of three states; set `card` before it is to be flashed or booted.
+
+    A failed transition switches the board off and can be tried again: nothing here is broken for good.
+
+    Args:
+        board (str): the board's name in results
+        recipe (str): the recipe of its card images
+        simulated (bool): whether its figures are those of an emulation
+        mark_device (str): the board's UART to the meter
+        card_device (str): the block device of the card, as the board calls it
+        scratch_device (str): the partition of the card that may be overwritten
+        supply (str): a note on what feeds the board
+        size_factor (float): what published suites multiply their sizes by
+        boot_timeout (int): seconds from power to login
+        silence_timeout (int): seconds from power to anything at all on the console
+        boot_failure (regex): what the board's boot loader says when it gives up
+    """
+
+    bindings = {  # noqa: RUF012 - labgrid's way
+        "power": "PowerProtocol",
+        "console": "ConsoleProtocol",
+        "shell": "ShellDriver",
+        "flasher": FlasherProtocol,
+    }
+
+    board = _text()
+    recipe = _text()
+    simulated = attr.ib(validator=attr.validators.instance_of(bool))
+    mark_device = _text()
+    card_device = _text()
+    scratch_device = _text()
+    supply = _text("")
+    size_factor = attr.ib(default=1.0, converter=float)
+    boot_timeout = _seconds(180)
+    silence_timeout = _seconds(180)
+    boot_failure = _text("")
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.card: Card | None = None
+        self.status = Status.unknown
+        self.recorder = ConsoleRecorder(self.console)
+        self._on_card_sha256: str | None = None
+
+    @property
+    def profile(self) -> BoardProfile:
+        """What software must know of the board."""
+        return BoardProfile(
+            name=self.board,
+            recipe=self.recipe,
+            simulated=self.simulated,
+            mark_device=self.mark_device,
+            card_device=self.card_device,
+            scratch_device=self.scratch_device,
+            size_factor=self.size_factor,
+        )
+
+    @step(args=["status"])
+    def transition(self, status: Status | str, *, step: Step) -> None:
+        """Bring the board into `off`, `flashed` or `booted`.
+
+        Flashing is left out when the card holds the image already (it has not been pristine since its first boot).
+        Raises BoardError, LabError; the board is off then.
+        """
+        wanted = _status(status)
+        if wanted is self.status and (wanted is Status.off or not self._must_flash()):
+            step.skip("nothing to do")
+            return
+        self.status = Status.unknown
+        try:
+            self._switch_off()
+            if wanted is not Status.off:
+                self._flash()
+            if wanted is Status.booted:
+                self._boot()
+        except BaseException:
+            with contextlib.suppress(FsjouleError):
+                self._switch_off()
+            raise
+        self.status = wanted
+
+    @step(args=["status"])
+    def force(self, status: Status | str) -> None:
+        """Take the board to be in a state (labgrid's --lg-initial-state). What is on the card is not known then."""
+        wanted = _status(status)
+        self.target.activate(self.power)
+        if wanted is Status.booted:
+            self._open_console()
+            self._log_in()
+        self.status = wanted
+
+    def forget_card(self) -> None:
+        """Flash at the next occasion, whatever was flashed before."""
+        self._on_card_sha256 = None
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _must_flash(self) -> bool:
+        return self.card is not None and self.card.facts.card_sha256 != self._on_card_sha256
+
+    def _switch_off(self) -> None:
+        with time_limit(_POWER_TIMEOUT_S, "switching the board off"), lab_errors("switching the board off"):
+            self.target.deactivate(self.console)  # and the shell on it; what was said before is of no use later
+            self.target.activate(self.power)
+            self.power.off()
+
+    def _flash(self) -> None:
+        card = self.card
+        if card is None:
+            raise LabError("no card image was chosen", hint="set the strategy's `card` before a transition")
+        if not self._must_flash():
+            return
+        self._on_card_sha256 = None
+        with lab_errors("flashing the card"):
+            self.target.activate(self.flasher)
+            self.flasher.flash(card.path)
+        self._on_card_sha256 = card.facts.card_sha256
+
+    def _boot(self) -> None:
+        self._open_console()
+        self.recorder.clear()
+        with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
+            self.power.on()
+        with lab_errors("waiting for the board's login"):
+            self._await_login()
+            self._log_in()
+
+    def _open_console(self) -> None:
+        """Connect to the console; a negotiation with ser2net that times out (pyserial) is tried again."""
+        for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
+            try:
+                with time_limit(_CONSOLE_TIMEOUT_S, "opening the console"), lab_errors("opening the console"):
+                    self.target.activate(self.console)
+            except LabError as error:
+                if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
+                    raise
+            else:
+                return
+
+    def _await_login(self) -> None:
+        """Wait for the login prompt. Raises BoardError at once on a panic, and when a limit is reached."""
+        begin = time.monotonic()
+        failure = f"{PANIC}|{self.boot_failure}" if self.boot_failure else PANIC
+        patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT]
+        while (waited_s := time.monotonic() - begin) < self.boot_timeout:
+            index, _, match, _ = self.console.expect(patterns, timeout=min(_LOOK_S, self.boot_timeout - waited_s))
+            if index == 0:
+                return
+            if index == 1:
+                raise self._failed(match.group(0).decode(errors="replace"))
+            if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
+                raise self._failed(f"nothing came over the console within {self.silence_timeout} s of power-on")
+        raise self._failed(f"no login within {self.boot_timeout} s of power-on")
+
+    def _log_in(self) -> None:
+        self.console.sendline("")  # the prompt that was waited for is used up
+        try:
+            self.target.activate(self.shell)
+        except (pexpect.TIMEOUT, pexpect.EOF) as error:
+            raise self._failed("no shell after the login prompt") from error
+
+    def _failed(self, reason: str) -> BoardError:
+        tail = self.recorder.tail()
+        return BoardError(f"{self.board} did not boot: {reason}", console_tail=tail or ["(nothing)"])
+
+
+def _status(status: Status | str) -> Status:
+    try:
+        found = status if isinstance(status, Status) else Status[status]
+    except KeyError:
+        found = Status.unknown
+    if found is Status.unknown:
+        raise ConfigError.unknown("state", str(status), [s.name for s in Status if s is not Status.unknown])
+    return found

@@ -1,0 +1,281 @@
+"""The virtual lab: a real labgrid lab on this machine, around an emulated board.
+
+Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. Everything
+listens on 127.0.0.1, on free ports; several labs run side by side by name. Nothing outlives the lab: see
+`fsjoule.virtual.lab_guardian`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from fsjoule import process
+from fsjoule.errors import LabError
+from fsjoule.paths import project_dir, state_dir
+from fsjoule.virtual import meter_build
+from fsjoule.virtual.lab_files import LabPaths, LabRecord, forget, make_devices_directory
+from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
+from fsjoule.virtual.lab_services import beside_python, board_config, free_ports
+from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
+
+PLACE: Final = "virtual"
+_TOOLS: Final = ("qemu-system-arm", "mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool")
+_UP_TIMEOUT_S: Final = 180.0
+_DOWN_TIMEOUT_S: Final = 40.0
+_STATUS_TIMEOUT_S: Final = 5.0
+_CLIENT_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabHandle:
+    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it ran already."""
+
+    name: str
+    directory: Path
+    place: str
+    environment: dict[str, str]
+    started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """One program of the lab."""
+
+    name: str
+    pid: int
+    alive: bool
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """What is known of a lab. `degraded` means that it is up but a service died; `board` is the board's own status.
+
+    `holder` is HOST/USER of who has acquired the place.
+    """
+
+    name: str
+    state: Literal["up", "degraded", "down"]
+    directory: str
+    services: tuple[ServiceStatus, ...] = ()
+    coordinator: str | None = None
+    started_utc: str | None = None
+    owner_pid: int | None = None
+    holder: str | None = None
+    board: dict[str, Any] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.state != "down"
+
+    def text(self) -> str:
+        """The same for people."""
+        if not self.running:
+            return f"lab {self.name!r} is down"
+        lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
+        lines += [
+            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED, see {each.log}'}"
+            for each in self.services
+        ]
+        lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
+        if self.board is not None:
+            lines.append("  board        " + ", ".join(f"{key} {value}" for key, value in self.board.items()))
+        if self.owner_pid is not None:
+            lines.append(f"  it ends with process {self.owner_pid}")
+        return "\n".join(lines)
+
+
+def up(
+    name: str = PLACE, *, owner_pid: int | None = None, progress: Callable[[str], None] = lambda _text: None
+) -> LabHandle:
+    """Bring a lab up and return when it can be used; one that is up already is returned as it is.
+
+    The lab ends with `down`, or with the process `owner_pid`, however that ends.
+    Raises MissingToolError before anything starts, LabError with a service's last log lines if one does not start.
+    """
+    paths = LabPaths.of(name)
+    for tool in _TOOLS:
+        process.find_tool(tool)
+    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+        record = paths.read()
+        if record is not None and _state(record) == "up":
+            progress(f"lab {name!r} is up already")
+            return LabHandle(name, paths.root, PLACE, _environment(paths, record), started=False)
+        if record is not None:
+            progress(f"clearing away what a former lab {name!r} left")
+            _end(paths, record)
+        return _start(paths, owner_pid, progress)
+
+
+def status(name: str = PLACE) -> LabStatus:
+    """Look at a lab without changing it."""
+    paths = LabPaths.of(name)
+    record = paths.read()
+    state = "down" if record is None else _state(record)
+    if record is None or state == "down":
+        return LabStatus(name, "down", str(paths.root))
+    return LabStatus(
+        name=name,
+        state=state,
+        directory=str(paths.root),
+        services=tuple(
+            ServiceStatus(service.name, service.process.pid, service.process.alive(), service.log)
+            for service in record.services
+        ),
+        coordinator=record.coordinator,
+        started_utc=record.started_utc,
+        owner_pid=None if record.owner is None else record.owner.pid,
+        holder=_holder(paths, record),
+        board=_board_status(record),
+    )
+
+
+def down(name: str = PLACE) -> bool:
+    """End a lab and everything in it. Returns False if there was none. What a killed lab left is cleared away too."""
+    paths = LabPaths.of(name)
+    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+        record = paths.read()
+        if record is None:
+            return False
+        was_up = _state(record) != "down"
+        _end(paths, record)
+        return was_up
+
+
+def environment(name: str = PLACE) -> dict[str, str]:
+    """What labgrid's own tools need to reach a lab that is up. Raises LabError if it is not."""
+    paths = LabPaths.of(name)
+    record = paths.read()
+    if record is None or _state(record) == "down":
+        raise LabError(f"the lab {name!r} is down", hint=f"fsjoule lab up --name {name}")
+    return _environment(paths, record)
+
+
+def names() -> tuple[str, ...]:
+    """Labs that have been brought up under this state directory, running or not."""
+    labs = state_dir() / "labs"
+    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:
+    if record.supervisor is None or not record.supervisor.alive() or not record.ready:
+        return "down"
+    return "up" if all(service.process.alive() for service in record.services) else "degraded"
+
+
+def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
+    return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
+
+
+def _start(paths: LabPaths, owner_pid: int | None, progress: Callable[[str], None]) -> LabHandle:
+    owner = None if owner_pid is None else ProcessRef.of(owner_pid)
+    if owner_pid is not None and owner is None:
+        raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
+    meter_program = meter_build.simulator(progress)
+    paths.make()
+    coordinator_port, ssh_port = free_ports(2)
+    prepare_ssh(paths, ssh_port)
+    shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
+    devices = make_devices_directory(paths.name)
+    paths.board_config.write_text(board_config(paths, devices).to_toml())
+    record = LabRecord(
+        name=paths.name,
+        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        devices=str(devices),
+        coordinator=f"127.0.0.1:{coordinator_port}",
+        ssh_port=ssh_port,
+        meter_program=str(meter_program),
+        owner=owner,
+    )
+    paths.write(record)
+    try:
+        _launch(paths, progress)
+    except BaseException:
+        _end(paths, paths.read() or record)
+        raise
+    return LabHandle(paths.name, paths.root, PLACE, _environment(paths, record), started=True)
+
+
+def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
+    """Start the guardian and follow what the supervisor tells until the lab is ready."""
+    reader, writer = os.pipe()
+    try:
+        guardian = process.start(
+            [sys.executable, "-m", "fsjoule.virtual.lab_guardian", paths.root, str(writer)],
+            log=paths.log("guardian"),
+            pass_fds=(writer,),
+            die_with_parent=False,
+        )
+        os.close(writer)
+        _follow(reader, progress, paths)
+        # It lives on without this process; the garbage collector need not warn that it does.
+        guardian.returncode = 0
+    finally:
+        os.close(reader)
+
+
+def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> None:
+    deadline = time.monotonic() + _UP_TIMEOUT_S
+    buffered = b""
+    while (left_s := deadline - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
+        chunk = os.read(reader, 4096)
+        if not chunk:
+            raise LabError("the lab's supervisor ended while it started", hint=f"see the logs in {paths.logs}")
+        *lines, buffered = (buffered + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "error" in message:
+                raise LabError(message["error"], hint=message["hint"])
+            if "ready" in message:
+                return
+            progress(message["progress"])
+    raise LabError(f"the lab is not up after {_UP_TIMEOUT_S:.0f} s", hint=f"see the logs in {paths.logs}")
+
+
+def _end(paths: LabPaths, record: LabRecord) -> None:
+    """End what runs of a lab and clear away its files. Either head of the lab clears up; the last resort is here."""
+    heads = [head for head in (record.guardian, record.supervisor) if head is not None]
+    for head in heads:
+        head.send(signal.SIGTERM)
+    left = wait_gone(heads, _DOWN_TIMEOUT_S)
+    # Services of a lab whose two heads were killed have got their SIGTERM from the kernel.
+    left += wait_gone([service.process for service in record.services], timeout_s=5.0 if left or heads else 0.0)
+    for each in left:
+        each.send(signal.SIGKILL)
+    if stubborn := wait_gone(left, timeout_s=5.0):
+        raise LabError(f"these processes of the lab {paths.name!r} cannot be ended: {[each.pid for each in stubborn]}")
+    forget(paths, record)
+
+
+def _holder(paths: LabPaths, record: LabRecord) -> str | None:
+    command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
+    shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
+    found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _board_status(record: LabRecord) -> dict[str, Any] | None:
+    if not record.board_status_url:
+        return None
+    try:
+        with urllib.request.urlopen(record.board_status_url, timeout=_STATUS_TIMEOUT_S) as answer:  # noqa: S310
+            return json.load(answer)
+    except (urllib.error.URLError, TimeoutError, ValueError):
+        return None

@@ -1,0 +1,163 @@
+"""The files of one virtual lab: where they are, and `lab.json`, which says what runs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.paths import state_dir
+from fsjoule.virtual.lab_processes import ProcessRef
+from fsjoule.virtual.loopdevice import remove_abandoned
+
+LAB_SCHEMA: Final = "fsjoule.lab/1"
+# labgrid's exporter takes serial ports below /dev only, and a path of a unix socket holds 107 bytes.
+_DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRecord:
+    """One program of the lab that was started."""
+
+    name: str
+    process: ProcessRef
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabRecord:
+    """`lab.json`: what a lab that was brought up consists of. `devices` holds tty links, sockets and the power feed."""
+
+    name: str
+    started_utc: str
+    devices: str
+    coordinator: str
+    ssh_port: int
+    meter_program: str
+    guardian: ProcessRef | None = None
+    supervisor: ProcessRef | None = None
+    owner: ProcessRef | None = None
+    board_status_url: str = ""
+    services: tuple[ServiceRecord, ...] = ()
+    ready: bool = False
+    schema: Literal["fsjoule.lab/1"] = LAB_SCHEMA
+
+
+_RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class LabPaths:
+    """Names of a lab's files below its own directory."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, name: str) -> LabPaths:
+        """The files of the lab called `name`. Raises ConfigError for a name that is no plain word."""
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name for a lab", hint="use up to 24 of a-z, 0-9 and '-'")
+        return cls(state_dir() / "labs" / name)
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def record(self) -> Path:
+        return self.root / "lab.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    @property
+    def ssh(self) -> Path:
+        return self.root / "ssh"
+
+    @property
+    def coordinator(self) -> Path:
+        return self.root / "coordinator"
+
+    @property
+    def card(self) -> Path:
+        return self.root / "card.img"
+
+    @property
+    def board_config(self) -> Path:
+        return self.root / "board.toml"
+
+    @property
+    def board_ready(self) -> Path:
+        return self.root / "board.ready.json"
+
+    def log(self, service: str) -> Path:
+        return self.logs / f"{service}.log"
+
+    def make(self) -> None:
+        """Make the lab's directories, private to the user. Old logs go."""
+        for directory in (self.root, self.bin, self.ssh, self.coordinator, self.logs):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for log in self.logs.glob("*.log"):
+            log.unlink()
+
+    def read(self) -> LabRecord | None:
+        """What `lab.json` says; None if there is none, or a damaged one."""
+        try:
+            return _RECORD.validate_json(self.record.read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+
+    def write(self, record: LabRecord) -> None:
+        """Replace `lab.json`, whole or not at all."""
+        beside = self.record.with_suffix(".new")
+        beside.write_bytes(_RECORD.dump_json(record, indent=2))
+        beside.replace(self.record)
+
+    @contextmanager
+    def lock(self, timeout_message: str) -> Iterator[None]:
+        """Only one process at a time changes a lab. Raises LabError (transient) with the message if another does."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabError(timeout_message, transient=True) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def make_devices_directory(name: str) -> Path:
+    """A new private directory for tty links and sockets, with a short path below /dev."""
+    if not _DEVICES_ROOT.is_dir():
+        raise LabError(f"{_DEVICES_ROOT} is not there", hint=f"mount -t tmpfs tmpfs {_DEVICES_ROOT}")
+    return Path(tempfile.mkdtemp(prefix=f"fsjoule-{name}-", dir=_DEVICES_ROOT))
+
+
+def forget(paths: LabPaths, record: LabRecord) -> None:
+    """Remove what a lab that no longer runs has left in the file system; the card, keys and logs stay."""
+    devices = Path(record.devices)
+    if devices.parent == _DEVICES_ROOT and devices.name.startswith("fsjoule-"):
+        shutil.rmtree(devices, ignore_errors=True)
+    with contextlib.suppress(OSError):  # without the right to, there was none to make either
+        remove_abandoned()
+    paths.board_ready.unlink(missing_ok=True)
+    paths.record.unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""Processes by identity: a process number alone may belong to another program by now, its start time tells."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRef:
+    """A process number with the process's start time (clock ticks since boot): together they are never reused."""
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessRef | None:
+        """The living process with this number, if there is one. A zombie is not living."""
+        stat = _stat(pid)
+        return None if stat is None or stat.state in "ZX" else cls(pid, stat.start_ticks)
+
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return ProcessRef.of(self.pid) == self
+
+    def send(self, sig: signal.Signals) -> None:
+        """Signal it, if it still runs and is ours."""
+        if self.alive():
+            try:
+                os.kill(self.pid, sig)
+            except (ProcessLookupError, PermissionError):
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    state: str
+    parent: int
+    start_ticks: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name stands in parentheses and may hold anything, parentheses too.
+    fields = text[text.rindex(")") + 2 :].split()
+    return _Stat(state=fields[0], parent=int(fields[1]), start_ticks=int(fields[19]))
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its own children, so that `descendants` finds all of them."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(pid: int) -> list[ProcessRef]:
+    """All living processes below `pid`, children before their own children."""
+    by_parent: dict[int, list[ProcessRef]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, none used as a path
+        if entry.isdecimal() and (stat := _stat(int(entry))) is not None and stat.state not in "ZX":
+            by_parent.setdefault(stat.parent, []).append(ProcessRef(int(entry), stat.start_ticks))
+    found: list[ProcessRef] = []
+    queue = [pid]
+    while queue:
+        children = by_parent.get(queue.pop(0), [])
+        found += children
+        queue += [child.pid for child in children]
+    return found
+
+
+def wait_gone(processes: Iterable[ProcessRef], timeout_s: float) -> list[ProcessRef]:
+    """Wait until none of them runs, at most `timeout_s`. Returns those that still do."""
+    deadline = time.monotonic() + timeout_s
+    left = [process for process in processes if process.alive()]
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        left = [process for process in left if process.alive()]
+    return left
+
+
+def end_descendants(timeout_s: float = 3.0) -> None:
+    """End everything below the calling process, which must be a subreaper: SIGTERM, then SIGKILL until none is left."""
+    me = os.getpid()
+    for process in (first := descendants(me)):
+        process.send(signal.SIGTERM)
+    wait_gone(first, timeout_s)
+    deadline = time.monotonic() + timeout_s
+    # A process may start another one between the look and the kill: look again until there is none.
+    while (left := descendants(me)) and time.monotonic() < deadline:
+        for process in left:
+            process.send(signal.SIGKILL)
+        wait_gone(left, timeout_s=0.5)
+    _reap()
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] > 0:
+            pass
+    except ChildProcessError:
+        return

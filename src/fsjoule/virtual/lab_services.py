@@ -1,0 +1,138 @@
+"""The programs of a virtual lab: how each is started and how one sees that it is ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fsjoule.paths import project_dir
+from fsjoule.process import find_tool
+from fsjoule.virtual.config import BoardConfig, BoardReady, WiresConfig
+from fsjoule.virtual.lab_files import LabPaths, LabRecord
+from fsjoule.virtual.lab_ssh import lab_path
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+_START_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One program of the lab."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: Callable[[], bool]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path | None = None
+    timeout_s: float = _START_TIMEOUT_S
+
+
+def board_config(paths: LabPaths, devices: Path) -> BoardConfig:
+    """The config of the lab's board: that of labgrid/virtual/board.toml with the lab's own paths."""
+    base = BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / "board.toml")
+    return dataclasses.replace(
+        base,
+        name=paths.name,
+        log_dir=paths.logs,
+        ready_file=paths.board_ready,
+        feed=devices / "feed",
+        card=dataclasses.replace(base.card, image=paths.card, control_socket=devices / "mux"),
+        wires=WiresConfig(console=devices / "console", mark=devices / "marks"),
+        outlet=dataclasses.replace(base.outlet, address="127.0.0.1", port=0),
+    )
+
+
+def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
+    """Those that need no other: they start side by side."""
+    port = record.coordinator.rsplit(":", 1)[1]
+    coordinator_log = paths.log("coordinator")
+    devices = Path(record.devices)
+    feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
+    return (
+        Service(
+            name="coordinator",
+            argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
+            ready=lambda: "Coordinator ready" in _text(coordinator_log) and listens(int(port)),
+            cwd=paths.coordinator,
+        ),
+        Service(
+            name="sshd",
+            argv=(find_tool("sshd"), "-D", "-e", "-f", str(paths.ssh / "sshd_config")),
+            ready=lambda: listens(record.ssh_port),
+        ),
+        Service(
+            name="board",
+            argv=(sys.executable, "-m", "fsjoule.virtual.board", str(paths.board_config)),
+            ready=paths.board_ready.exists,
+        ),
+        Service(
+            name="meter",
+            argv=(
+                record.meter_program,
+                *("--feed", str(feed), "--stream-link", str(stream), "--marks-link", str(marks)),
+            ),
+            ready=lambda: stream.exists() and marks.exists(),
+        ),
+    )
+
+
+def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
+    """The exporter, which needs the coordinator, the ttys and what the board says of itself."""
+    log = paths.log("exporter")
+    return Service(
+        name="exporter",
+        argv=(
+            beside_python("labgrid-exporter"),
+            *("--coordinator", record.coordinator),
+            *("--name", f"fsjoule-{record.name}"),
+            *("--hostname", "127.0.0.1"),
+            str(project_dir() / "labgrid" / "virtual" / "exporter.yaml"),
+        ),
+        ready=lambda: "Exporter ready" in _text(log),
+        env={
+            "PATH": lab_path(paths),
+            "FSJOULE_LAB_DEVICES": record.devices,
+            "FSJOULE_LAB_OUTLET": board.outlet_url,
+            "FSJOULE_LAB_OUTLET_INDEX": str(BoardConfig.from_toml(paths.board_config).outlet.index),
+            "FSJOULE_LAB_CARD": board.card_device,
+            "FSJOULE_LAB_MUX": board.mux_control,
+        },
+    )
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on this port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 on which nothing listens at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def beside_python(program: str) -> str:
+    """A program of labgrid's, which is installed with fsjoule: the one of this very environment."""
+    return find_tool(str(Path(sys.executable).parent / program))
