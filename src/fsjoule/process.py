@@ -45,6 +45,7 @@ PACKAGES: Final[dict[str, str]] = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "taskset": "util-linux",
     "zstd": "zstd",
 }
 

@@ -1,0 +1,72 @@
+"""What a virtual board draws: from what QEMU did in an interval to amperes. Pure.
+
+``P = idle + cpu * busy + read + written``, where `busy` is the share of time for which the emulated CPU ran or would
+have run had the host let it, and the card's part is energy per byte moved, so that no sampling interval can lose or
+double any of it. The defaults span about what the filesystem energy study reports of an i.MX6ULL board with eMMC:
+1.15 W to 1.40 W.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from fsjoule.model import MIB
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCoefficients:
+    """The model's numbers. `volts` is the supply; `cpu_w` is what a CPU that is never idle adds to `idle_w`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    volts: _Positive = 5.0
+    idle_w: _NotNegative = 1.10
+    cpu_w: _NotNegative = 0.22
+    card_read_mj_per_mib: _NotNegative = 3.0
+    card_write_mj_per_mib: _NotNegative = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What QEMU has done since it started: growing counters."""
+
+    cpu_busy_ns: int
+    card_read_bytes: int
+    card_written_bytes: int
+
+
+NO_ACTIVITY = Activity(0, 0, 0)
+
+
+class PowerModel:
+    """Power over consecutive intervals of one running board."""
+
+    def __init__(self, coefficients: PowerCoefficients, start: Activity = NO_ACTIVITY) -> None:
+        """`start`: what the counters stood at when the first interval began."""
+        self._coefficients = coefficients
+        self._last = start
+        self._owed_busy_ns = 0
+
+    def watts(self, activity: Activity, interval_ns: int) -> float:
+        """Mean power over the interval that ends now, in which the counters grew to `activity`.
+
+        The scheduler books a thread's time in steps of its tick (1 to 10 ms) and its waiting time when it ends. More
+        busy time than the interval is long is therefore kept for the next one: the energy comes up to a tick late,
+        and nothing of it is lost.
+        """
+        last, self._last = self._last, activity
+        self._owed_busy_ns += activity.cpu_busy_ns - last.cpu_busy_ns
+        busy_ns = min(self._owed_busy_ns, interval_ns)
+        self._owed_busy_ns -= busy_ns
+        k = self._coefficients
+        card_mj = (
+            k.card_read_mj_per_mib * (activity.card_read_bytes - last.card_read_bytes)
+            + k.card_write_mj_per_mib * (activity.card_written_bytes - last.card_written_bytes)
+        ) / MIB
+        return k.idle_w + (k.cpu_w * busy_ns + card_mj * 1e6) / interval_ns

@@ -1,0 +1,103 @@
+"""One run of QEMU: from power on to power off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Final
+
+from fsjoule import process
+from fsjoule.virtual.bootpartition import BootFiles
+from fsjoule.virtual.config import QemuConfig
+from fsjoule.virtual.qemuactivity import ActivityReader
+from fsjoule.virtual.qmp import Qmp
+
+PROGRAM: Final = "qemu-system-arm"
+PINNING_PROGRAM: Final = "taskset"
+CARD_ID: Final = "card"
+_START_TIMEOUT_S: Final = 30.0
+_KILL_TIMEOUT_S: Final = 10.0
+
+
+def arguments(config: QemuConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
+    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets.
+
+    The card: index 1 is the i.MX uSDHC that Linux calls mmcblk1. `cache=unsafe` because the guest never asks this card
+    to flush, and pulling it must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`
+    because its transfers are what `qemuactivity` counts (those of io_uring are not).
+    """
+    # A comma in a value of -drive is written twice.
+    card_path = str(card).replace(",", ",,")
+    return [
+        *("-machine", config.machine, "-m", f"{config.memory_mib}M"),
+        *("-nodefaults", "-display", "none", "-nic", "none"),
+        *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-dtb", str(boot.device_tree)),
+        *("-append", boot.command_line),
+        "-drive",
+        f"if=sd,index=1,id={CARD_ID},format=raw,cache=unsafe,discard=unmap,aio=threads,file={card_path}",
+        *("-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=mark,fd={mark}", "-serial", "chardev:mark"),
+        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+        *config.extra_args,
+    ]
+
+
+class Qemu:
+    """A running QEMU. `console` and `mark` are our ends of its serial lines; whoever uses them closes them."""
+
+    def __init__(self, config: QemuConfig, boot: BootFiles, card: Path, *, log: Path, host_cpu: int) -> None:
+        """Start it; `attach` waits until it runs. Call from a thread that outlives it (see `process.start`).
+
+        All its threads share one CPU of the host: each 512-byte block of the card is handed from one thread to another
+        and back, which takes two to three times as long from CPU to CPU.
+        """
+        pairs = [socket.socketpair() for _ in range(3)]
+        ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        console, mark, control = (each.fileno() for each in theirs)
+        try:
+            self._process = process.start(
+                [
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(PROGRAM)),
+                    *arguments(config, boot, card, console=console, mark=mark, control=control),
+                ],
+                log=log,
+                pass_fds=(console, mark, control),
+            )
+        finally:
+            for each in theirs:
+                each.close()
+        self.console, self.mark, self._control = ours
+        self._qmp: Qmp | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def attach(self) -> ActivityReader:
+        """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up."""
+        self._qmp = Qmp(self._control, timeout_s=_START_TIMEOUT_S)
+        cpus = self._qmp.execute("query-cpus-fast")
+        return ActivityReader(self.pid, cpus[0]["thread-id"])
+
+    def pull_card(self) -> None:
+        """Take the card out of the running board. Raises QmpError."""
+        if self._qmp is not None:
+            self._qmp.execute("eject", device=CARD_ID, force=True)
+
+    def insert_card(self, card: Path) -> None:
+        """Put the card into the running board. Raises QmpError."""
+        if self._qmp is not None:
+            self._qmp.execute("blockdev-change-medium", device=CARD_ID, filename=str(card), format="raw")
+
+    def kill(self) -> None:
+        """Cut the power: SIGKILL, and wait until nothing of it is left."""
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self._process.wait(_KILL_TIMEOUT_S)
+        self._control.close()
