@@ -189,9 +189,12 @@ void feed_pull(struct feed *feed, int64_t now_ns)
 
 int64_t feed_known_until_ns(const struct feed *feed, int64_t now_ns)
 {
-	const int64_t oldest = now_ns - FEED_STALE_NS;
+	const int64_t oldest_ns = now_ns - FEED_STALE_NS;
 
-	return feed->newest_ns > oldest ? feed->newest_ns : oldest;
+	if (feed->newest_ns < oldest_ns) {
+		return oldest_ns;
+	}
+	return feed->newest_ns < now_ns ? feed->newest_ns : now_ns;
 }
 
 void feed_mean(void *context, int64_t from_ns, int64_t to_ns, double *volts, double *amperes)

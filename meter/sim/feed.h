@@ -45,7 +45,7 @@ void feed_close(struct feed *feed);
 /** Read what the writer has added. Opens the file if it is new. `now_ns` is CLOCK_MONOTONIC. */
 void feed_pull(struct feed *feed, int64_t now_ns);
 
-/** Until when the supply is known: the newest record, and never more than FEED_STALE_NS ago. */
+/** Until when the supply is known: the newest record, but not after now nor more than FEED_STALE_NS ago. */
 int64_t feed_known_until_ns(const struct feed *feed, int64_t now_ns);
 
 /** Mean volts and amperes of [from_ns, to_ns); parts that no record covers count as 0 V and 0 A. Intervals must be

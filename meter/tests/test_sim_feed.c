@@ -101,6 +101,7 @@ static void test_a_stale_feed(void)
 	feed_pull(&feed, 1001 * MS);
 	CHECK_EQUAL(feed_known_until_ns(&feed, 1400 * MS), 1001 * MS);
 	CHECK_EQUAL(feed_known_until_ns(&feed, 2000 * MS), 1500 * MS);
+	CHECK_EQUAL(feed_known_until_ns(&feed, 900 * MS), 900 * MS);
 	CHECK_NEAR(amperes_of(&feed, 1000 * MS, 1002 * MS), 0.1, 1e-12);
 	CHECK_NEAR(amperes_of(&feed, 1002 * MS, 1500 * MS), 0.0, 1e-12);
 	release(ring, &feed);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,4 +50,4 @@ def _build(sources: Path, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=program.parent, prefix="building-") as folder:
         run(["cmake", "-S", sources, "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
         run(["ninja", "-C", folder, PROGRAM], timeout_s=_BUILD_TIMEOUT_S)
-        os.replace(Path(folder) / "sim" / PROGRAM, program)
+        (Path(folder) / "sim" / PROGRAM).replace(program)
