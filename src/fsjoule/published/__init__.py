@@ -14,9 +14,9 @@ from fsjoule.suites.energy_emmc import SOURCE
 # What a reader must know before comparing with a source. That they are misprints is our reading.
 REMARKS: Final[dict[str, tuple[str, ...]]] = {
     SOURCE: (
-        "one run each, 500 MiB, on a Colibri i.MX6ULL with eMMC, kernel 6.1.42; energy is gross",
-        "ioengine, queue depth, direct, fsync and idle power are not stated",
-        "standard deviations of 0.6 W (ext4 read, 16 KiB) and 0.9 W (btrfs read, 16 KiB) look like misprints",
+        "One run each, 500 MiB, on a Colibri i.MX6ULL with eMMC, kernel 6.1.42; energy is gross.",
+        "It does not state ioengine, queue depth, direct, fsync and idle power.",
+        "Its standard deviations of 0.6 W (ext4 read, 16 KiB) and 0.9 W (btrfs read, 16 KiB) look like misprints.",
     ),
 }
 

@@ -100,7 +100,7 @@ def fio_table(summary: Summary) -> Table:
         _figures(rows, Column("IOPS"), lambda row: row.iops, most=0),
         _figures(rows, Column("power", "W"), lambda row: row.power_w),
         _figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
-        _figures(rows, Column("net energy", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
+        _figures(rows, Column("net", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
         _figures(rows, Column("write ampl."), lambda row: row.write_amplification, most=2),
     ]
     return _series_table("Throughput and energy", summary, rows, columns)
@@ -127,7 +127,7 @@ def timed_table(summary: Summary) -> Table:
         _figures(rows, Column("time", "s"), lambda row: row.duration_s),
         _figures(rows, Column("power", "W"), lambda row: row.power_w),
         _figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
-        _figures(rows, Column("net energy", "mJ"), lambda row: row.energy_net_mj, most=1),
+        _figures(rows, Column("net", "mJ"), lambda row: row.energy_net_mj, most=1),
     ]
     return _series_table("Timed operations", summary, rows, columns)
 
@@ -142,10 +142,13 @@ def published_table(summary: Summary) -> Table | None:
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
-        (Column("published", "MiB/s", joins=True), [Cell(f"{figure.throughput_mib_per_s:g}") for figure in published]),
+        (
+            Column("published", "MiB/s", joins=True),
+            [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published],
+        ),
         (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
         energy,
-        (Column("published", "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:g}") for figure in published]),
+        (Column("published", "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published]),
         (Column("ratio", joins=True), [Cell(ratio_text(row.energy_ratio)) for row in rows]),
     ]
     return _series_table("Beside the published figures", summary, rows, columns, with_n=False)

@@ -1,0 +1,152 @@
+"""Bar charts of a run as SVG: throughput and energy of fio jobs, time and energy of timed operations.
+
+Bars lie on their side, so that a chart keeps its width, and its letters their size, from a phone to a desk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import altair as alt
+
+from fsjoule.report import style
+from fsjoule.report.summary import Spread, Summary, workload_label
+from fsjoule.report.svg import draw, specification
+
+# Of the bars alone. A chart of one group has short labels on its axis, so that all charts end up about as wide.
+_WIDTH: Final = 300
+_WIDTH_OF_ONE_GROUP: Final = 355
+_BAR: Final = 15
+_GROUP_GAP: Final = 12
+_DATA: Final = "bars"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its group (an operation), its label (a filesystem), its figure and what stands beside it."""
+
+    group: str
+    label: str
+    figure: Spread
+    net: Spread | None = None
+    published: float | None = None
+
+
+def throughput_chart(summary: Summary) -> str | None:
+    """MiB/s by operation and filesystem, the published figure as a tick; None without a figure."""
+    bars = _bars(
+        summary.fio,
+        lambda row: row.throughput_mib_per_s,
+        published=lambda row: row.published.throughput_mib_per_s if row.published else None,
+    )
+    return _grouped("Throughput", "MiB/s", bars, summary) if bars else None
+
+
+def energy_chart(summary: Summary) -> str | None:
+    """Gross mJ/MiB by operation and filesystem, its share above idle darker; None without a figure."""
+    bars = _bars(
+        summary.fio,
+        lambda row: row.energy_mj_per_mib,
+        net=lambda row: row.energy_net_mj_per_mib,
+        published=lambda row: row.published.energy_mj_per_mib if row.published else None,
+    )
+    return _grouped("Energy", "mJ/MiB", bars, summary) if bars else None
+
+
+def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
+    """For each timed operation its name and its charts, of time and of energy, each on scales of its own."""
+    charts: list[tuple[str, list[str]]] = []
+    for operation in dict.fromkeys(workload_label(row.workload) for row in summary.timed):
+        rows = [row for row in summary.timed if workload_label(row.workload) == operation]
+        times = _bars(rows, lambda row: row.duration_s)
+        energies = _bars(rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
+        drawn = [_grouped(f"{operation}: time", "s", times, summary)] if times else []
+        drawn += [_grouped(f"{operation}: energy", "mJ", energies, summary)] if energies else []
+        charts.append((operation, drawn))
+    return charts
+
+
+def _bars(
+    rows: Sequence[Any],
+    figure: Callable[[Any], Spread | None],
+    *,
+    net: Callable[[Any], Spread | None] | None = None,
+    published: Callable[[Any], float | None] | None = None,
+) -> list[Bar]:
+    bars: list[Bar] = []
+    for row in rows:
+        spread = figure(row)
+        if spread is not None:
+            bars.append(
+                Bar(
+                    workload_label(row.workload),
+                    row.label,
+                    spread,
+                    net(row) if net else None,
+                    published(row) if published else None,
+                )
+            )
+    return bars
+
+
+def _grouped(title: str, unit: str, bars: Sequence[Bar], summary: Summary) -> str:
+    groups = list(dict.fromkeys(bar.group for bar in bars))
+    labels = list(dict.fromkeys(bar.label for bar in bars))
+    colours = style.filesystem_colours(list(dict.fromkeys(row.label for row in (*summary.fio, *summary.timed))))
+    base = _base(groups, labels)
+    colour = alt.Color(
+        "label:N",
+        title=None,
+        scale=alt.Scale(domain=labels, range=[colours[label] for label in labels]),
+        # A chart of one group has the labels on its axis.
+        legend=alt.Legend(orient="top", direction="horizontal", columns=4, symbolOpacity=1)
+        if len(groups) > 1
+        else None,
+    )
+    x_title = alt.X(
+        "mean:Q",
+        title=unit,
+        scale=alt.Scale(zero=True, nice=True),
+        axis=alt.Axis(tickCount=4, domain=False, labelFlush=False),
+    )
+    has_net = any(bar.net for bar in bars)
+    layers = [base.mark_bar(opacity=0.45 if has_net else 1).encode(x=x_title, color=colour)]
+    if has_net:
+        layers.append(base.mark_bar().encode(x="net:Q", color=colour))
+    layers.append(base.mark_rule(color=style.TEXT, strokeWidth=1.5).encode(x="low:Q", x2="high:Q"))
+    if any(bar.published for bar in bars):
+        layers.append(
+            base.transform_filter("isValid(datum.published)")
+            .mark_tick(color=style.TEXT, thickness=2.5, size=_BAR, opacity=1)
+            .encode(x="published:Q")
+        )
+    width = _WIDTH if len(groups) > 1 else _WIDTH_OF_ONE_GROUP
+    height = len(groups) * (len(labels) * _BAR + _GROUP_GAP)
+    data = {_DATA: [_datum(bar) for bar in bars]}
+    return draw(specification(*layers, width=width, height=height), data, title, simulated=summary.simulated)
+
+
+def _base(groups: list[str], labels: list[str]) -> alt.Chart:
+    """Rows of the chart: groups of labels; a single group needs no name, its title has it."""
+    base = alt.Chart(alt.NamedData(_DATA))
+    if len(groups) == 1:
+        return base.encode(y=alt.Y("label:N", sort=labels, title=None))
+    return base.encode(
+        y=alt.Y("group:N", sort=groups, title=None, scale=alt.Scale(paddingInner=0.25, paddingOuter=0.1)),
+        yOffset=alt.YOffset("label:N", sort=labels),
+    )
+
+
+def _datum(bar: Bar) -> dict[str, str | float | None]:
+    sd = bar.figure.sd or 0.0
+    return {
+        "group": bar.group,
+        "label": bar.label,
+        "mean": bar.figure.mean,
+        "low": bar.figure.mean - sd,
+        "high": bar.figure.mean + sd,
+        "net": bar.net.mean if bar.net else None,
+        "published": bar.published,
+    }

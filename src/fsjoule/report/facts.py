@@ -1,0 +1,161 @@
+"""Facts as name and text, for the page: what a measurement found, and what a reader needs to repeat a run."""
+
+from __future__ import annotations
+
+import shlex
+
+from fsjoule.model import Measurement, Run, Value
+from fsjoule.report.numbers import ABSENT, samples_text
+from fsjoule.report.summary import size_label, workload_label
+
+Fact = tuple[str, str]
+
+
+def measurement_facts(measurement: Measurement) -> list[Fact]:
+    """All figures of one measurement that are there, with their units."""
+    m = measurement
+    facts = [
+        ("started", m.started_utc),
+        ("boot", str(m.boot)),
+        ("time on the board", _number(m.duration_s, "s", 4)),
+        ("window between marks", _number(m.window_s, "s", 4)),
+        ("throughput", _number(m.throughput_mib_per_s, "MiB/s", 3)),
+        ("IOPS", _number(m.iops, "", 1)),
+        ("energy per MiB", _value(m.energy_mj_per_mib, "mJ/MiB", 3)),
+        ("net energy per MiB", _value(m.energy_net_mj_per_mib, "mJ/MiB", 3)),
+        *_energy_facts(m),
+        ("CPU time per MiB", _number(m.cpu_s_per_mib, "s/MiB", 4)),
+        ("CPU busy", _number(m.cpu_busy_s, "s", 3)),
+        ("write amplification", _number(m.write_amplification, "", 3)),
+        *_device_facts(m),
+        *_latency_facts(m),
+        ("samples", samples_text(m.samples) if m.samples else ABSENT),
+    ]
+    return [(name, text) for name, text in facts if text != ABSENT]
+
+
+def _energy_facts(m: Measurement) -> list[Fact]:
+    energy = m.energy
+    if energy is None:
+        return []
+    check = ABSENT
+    if energy.check_mj is not None:
+        check = f"{energy.check_mj:.3f} mJ counted by the meter, {energy.check_sum_mj:.3f} mJ from its samples"
+    return [
+        ("energy", _value(energy.gross_mj, "mJ", 2)),
+        ("net energy", _value(energy.net_mj, "mJ", 2)),
+        ("mean power", _value(energy.mean_power_w, "W", 4)),
+        ("SD of power over samples", _number(energy.power_sd_w, "W", 4)),
+        ("idle power", _value(energy.idle_power_w, "W", 4)),
+        ("check over whole ticks", check),
+    ]
+
+
+def _device_facts(m: Measurement) -> list[Fact]:
+    counters = m.counters
+    if counters is None:
+        return []
+    return [
+        ("device reads", f"{counters.reads} of {_amount(counters.read_bytes)}"),
+        ("device writes", f"{counters.writes} of {_amount(counters.written_bytes)}"),
+        ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
+        ("device busy", f"{counters.busy_ms / 1000:.3f} s"),
+    ]
+
+
+def _latency_facts(m: Measurement) -> list[Fact]:
+    if m.fio is None:
+        return []
+    percentiles = [
+        f"p{float(name):g} {ns / 1e6:.3f}"
+        for name, ns in m.fio.latency_percentiles_ns.items()
+        if float(name) >= 50  # noqa: PLR2004
+    ]
+    parts = [f"mean {m.fio.latency_mean_ns / 1e6:.3f}", *percentiles, f"max {m.fio.latency_max_ns / 1e6:.3f}"]
+    return [
+        ("completion latency, ms", ", ".join(parts)),
+        ("fio's CPU", f"{m.fio.usr_cpu_percent:.1f} % user, {m.fio.sys_cpu_percent:.1f} % system"),
+    ]
+
+
+def _amount(size_bytes: int) -> str:
+    return size_label(size_bytes) if size_bytes % 1024 == 0 else f"{size_bytes} B"
+
+
+def _number(number: float | None, unit: str, decimals: int) -> str:
+    return ABSENT if number is None else f"{number:.{decimals}f} {unit}".rstrip()
+
+
+def _value(value: Value | None, unit: str, decimals: int) -> str:
+    return ABSENT if value is None else f"{value.value:.{decimals}f} ± {value.uncertainty:.{decimals}f} {unit}"
+
+
+def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
+    """All that a reader needs to repeat the run, in named groups; groups without a fact are left out."""
+    plan = run.plan
+    groups: list[tuple[str, list[Fact]]] = [
+        (
+            "Plan",
+            [
+                ("suite", plan.suite),
+                ("filesystems", ", ".join(plan.filesystems)),
+                ("kernel", plan.kernel),
+                ("provisioned as", plan.provision.value),
+                ("repetitions", str(plan.repeat)),
+                ("seed of the order", str(plan.seed)),
+                ("workloads", ", ".join(dict.fromkeys(workload_label(entry.workload) for entry in plan.entries))),
+            ],
+        ),
+        ("Board", _board_facts(run)),
+        ("Image", _image_facts(run)),
+        ("Meter", _meter_facts(run)),
+        ("Versions", list(run.versions.items())),
+    ]
+    return [(name, facts) for name, facts in groups if facts]
+
+
+def command_text(run: Run) -> str:
+    """The command that made the run, as a shell takes it."""
+    return shlex.join(run.command)
+
+
+def _board_facts(run: Run) -> list[Fact]:
+    board = run.board
+    if board is None:
+        return []
+    return [
+        ("name", board.name),
+        ("machine", board.machine),
+        ("kernel", f"{board.kernel_release} {board.kernel_version}"),
+        ("CPU", f"{board.cpus} x {board.cpu}"),
+        ("memory", size_label(board.memory_bytes)),
+        ("storage", f"{board.storage}, {size_label(board.storage_bytes)}, {board.storage_bus}"),
+        ("root filesystem", board.root_filesystem),
+    ]
+
+
+def _image_facts(run: Run) -> list[Fact]:
+    image = run.image
+    if image is None:
+        return []
+    return [
+        ("recipe", image.recipe),
+        ("kernel package", image.kernel_package),
+        ("card, SHA-256", image.card_sha256),
+        *((f"{name}, SHA-256", checksum) for name, checksum in image.checksums.items()),
+        ("packages", ", ".join(f"{name} {version}" for name, version in sorted(image.packages.items()))),
+    ]
+
+
+def _meter_facts(run: Run) -> list[Fact]:
+    meter = run.meter
+    if meter is None:
+        return []
+    shunt = f"{meter.shunt_uohm / 1e6:g} Ohm, range {meter.shunt_range_mv} mV"
+    return [
+        ("firmware", f"{meter.firmware}, protocol {meter.protocol}"),
+        ("serial number", meter.serial_number),
+        ("rate", f"{meter.rate_hz} samples/s"),
+        ("shunt", shunt),
+        ("kind", "emulated" if meter.simulated else "hardware"),
+    ]

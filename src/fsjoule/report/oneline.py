@@ -1,0 +1,24 @@
+"""One measurement in one line, for the progress of a run."""
+
+from __future__ import annotations
+
+from fsjoule.model import Measurement
+
+
+def one_line(measurement: Measurement) -> str:
+    """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`; what is missing is left out."""
+    figures: list[str] = []
+    if measurement.throughput_mib_per_s is not None:
+        figures.append(f"{measurement.throughput_mib_per_s:.2f} MiB/s")
+    elif measurement.duration_s is not None:
+        figures.append(f"{measurement.duration_s:.3f} s")
+    if measurement.energy is not None:
+        figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
+        per_mib = measurement.energy_mj_per_mib
+        figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
+    text = f"{measurement.series.filesystem} {measurement.workload.slug}: {', '.join(figures) or 'no figure'}"
+    if measurement.simulated:
+        text += " (simulated)"
+    if not measurement.valid:
+        text += f" INVALID: {'; '.join(measurement.invalid_reasons)}"
+    return text + "".join(f" [{note}]" for note in measurement.notes if note.startswith("no energy"))

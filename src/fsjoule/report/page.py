@@ -1,0 +1,133 @@
+"""The self-contained page of a run: one file, no network, no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import jinja2
+from markupsafe import Markup
+
+from fsjoule.errors import ResultError
+from fsjoule.model import Measurement, RunStatus, Trace
+from fsjoule.published import REMARKS
+from fsjoule.report import style
+from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.facts import Fact, command_text, measurement_facts, run_facts
+from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.summary import Summary, workload_label
+from fsjoule.report.tables import FOOTNOTE, fio_footnote, fio_table, published_table, timed_table
+from fsjoule.report.trace_chart import trace_chart
+
+# A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
+_WIDE: Final = 860
+_NARROW: Final = 270
+
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.PackageLoader("fsjoule.report", "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One measurement on the page. `brief` is its line when closed, `legend` explains its trace."""
+
+    measurement: Measurement
+    brief: tuple[str, ...]
+    facts: list[Fact]
+    charts: tuple[Markup, ...]
+    legend: tuple[Fact, ...]
+    problem: str
+
+
+def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of: Callable[[int], Trace | None]) -> str:
+    """The page as HTML. `trace_of` gives a measurement's trace by number; a ResultError of it is shown in its place."""
+    run = summary.run
+    in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
+    groups = [
+        (row, [_entry(m, trace_of) for m in in_order if m.series == row.series])
+        for row in (*summary.fio, *summary.timed)
+    ]
+    return _TEMPLATES.get_template("page.html.j2").render(
+        run=run,
+        summary=summary,
+        board=run.board.name if run.board else "board",
+        kernel=run.board.kernel_release if run.board else run.plan.kernel,
+        aborted=run.status is not RunStatus.COMPLETE,
+        valid=summary.measured - len(summary.invalid),
+        samples=samples_text(summary.samples) if summary.samples.expected else "",
+        fio=fio_table(summary),
+        fio_footnote=fio_footnote(summary),
+        fio_charts=_marked_up([throughput_chart(summary), energy_chart(summary)]),
+        published=published_table(summary),
+        source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
+        timed=timed_table(summary),
+        timed_footnote=FOOTNOTE,
+        timed_charts=_marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
+        groups=groups,
+        facts=run_facts(run),
+        command=command_text(run),
+        css=Markup(_css()),  # noqa: S704 - our own style sheet
+        seconds_text=seconds_text,
+        workload_label=workload_label,
+        share_text=share_text,
+    )
+
+
+def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _Entry:
+    charts: list[Markup] = []
+    problem = ""
+    try:
+        trace = trace_of(measurement.number)
+    except ResultError as error:
+        trace, problem = None, error.what
+    if trace is not None and len(trace.ticks):
+        charts = _marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
+    elif not problem:
+        problem = "the meter recorded nothing: there is no trace and no energy"
+    facts = measurement_facts(measurement)
+    return _Entry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
+
+
+def _brief(m: Measurement) -> tuple[str, ...]:
+    parts: list[str] = []
+    if m.throughput_mib_per_s is not None:
+        parts.append(f"{m.throughput_mib_per_s:.2f} MiB/s")
+    elif m.duration_s is not None:
+        parts.append(f"{m.duration_s:.3f} s")
+    if m.energy_mj_per_mib is not None:
+        parts.append(f"{m.energy_mj_per_mib.value:.1f} mJ/MiB")
+    elif m.energy is not None:
+        parts.append(f"{m.energy.gross_mj.value:.1f} mJ")
+    else:
+        parts.append("no energy")
+    return tuple(parts)
+
+
+def _legend(m: Measurement) -> tuple[Fact, ...]:
+    """Kinds of line (a class of the style sheet) with what they show."""
+    legend = [("mean", f"mean {m.energy.mean_power_w.value:.4f} W")] if m.energy else []
+    legend += [("idle", f"idle {m.energy.idle_power_w.value:.4f} W")] if m.energy else []
+    legend += [("window", f"window {m.window.duration_s:.4f} s")] if m.window else []
+    legend += [("before", f"idle window {m.idle_window.duration_s:.3f} s")] if m.idle_window else []
+    return (*legend, ("range", "least to greatest sample"))
+
+
+def _marked_up(charts: Sequence[str | None]) -> list[Markup]:
+    """Charts that are there, safe to stand in HTML: Vega escapes the text that it draws."""
+    return [Markup(chart) for chart in charts if chart is not None]  # noqa: S704
+
+
+def _css() -> str:
+    """The style sheet, with the dark partner of every colour that a chart may use."""
+    rules = [
+        f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
+        for light, dark in style.DARK.items()
+        for what in ("fill", "stroke")
+    ]
+    return _TEMPLATES.get_template("page.css.j2").render(dark_charts="\n  ".join(rules))

@@ -1,0 +1,93 @@
+"""Colours and the theme of charts.
+
+Charts are drawn in the light colours, so that an SVG stands on its own; the page's style sheet maps each of them to its
+dark partner. A colour therefore has one meaning only.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+from typing import Final
+
+TEXT: Final = "#1c2430"
+MUTED: Final = "#66707d"
+GRID: Final = "#e3e7ec"
+AXIS: Final = "#b6bec8"
+BAND: Final = "#2f6fdf"
+IDLE: Final = "#8a94a0"
+MEAN: Final = "#c2410c"
+
+# One colour a filesystem in every chart and report; they differ in lightness too, for those who do not see the hue.
+FILESYSTEMS: Final[dict[str, str]] = {
+    "ext4": "#2563c9",
+    "btrfs": "#e07b1f",
+    "f2fs": "#13968a",
+    "xfs": "#8b46c9",
+    "nilfs2": "#b58a00",
+    "udf": "#c93a7c",
+    "vfat": "#5f6b7a",
+    "zfs": "#3d9440",
+    "ext3": "#5b8def",
+    "ext2": "#8fb2f5",
+}
+_OTHERS: Final = ("#7a5548", "#4d7f9e", "#a3623a", "#6d7f2e")
+
+DARK: Final[dict[str, str]] = {
+    TEXT: "#e6eaf0",
+    MUTED: "#98a3b1",
+    GRID: "#2b3440",
+    AXIS: "#4a5664",
+    BAND: "#6ea1ff",
+    IDLE: "#7f8b99",
+    MEAN: "#fb9a5b",
+    "#2563c9": "#5d93f5",
+    "#e07b1f": "#f29a4a",
+    "#13968a": "#35c2b4",
+    "#8b46c9": "#b685ea",
+    "#b58a00": "#dcb537",
+    "#c93a7c": "#ec74aa",
+    "#5f6b7a": "#9aa6b5",
+    "#3d9440": "#6cc46f",
+    "#5b8def": "#8db3ff",
+    "#8fb2f5": "#bfd4ff",
+    "#7a5548": "#b98d7d",
+    "#4d7f9e": "#86b8d8",
+    "#a3623a": "#d5976e",
+    "#6d7f2e": "#a9bd63",
+}
+
+_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def filesystem_colours(labels: list[str]) -> dict[str, str]:
+    """A colour for each label: the filesystem's own, or a spare one for its further variants (`btrfs (...)`)."""
+    colours: dict[str, str] = {}
+    spare = cycle(_OTHERS)
+    for label in labels:
+        own = FILESYSTEMS.get(label.split(" ", 1)[0])
+        colours[label] = next(spare) if own is None or own in colours.values() else own
+    return colours
+
+
+def chart_config() -> dict[str, object]:
+    """Vega-Lite's `config` for all charts."""
+    return {
+        "font": _FONT,
+        "background": "transparent",
+        "view": {"stroke": None},
+        "padding": 4,
+        "title": {"color": TEXT, "fontSize": 13, "fontWeight": 600, "anchor": "start", "subtitleColor": MUTED},
+        "axis": {
+            "labelColor": TEXT,
+            "titleColor": MUTED,
+            "titleFontWeight": "normal",
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "gridColor": GRID,
+            "domainColor": AXIS,
+            "tickColor": AXIS,
+            "ticks": False,
+            "labelPadding": 6,
+        },
+        "legend": {"labelColor": TEXT, "titleColor": MUTED, "labelFontSize": 11, "symbolType": "square"},
+    }

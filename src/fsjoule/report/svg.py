@@ -1,0 +1,38 @@
+"""Charts to SVG: no browser, no network, and small."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import altair as alt
+import vl_convert
+
+from fsjoule.report.style import chart_config
+
+# Rows of a chart's data, by the name under which the chart asks for it. They go past Altair, which would check each of
+# them against Vega-Lite's schema.
+Rows = list[dict[str, str | float | None]]
+
+_VEGA_LITE: Final = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+_GEOMETRY: Final = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
+_LONG_NUMBER: Final = re.compile(r"\d+\.\d{3,}")
+
+
+def specification(*layers: alt.Chart, width: int, height: int) -> dict[str, object]:
+    """Layers over named data as a Vega-Lite specification, still without its data."""
+    return {**alt.layer(*layers).properties(width=width, height=height).to_dict(), "config": chart_config()}
+
+
+def draw(spec: Mapping[str, object], data: Mapping[str, Rows], title: str, *, simulated: bool) -> str:
+    """Draw a specification over its data. A simulated figure is never shown without that word in the title."""
+    full = {**spec, "datasets": dict(data), "title": f"{title} (simulated)" if simulated else title}
+    drawn = vl_convert.vegalite_to_svg(json.dumps(full, allow_nan=False), vl_version=_VEGA_LITE)
+    return _GEOMETRY.sub(_rounded, drawn)
+
+
+def _rounded(geometry: re.Match[str]) -> str:
+    """A hundredth of a pixel is enough."""
+    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", geometry[0])

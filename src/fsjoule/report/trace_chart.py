@@ -1,0 +1,109 @@
+"""The power trace of one measurement as SVG: power over time, with window, idle window, mean and idle power."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import altair as alt
+import numpy as np
+import numpy.typing as npt
+
+from fsjoule.model import Measurement, Trace, Window
+from fsjoule.report import style
+from fsjoule.report.svg import Rows, draw, specification
+
+_HEIGHT: Final = 190
+_SHADE: Final = 0.10
+_DASHES: Final = [5, 3]
+
+
+def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
+    """Draw a trace `width` pixels wide, in a third as many points; time counts from the start of the window."""
+    window = measurement.window
+    start_us = window.start_us if window else float(trace.times_us[0]) if len(trace.ticks) else 0.0
+    seconds = (trace.times_us.astype(np.float64) - start_us) / 1e6
+    names = ("t", "mean", "min", "max")
+    points: Rows = [
+        {name: None if np.isnan(value) else round(float(value), 5) for name, value in zip(names, row, strict=True)}
+        for row in binned(seconds, trace.power_w, width // 3)
+    ]
+    shades = _spans(window, start_us)
+    data = {
+        "trace": points,
+        "window": shades,
+        "edges": [{"at": at} for row in shades for at in row.values()],
+        "idle": _spans(measurement.idle_window, start_us),
+        "levels": _levels(measurement, start_us),
+    }
+    title = f"{measurement.number:02d} {measurement.slug}: power"
+    return draw(_specification(width), data, title, simulated=measurement.simulated)
+
+
+def binned(seconds: npt.NDArray[np.float64], power_w: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
+    """Mean, least and greatest power of at most `bins` equal spans of time.
+
+    Takes two arrays of shape (n,), times ascending. Returns shape (m, 4): centre of the span, mean, min, max. A span
+    without samples has NaN, so that a gap in the trace stays one.
+    """
+    if len(seconds) == 0:
+        return np.empty((0, 4))
+    end = float(np.nextafter(seconds[-1], np.inf))
+    edges: npt.NDArray[np.float64] = np.linspace(float(seconds[0]), end, min(bins, len(seconds)) + 1)
+    starts: npt.NDArray[np.intp] = np.searchsorted(seconds, edges[:-1])
+    counts: npt.NDArray[np.intp] = np.diff(np.append(starts, len(seconds)))
+    filled = counts > 0
+    rows = np.full((len(counts), 4), np.nan)
+    rows[:, 0] = (edges[:-1] + edges[1:]) / 2
+    rows[filled, 1] = np.add.reduceat(power_w, starts[filled]) / counts[filled]
+    rows[filled, 2] = np.minimum.reduceat(power_w, starts[filled])
+    rows[filled, 3] = np.maximum.reduceat(power_w, starts[filled])
+    return rows
+
+
+@cache
+def _specification(width: int) -> dict[str, object]:
+    """All traces of one width differ in their data only; Altair takes longer to check a chart than Vega to draw it."""
+
+    def over(name: str) -> alt.Chart:
+        return alt.Chart(alt.NamedData(name))
+
+    seconds = alt.X(
+        "t:Q",
+        title="s from the start of the window",
+        scale=alt.Scale(nice=False),
+        axis=alt.Axis(tickCount=width // 80),
+    )
+    watts = alt.Y("min:Q", title="W", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5, domain=False))
+    colour = alt.Color("colour:N", scale=None)
+    return specification(
+        over("idle").mark_rect(color=style.IDLE, opacity=_SHADE).encode(x="from:Q", x2="to:Q"),
+        over("window").mark_rect(color=style.BAND, opacity=_SHADE).encode(x="from:Q", x2="to:Q"),
+        over("edges").mark_rule(color=style.TEXT, strokeWidth=1.2).encode(x="at:Q"),
+        over("trace").mark_area(color=style.BAND, opacity=0.35).encode(x=seconds, y=watts, y2="max:Q"),
+        over("trace").mark_line(color=style.BAND, strokeWidth=1.2).encode(x=seconds, y="mean:Q"),
+        over("levels")
+        .mark_rule(strokeWidth=1.5, strokeDash=_DASHES)
+        .encode(x="from:Q", x2="to:Q", y="level:Q", color=colour),
+        width=width,
+        height=_HEIGHT,
+    )
+
+
+def _spans(window: Window | None, start_us: float) -> Rows:
+    if window is None:
+        return []
+    return [{"from": (window.start_us - start_us) / 1e6, "to": (window.stop_us - start_us) / 1e6}]
+
+
+def _levels(measurement: Measurement, start_us: float) -> Rows:
+    """Mean power over the window, and idle power from the idle window to the end of the window."""
+    energy = measurement.energy
+    window = _spans(measurement.window, start_us)
+    if energy is None or not window:
+        return []
+    idle = _spans(measurement.idle_window, start_us) or window
+    return [
+        {**window[0], "level": energy.mean_power_w.value, "colour": style.MEAN},
+        {**window[0], "from": idle[0]["from"], "level": energy.idle_power_w.value, "colour": style.TEXT},
+    ]

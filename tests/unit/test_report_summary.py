@@ -1,0 +1,163 @@
+"""Aggregation: means of valid repetitions, the published figures beside them, and where the time went."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from results_factory import MadeRun, make_run
+
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
+from fsjoule.published import energy_emmc_2025, figure_for
+from fsjoule.report import summarise, to_json
+from fsjoule.report.numbers import decimals_for, ratio_text, seconds_text, spread_text
+from fsjoule.report.summary import Spread, workload_label
+from fsjoule.report.tables import FEWER, fio_table, published_table
+
+
+@pytest.fixture(scope="module")
+def made() -> MadeRun:
+    return make_run()
+
+
+def test_rows_are_means_of_valid_repetitions_only(made: MadeRun) -> None:
+    summary = summarise(made.run, made.measurements)
+    row = summary.fio[0]
+    assert (row.label, row.workload.operation, row.valid, row.invalid) == ("ext4", IoPattern.READ, 2, 1)
+    group = [m for m in made.measurements if m.series == row.series and m.valid]
+    speeds = [m.throughput_mib_per_s or 0.0 for m in group]
+    assert row.throughput_mib_per_s == Spread(2, statistics.fmean(speeds), statistics.stdev(speeds))
+    assert row.latency_p99_ms == Spread(2, 9.0, 0.0)
+    assert [m.number for m in summary.invalid] == [2]
+
+
+def test_rows_are_ordered_by_operation_and_then_as_the_plan_names_filesystems(made: MadeRun) -> None:
+    summary = summarise(made.run, made.measurements)
+    assert [(row.workload.operation.value, row.label) for row in summary.fio[:3]] == [
+        ("read", "ext4"),
+        ("read", "btrfs"),
+        ("write", "ext4"),
+    ]
+    assert [row.workload.operation for row in summary.timed[:2]] == [TimedKind.BOOT, TimedKind.MKFS]
+
+
+def test_a_figure_that_one_repetition_lacks_is_averaged_over_the_others_and_marked(made: MadeRun) -> None:
+    summary = summarise(made.run, made.measurements)
+    (index,) = (i for i, row in enumerate(summary.fio) if row.power_w and row.power_w.n < row.valid)
+    assert summary.fio[index].throughput_mib_per_s is not None
+    cells = dict(zip((c.name for c in fio_table(summary).columns), fio_table(summary).rows[index], strict=True))
+    assert cells["power"].text.startswith(FEWER)
+    assert not cells["throughput"].text.startswith(FEWER)
+
+
+def test_without_any_figure_there_is_none_and_never_a_zero() -> None:
+    made = make_run(repeat=1)
+    bare = [replace(m, energy=None, energy_mj_per_mib=None, throughput_mib_per_s=None) for m in made.measurements]
+    summary = summarise(made.run, bare)
+    assert all(row.energy_mj_per_mib is None and row.throughput_ratio is None for row in summary.fio)
+    assert all(row.energy_mj is None and row.power_w is None for row in summary.timed)
+
+
+def test_an_empty_run_has_a_summary() -> None:
+    made = make_run()
+    summary = summarise(replace(made.run, board=None, image=None, phases_s={}), [])
+    assert (summary.measured, summary.fio, summary.timed, summary.phases, summary.utilisation) == (0, (), (), (), None)
+    assert published_table(summary) is None
+
+
+def test_variants_of_a_filesystem_are_told_apart(made: MadeRun) -> None:
+    measurement = next(m for m in made.measurements if m.slug == "btrfs-read-16k")
+    variant = replace(measurement, series=replace(measurement.series, mount_options=("compress=zstd",)))
+    labels = {row.label for row in summarise(made.run, [measurement, variant]).fio}
+    assert labels == {"btrfs (default)", "btrfs (compress=zstd)"}
+
+
+def test_time_and_utilisation(made: MadeRun) -> None:
+    summary = summarise(made.run, made.measurements)
+    assert summary.utilisation == pytest.approx(118.0 / 301.5)
+    assert sum(phase.share for phase in summary.phases) == pytest.approx(1.0)
+    assert [phase.name for phase in summary.phases][:3] == ["setup", "flash", "boot"]
+    extra = summarise(replace(made.run, phases_s={"store": 1.0, "boot": 3.0}), [])
+    assert [(phase.name, phase.share) for phase in extra.phases] == [("boot", 0.75), ("store", 0.25)]
+
+
+def test_notes_are_gathered(made: MadeRun) -> None:
+    noted = [replace(m, notes=("no energy: silent",)) if m.number in (4, 9) else m for m in made.measurements]
+    (remark,) = summarise(made.run, noted).remarks
+    assert (remark.text, remark.numbers) == ("no energy: silent", (4, 9))
+
+
+def test_published_figures_are_all_there_and_stand_beside_their_like(made: MadeRun) -> None:
+    assert len(energy_emmc_2025()) == 24
+    workload = FioWorkload(IoPattern.RANDWRITE, 32 * KIB, 500 * MIB)
+    figure = figure_for("btrfs", workload)
+    assert figure is not None
+    assert (figure.throughput_mib_per_s, figure.energy_mj_per_mib) == (8.2, 147.15)
+    assert figure_for("xfs", workload) is None
+    assert figure_for("btrfs", replace(workload, jobs=4)) is None
+    row = summarise(made.run, made.measurements).fio[0]
+    assert row.throughput_mib_per_s
+    assert row.throughput_ratio == row.throughput_mib_per_s.mean / 44.8
+
+
+def test_published_figures_follow_from_each_other_but_for_the_known_three() -> None:
+    off = [
+        (figure.filesystem, figure.operation.value, figure.block_size_bytes // KIB)
+        for figure in energy_emmc_2025()
+        if abs(figure.power_mean_w * 1000 / figure.throughput_mib_per_s / figure.energy_mj_per_mib - 1) > 0.0025
+    ]
+    assert off == [("btrfs", "randwrite", 16), ("btrfs", "randwrite", 32), ("btrfs", "write", 64)]
+
+
+def test_size_factor_is_told_for_published_suites_only(made: MadeRun) -> None:
+    assert summarise(made.run, made.measurements).size_factor is None
+    published = replace(made.run, plan=replace(made.run.plan, suite="energy-emmc-2025"))
+    assert summarise(published, made.measurements).size_factor == made.run.plan.size_factor
+
+
+def test_json_holds_the_tables_and_every_measurement(made: MadeRun) -> None:
+    document = json.loads(to_json(summarise(made.run, made.measurements), made.measurements))
+    assert document["schema"] == "fsjoule.show/1"
+    assert document["simulated"] is True
+    assert document["summary"]["fio"][0]["published"]["throughput_mib_per_s"] == 44.8
+    assert document["summary"]["invalid"][0]["number"] == 2
+    assert [m["number"] for m in document["measurements"]] == [m.number for m in made.measurements]
+    assert document["measurements"][1]["valid"] is False
+    assert document["measurements"][2]["energy"] is None
+
+
+@pytest.mark.parametrize(
+    ("workload", "label"),
+    [
+        (FioWorkload(IoPattern.RANDREAD, 16 * KIB, MIB), "randread 16 KiB"),
+        (FioWorkload(IoPattern.WRITE, 4 * MIB, MIB, direct=True, jobs=4), "write 4 MiB direct 4jobs"),
+        (TimedWorkload(TimedKind.COPY, 24 * MIB), "copy 24 MiB"),
+        (TimedWorkload(TimedKind.MOUNT), "mount"),
+    ],
+)
+def test_labels_of_workloads(workload: FioWorkload | TimedWorkload, label: str) -> None:
+    assert workload_label(workload) == label
+
+
+def test_numbers_as_text() -> None:
+    column = [Spread(3, 12.345, 0.21), Spread(3, 9.9, 0.18), None]
+    assert decimals_for(column) == 2
+    assert spread_text(column[0], 1) == "12.3 ± 0.2"
+    assert spread_text(Spread(1, 12.345, None), 1) == "12.3"
+    assert spread_text(None, 1) == "–"  # noqa: RUF001
+    assert decimals_for([]) == 0
+    assert ratio_text(0.274) == "× 0.27"  # noqa: RUF001
+    assert seconds_text(8.31) == "8.3 s"
+    assert seconds_text(252.2) == "4 min 12 s"
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=5), st.floats(0, 1e6))
+def test_any_figures_have_a_text(means: list[float], sd: float) -> None:
+    spreads = [Spread(2, mean, sd) for mean in means]
+    decimals = decimals_for(spreads)
+    assert 0 <= decimals <= 3
+    assert all("±" in spread_text(spread, decimals) for spread in spreads)

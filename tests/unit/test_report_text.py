@@ -1,0 +1,69 @@
+"""The end of a run in the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from results_factory import MadeRun, make_run
+from rich.console import Console
+
+from fsjoule.model import RunStatus
+from fsjoule.report import Summary, print_summary, summarise
+
+
+@pytest.fixture(scope="module")
+def made() -> MadeRun:
+    return make_run()
+
+
+def _text(summary: Summary, width: int = 120) -> str:
+    sink = io.StringIO()
+    folder = Path("results") / ("a-long-name" * 12)
+    print_summary(Console(file=sink, width=width), summary, folder=folder, page=folder / "report.html")
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("width", [64, 80, 100, 120])
+def test_no_line_is_too_wide_and_no_figure_is_cut(made: MadeRun, width: int) -> None:
+    text = _text(summarise(made.run, made.measurements), width)
+    tables = text.rsplit("run folder", 1)[0]
+    assert max(map(len, tables.splitlines())) <= width
+    assert "…" not in tables
+    for heading in ("Throughput and energy", "Beside the published figures", "Timed operations", "Where the time went"):
+        assert heading in tables
+
+
+def test_all_figures_of_an_operation_stand_on_one_line(made: MadeRun) -> None:
+    summary = summarise(made.run, made.measurements)
+    lines = _text(summary).splitlines()
+    line = next(line for line in lines if line.lstrip().startswith("write 16 KiB"))
+    row = next(row for row in summary.fio if row.workload.operation.value == "write")
+    assert row.throughput_mib_per_s
+    assert f"{row.throughput_mib_per_s.mean:.2f} ± {row.throughput_mib_per_s.sd:.2f}" in line
+    assert line.count("±") == 6
+
+
+def test_every_table_of_figures_says_simulated(made: MadeRun) -> None:
+    text = _text(summarise(made.run, made.measurements))
+    assert text.count("simulated") == 4
+    real = make_run(simulated=False)
+    assert "simulated" not in _text(summarise(real.run, real.measurements))
+
+
+def test_what_is_left_out_is_said(made: MadeRun) -> None:
+    aborted = replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted")
+    text = _text(summarise(aborted, made.measurements[:5], {"07-x": "not JSON"}))
+    assert "aborted: interrupted" in text
+    assert "5 of 43 measurements taken, 4 valid" in text
+    assert "02 ext4-read-16k" in text
+    assert "differ by 10.1 %" in text
+    assert "07-x" in text
+
+
+def test_paths_are_whole_and_the_utilisation_is_told(made: MadeRun) -> None:
+    text = _text(summarise(made.run, made.measurements), 80)
+    assert f"report      results/{'a-long-name' * 12}/report.html" in text
+    assert "fio for 39 % of it" in text
