@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
-from labgrid.step import StepEvent, steps
+from labgrid.step import steps
 
 _KEPT_BYTES: Final = 256 * 1024
 # Colours and cursor movements, which a shell's line editor and some boot loaders send.
@@ -36,7 +36,7 @@ class ConsoleRecorder:
         """The last lines that are not empty."""
         return [line.rstrip() for line in self.text().splitlines() if line.strip()][-lines:]
 
-    def _notice(self, event: StepEvent) -> None:
+    def _notice(self, event: Any) -> None:  # noqa: ANN401 - a StepEvent, which has no types
         step = event.step
         if step.tag != "console" or step.title != "read" or step.source is not self._console:
             return

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attr
 import yaml
@@ -180,7 +180,7 @@ class _Reader:
     def _check_value(self, entry: _Entry, attribute: attr.Attribute[Any], node: yaml.Node) -> None:
         """Convert and validate as attrs will when labgrid makes the driver."""
         value = self._scalar(node)
-        convert: Callable[[Any], Any] | None = attribute.converter
+        convert = cast("Callable[[Any], Any] | None", attribute.converter)
         try:
             value = value if convert is None else convert(value)
             if attribute.validator is not None:

@@ -40,7 +40,7 @@ class SdMuxFlasher(Driver, FlasherProtocol):
     """
 
     bindings = {"mux": "USBSDMuxDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
-    write_timeout = attr.ib(default=900, validator=attr.validators.instance_of(int))
+    write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
     @Driver.check_active
     @step(args=["image"])

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 import attr
 from labgrid import Target
@@ -84,7 +84,7 @@ class MeterDriver(Driver):
         assert self._receiver is not None
         if not self._receiver.running:
             self._receiver.close()
-            self.target.update_resources()
+            cast("Target", self.target).update_resources()
             self._receiver = Receiver(self._opener())
         return self._receiver
 
@@ -92,7 +92,7 @@ class MeterDriver(Driver):
         if isinstance(self.port, SerialPort):
             path, speed = self.port.port, self.port.speed
             return lambda: TtyStream(path, speed)
-        host, port = proxymanager.get_host_and_port(self.port)
+        host, port = cast("tuple[str, int]", proxymanager.get_host_and_port(self.port))
         telnet = self.port.protocol == "rfc2217"
         return lambda: NetworkStream(host, port, telnet=telnet)
 

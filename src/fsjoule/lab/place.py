@@ -7,25 +7,28 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
-from labgrid.remote.client import ClientSession, ServerError, UserError, start_session
+from labgrid.remote.client import ClientSession, ServerError, UserError, ensure_event_loop
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as services
+from labgrid.util.proxy import proxymanager
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.paths import state_dir
 
-_DEFAULT_COORDINATOR: Final = "127.0.0.1:20408"
+_DEFAULT_PORT: Final = 20408
+_DEFAULT_COORDINATOR: Final = f"127.0.0.1:{_DEFAULT_PORT}"
 _EXPORTER_TIMEOUT_S: Final = 10.0
 _CALL_TIMEOUT_S: Final = 30.0
 
 
 @contextmanager
-def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None) -> Iterator[str]:
+def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None) -> Generator[str]:
     """Hold the place `name` of the coordinator that LG_COORDINATOR names; it is released at the end.
 
     A place that this user has acquired beforehand on this computer (`labgrid-client acquire`) is used, and stays so.
@@ -60,7 +63,7 @@ class _Note:
 
 
 @contextmanager
-def _one_run_only(name: str) -> Iterator[_Note]:
+def _one_run_only(name: str) -> Generator[_Note]:
     """All processes of its user may use a place, says labgrid; two runs at once would drive one board."""
     directory = state_dir() / "places"
     directory.mkdir(exist_ok=True)
@@ -80,26 +83,40 @@ def _address() -> str:
     return os.environ.get("LG_COORDINATOR", _DEFAULT_COORDINATOR)
 
 
+class _OwnConnection(ClientSession):
+    """A session that shares no connection with another one of this process, as gRPC's channels to one address do.
+
+    The coordinator tells clients by their connection and refuses two on one.
+    """
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.channel = grpc.aio.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.stub = services.CoordinatorStub(self.channel)
+
+
 @contextmanager
-def _session() -> Iterator[ClientSession]:
+def _session() -> Generator[ClientSession]:
+    loop = ensure_event_loop()
+    address = proxymanager.get_grpc_address(_address(), default_port=_DEFAULT_PORT)
+    session = _OwnConnection(address, loop)  # pyright: ignore[reportCallIssue] - attrs without types
     try:
         with _quiet():
-            session = start_session(_address())
+            loop.run_until_complete(session.start())
+        yield session
     except ServerError as error:
         raise LabError(
             f"the labgrid coordinator at {_address()} cannot be reached",
             transient=True,
             hint="start it, or set LG_COORDINATOR=HOST:PORT",
         ) from error
-    try:
-        yield session
     finally:
-        session.loop.run_until_complete(session.stop())
-        session.loop.run_until_complete(session.close())
+        loop.run_until_complete(session.stop())
+        loop.run_until_complete(session.close())
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Keep labgrid quiet, which logs an unreachable coordinator as an error of its own; ours says it better."""
     root = logging.getLogger()
     disabled, root.disabled = root.disabled, True

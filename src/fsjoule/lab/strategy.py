@@ -10,14 +10,16 @@ from typing import Any, Final, Protocol
 
 import attr
 import pexpect
+from labgrid import Target
 from labgrid.factory import target_factory
-from labgrid.step import Step, step
+from labgrid.step import step
 from labgrid.strategy import Strategy
 from serial import SerialException
 
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
+from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import BoardProfile, ImageFacts
@@ -49,6 +51,10 @@ class Card(Protocol):
 
 def _text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
     return attr.ib(default=default, validator=attr.validators.instance_of(str))
+
+
+def _flag() -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(validator=attr.validators.instance_of(bool))
 
 
 def _seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
@@ -85,12 +91,12 @@ class BoardStrategy(Strategy):
 
     board = _text()
     recipe = _text()
-    simulated = attr.ib(validator=attr.validators.instance_of(bool))
+    simulated = _flag()
     mark_device = _text()
     card_device = _text()
     scratch_device = _text()
     supply = _text("")
-    size_factor = attr.ib(default=1.0, converter=float)
+    size_factor: float = attr.ib(default=1.0, converter=float)
     boot_timeout = _seconds(180)
     silence_timeout = _seconds(180)
     boot_failure = _text("")
@@ -100,7 +106,13 @@ class BoardStrategy(Strategy):
         self.card: Card | None = None
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
+        steady(self.console)
         self._on_card_sha256: str | None = None
+
+    @property
+    def _labgrid(self) -> Target:
+        assert self.target is not None
+        return self.target
 
     @property
     def profile(self) -> BoardProfile:
@@ -116,7 +128,7 @@ class BoardStrategy(Strategy):
         )
 
     @step(args=["status"])
-    def transition(self, status: Status | str, *, step: Step) -> None:
+    def transition(self, status: Status | str, *, step: Any = None) -> None:  # noqa: ANN401 - labgrid's
         """Bring the board into `off`, `flashed` or `booted`.
 
         Flashing is left out when the card holds the image already (it has not been pristine since its first boot).
@@ -143,7 +155,7 @@ class BoardStrategy(Strategy):
     def force(self, status: Status | str) -> None:
         """Take the board to be in a state (labgrid's --lg-initial-state). What is on the card is not known then."""
         wanted = _status(status)
-        self.target.activate(self.power)
+        self._labgrid.activate(self.power)
         if wanted is Status.booted:
             self._open_console()
             self._log_in()
@@ -160,8 +172,8 @@ class BoardStrategy(Strategy):
 
     def _switch_off(self) -> None:
         with time_limit(_POWER_TIMEOUT_S, "switching the board off"), lab_errors("switching the board off"):
-            self.target.deactivate(self.console)  # and the shell on it; what was said before is of no use later
-            self.target.activate(self.power)
+            self._labgrid.deactivate(self.console)  # and the shell on it; what was said before is of no use later
+            self._labgrid.activate(self.power)
             self.power.off()
 
     def _flash(self) -> None:
@@ -172,7 +184,7 @@ class BoardStrategy(Strategy):
             return
         self._on_card_sha256 = None
         with lab_errors("flashing the card"):
-            self.target.activate(self.flasher)
+            self._labgrid.activate(self.flasher)
             self.flasher.flash(card.path)
         self._on_card_sha256 = card.facts.card_sha256
 
@@ -190,7 +202,7 @@ class BoardStrategy(Strategy):
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
                 with time_limit(_CONSOLE_TIMEOUT_S, "opening the console"), lab_errors("opening the console"):
-                    self.target.activate(self.console)
+                    self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
                     raise
@@ -215,7 +227,7 @@ class BoardStrategy(Strategy):
     def _log_in(self) -> None:
         self.console.sendline("")  # the prompt that was waited for is used up
         try:
-            self.target.activate(self.shell)
+            self._labgrid.activate(self.shell)
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
             raise self._failed("no shell after the login prompt") from error
 

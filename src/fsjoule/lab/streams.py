@@ -7,7 +7,6 @@ is taken off and every option but a clean 8-bit line is declined. ser2net sets t
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 import serial
@@ -33,9 +32,7 @@ class Stream(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class TelnetDecoder:
@@ -119,7 +116,7 @@ class NetworkStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -141,5 +138,5 @@ class TtyStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -39,7 +39,7 @@ _LABGRID: Final = (
 
 
 @contextmanager
-def lab_errors(doing: str) -> Iterator[None]:
+def lab_errors(doing: str) -> Generator[None]:
     """Raise LabError (transient) with what was being done, for whatever labgrid raises in the body."""
     try:
         yield
@@ -55,7 +55,7 @@ def lab_errors(doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(seconds: float, doing: str) -> Iterator[None]:
+def time_limit(seconds: float, doing: str) -> Generator[None]:
     """Raise LabError (transient) if the body takes longer. labgrid's own calls to outlets and over ssh have no limit.
 
     It needs the main thread, where pytest and the command line run; elsewhere there is no limit.

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +131,7 @@ class LabPaths:
         beside.replace(self.record)
 
     @contextmanager
-    def lock(self, timeout_message: str) -> Iterator[None]:
+    def lock(self, timeout_message: str) -> Generator[None]:
         """Only one process at a time changes a lab. Raises LabError (transient) with the message if another does."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ class Service:
     ready: Callable[[], bool]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
     timeout_s: float = _START_TIMEOUT_S
 
 
@@ -59,6 +61,8 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
             ready=lambda: "Coordinator ready" in _text(coordinator_log) and listens(int(port)),
             cwd=paths.coordinator,
+            # Asked politely it waits 5 s for its clients; all that it knows is in places.yaml.
+            stop_signal=signal.SIGKILL,
         ),
         Service(
             name="sshd",

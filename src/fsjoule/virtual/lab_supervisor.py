@@ -43,7 +43,7 @@ class Supervisor:
         self._paths = paths
         self._record = record
         self._pipe = pipe
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
         signalled, self._signal_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._end_asked = select.poll()
         self._end_asked.register(signalled, select.POLLIN)
@@ -91,7 +91,7 @@ class Supervisor:
             environment = {**service.env, "PYTHONUNBUFFERED": "1"}
             log = self._paths.log(service.name)
             started = process.start(service.argv, log=log, env=environment, cwd=service.cwd)
-            self._running[service.name] = started
+            self._running[service.name] = (started, service.stop_signal)
             reference = ProcessRef.of(started.pid) or ProcessRef(started.pid, 0)
             self._update(services=(*self._record.services, ServiceRecord(service.name, reference, str(log))))
         begin = time.monotonic()
@@ -105,7 +105,7 @@ class Supervisor:
                 time.sleep(_POLL_S)
 
     def _check_service(self, service: Service, waited_s: float) -> None:
-        exit_code = self._running[service.name].poll()
+        exit_code = self._running[service.name][0].poll()
         if exit_code is None and waited_s <= service.timeout_s:
             return
         log = self._paths.log(service.name)
@@ -120,7 +120,7 @@ class Supervisor:
             self._check_stop(timeout_s=0.5)
             if owner is not None and not owner.alive():
                 return
-            for running in self._running.values():
+            for running, _ in self._running.values():
                 running.poll()
 
     def _check_stop(self, timeout_s: float = 0.0) -> None:
@@ -131,9 +131,9 @@ class Supervisor:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, signal.SIG_IGN)
         references = [service.process for service in self._record.services]
-        for service in self._record.services:
-            if service.process.alive():
-                os.killpg(service.process.pid, signal.SIGTERM)
+        for running, sig in self._running.values():
+            if running.poll() is None:
+                os.killpg(running.pid, sig)
         wait_gone(references, _STOP_TIMEOUT_S)
         end_descendants()
         forget(self._paths, self._record)

@@ -1,0 +1,38 @@
+"""pyserial's network client, without the negotiation that it repeats whenever a read has another time limit.
+
+labgrid sets a time limit before every read, and pyserial then sends all settings of the line to ser2net again and waits
+at least 50 ms for the answers: a command on the console takes 0.3 s instead of 0.03 s.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import serial.rfc2217
+from labgrid.driver import SerialDriver
+
+
+class SteadySerial(serial.rfc2217.Serial):
+    """A port whose line settings are negotiated once, when it is opened."""
+
+    def open(self) -> None:
+        """Connect and negotiate. Raises SerialException."""
+        with warnings.catch_warnings():
+            # pyserial 3.5 starts its thread in a way that Python 3.10 has deprecated.
+            warnings.filterwarnings("ignore", message="set(Daemon|Name)", category=DeprecationWarning)
+            super().open()
+
+    @property
+    def timeout(self) -> float | None:
+        """Time limit of a read in seconds. It concerns this side only."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+
+def steady(console: object) -> None:
+    """Give a stock SerialDriver that is not active yet the steady client, if it has a network port."""
+    if isinstance(console, SerialDriver) and type(console.serial) is serial.rfc2217.Serial:
+        console.serial = SteadySerial()
