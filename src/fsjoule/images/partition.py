@@ -18,9 +18,9 @@ from fsjoule.images.userland import Userland
 from fsjoule.model import MIB
 
 # Raise it when this file changes what is in an entry.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
-_PROGRAM_FOLDERS: Final = ("bin", "sbin", "usr/bin", "usr/sbin")
+_PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
 _MAKE_TIMEOUT_S: Final = 300.0
 
@@ -69,10 +69,10 @@ def root_partition(
 
 def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
     """All files of the root filesystem, with their final modes; all will be root's."""
-    tree.mkdir()
     # Hard links are broken up: mkfs.btrfs --rootdir counts links that it does not make.
-    for source in (userland.tree, kernel.modules_root, overlay):
-        copy = ["cp", "--archive", "--no-preserve=links", "--no-target-directory", source, tree]
+    parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
+    for place, source in parts.items():
+        copy = ["cp", "--archive", "--no-preserve=links", "--no-target-directory", source, tree / place]
         process.run(copy, timeout_s=_MAKE_TIMEOUT_S)
     for name in _MOUNT_POINTS:
         (tree / name).mkdir(exist_ok=True)
@@ -83,8 +83,8 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
     for applet in recipe.userland.applets:
         if applet not in present:
-            (tree / "bin" / applet).symlink_to("busybox")
-    (tree / "sbin" / "init").symlink_to("../bin/busybox")
+            (tree / "usr" / "bin" / applet).symlink_to("busybox")
+    (tree / "usr" / "sbin" / "init").symlink_to("../bin/busybox")
 
 
 def _make(filesystem: str, tree: Path, image: Path, recipe: Recipe) -> None:

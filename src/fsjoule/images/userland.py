@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from fsjoule import process
 from fsjoule.images.apt import debian_mirror, source_line
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.recipe import Recipe
 from fsjoule.images.watched import run_watched, size_mib
 
 # Raise it when this file changes what is in an entry.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
 _TIMEOUT_S: Final = 1200.0
 
@@ -33,7 +34,7 @@ class Userland:
 
 
 def userland(recipe: Recipe, *, progress: Progress) -> Userland:
-    """The unpacked packages, fetched if they are not in the cache. Raises LabError, transient: it may be the network."""
+    """The unpacked packages, fetched if they are not in the cache. Raises LabError, transient: often the network."""
     inputs = {
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
@@ -72,6 +73,7 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     for pattern in wanted.remove:
         for path in tree.glob(pattern):
             _remove(path)
+    _merge_usr(tree)
     progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
 
 
@@ -79,6 +81,17 @@ def _name_and_version(file: Path) -> tuple[str, str]:
     """`busybox-static_1%3a1.35.0-4_armhf.deb` -> (`busybox-static`, `1:1.35.0-4`)."""
     name, version, _ = file.stem.split("_")
     return name, unquote(version)
+
+
+def _merge_usr(tree: Path) -> None:
+    """Turn /bin, /sbin and /lib into links to those in /usr, as Debian's installer does; newer packages expect it."""
+    for name in ("bin", "sbin", "lib"):
+        merged = tree / "usr" / name
+        merged.mkdir(exist_ok=True)
+        if (tree / name).is_dir():
+            process.run(["cp", "--archive", "--no-target-directory", tree / name, merged], timeout_s=60)
+            shutil.rmtree(tree / name)
+        (tree / name).symlink_to(f"usr/{name}")
 
 
 def _remove(path: Path) -> None:
