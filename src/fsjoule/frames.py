@@ -23,15 +23,12 @@ from fsjoule.errors import MeterError
 from fsjoule.model import Mark, MeterInfo, Trace
 
 PROTOCOL: Final = 1
-
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
 TYPE_INFO: Final = 3
-
 FLAG_OVERFLOW: Final = 0x01
 FLAG_CLIPPED: Final = 0x02
 FLAG_I2C_FAULT: Final = 0x04
-
 _MAX_SAMPLES: Final = 20
 _MAX_MARK_BYTES: Final = 16
 _HEAD: Final = struct.Struct("<BBI")

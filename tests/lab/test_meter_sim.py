@@ -49,8 +49,13 @@ class _Reader:
         return self.frames
 
     def read_samples(self, count: int) -> list[Frame]:
-        """Read on until there are this many samples."""
-        return self.read_until(lambda frames: len(_values(frames)) >= count)
+        """Read on until there are this many samples, and what the meter says of itself."""
+        self.read_until(lambda frames: len(_values(frames)) >= count)
+        return self.read_until(lambda frames: bool(_infos(frames)))
+
+    def read_marks(self, count: int) -> list[Frame]:
+        """Read on until there are this many marks."""
+        return self.read_until(lambda frames: sum(isinstance(frame, MarkFrame) for frame in frames) >= count)
 
     def trace(self) -> Trace:
         builder = TraceBuilder()
@@ -100,6 +105,10 @@ def _wait(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
         time.sleep(0.01)
 
 
+def _infos(frames: list[Frame]) -> list[InfoFrame]:
+    return [frame for frame in frames if isinstance(frame, InfoFrame)]
+
+
 def _values(frames: list[Frame]) -> list[tuple[int, int]]:
     """Raw shunt and bus of each sample."""
     return [
@@ -135,7 +144,8 @@ def _check_order(frames: list[Frame]) -> None:
 def test_a_constant_load(program: Path, tmp_path: Path) -> None:
     options = ("--load", "5.0,0.25", "--serial-number", "BENCH-7")
     with _running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
-        frames = reader.read_samples(2000)
+        reader.read_samples(2000)
+        frames = reader.read_until(lambda frames: len(_infos(frames)) >= 2)
     trace = reader.trace()
     info = trace.info
     assert (info.serial_number, info.simulated, info.rate_hz, info.shunt_uohm) == ("BENCH-7", True, 1000, 100_000)
@@ -146,9 +156,7 @@ def test_a_constant_load(program: Path, tmp_path: Path) -> None:
     _check_energy(trace)
     counters = reader.decoder.counters
     assert (counters.damaged, counters.lost, counters.duplicates, counters.unknown) == (0, 0, 0, 0)
-    infos = [frame for frame in frames if isinstance(frame, InfoFrame)]
-    assert len(infos) >= 2
-    assert {frame.adc_config for frame in infos} == {0x091F}
+    assert {frame.adc_config for frame in _infos(frames)} == {0x091F}
 
 
 def test_another_shunt_and_rate(program: Path, tmp_path: Path) -> None:
@@ -163,7 +171,6 @@ def test_another_shunt_and_rate(program: Path, tmp_path: Path) -> None:
 
 def test_a_load_beyond_the_range_is_said(program: Path, tmp_path: Path) -> None:
     with _running(program, tmp_path, "--load", "5.0,1.0") as simulator, simulator.reader() as reader:
-        reader.read_until(lambda frames: any(isinstance(frame, InfoFrame) for frame in frames))
         reader.read_samples(100)
     trace = reader.trace()
     assert set(trace.shunt_raw.tolist()) == {8000}
@@ -178,14 +185,14 @@ def test_marks_come_in_order_with_their_times(program: Path, tmp_path: Path) -> 
         reader.read_samples(100)
         before_s = time.monotonic()
         simulator.send(b"S12\n")
+        reader.read_marks(1)
         reader.read_samples(800)
         simulator.send(b"E12\r\n")
         after_s = time.monotonic()
+        reader.read_marks(2)
         simulator.send(b"\n\x00\xff")
-        reader.read_samples(1000)
         simulator.send(b"no line end")
-        frames = reader.read_until(lambda frames: sum(isinstance(frame, MarkFrame) for frame in frames) >= 3)
-        reader.read_samples(1500)
+        frames = reader.read_marks(3)
     start, stop, silent = reader.trace().marks
     assert [start.text, stop.text, silent.text] == ["S12", "E12", "no line end"]
     # They cannot be further apart than the host's own times, but for the simulator's wait for a processor.
@@ -198,8 +205,8 @@ def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None
     with _running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         for number in range(5):
             simulator.send(b"S%d\n" % number)
-        reader.read_until(lambda frames: sum(isinstance(frame, MarkFrame) for frame in frames) >= 5)
-        reader.read_until(lambda frames: any(isinstance(frame, InfoFrame) for frame in frames))
+        reader.read_marks(5)
+        reader.read_samples(1)
     assert [mark.text for mark in reader.trace().marks] == ["S0", "S1", "S2", "S3", "S4"]
 
 
@@ -209,7 +216,6 @@ def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None
 def test_what_nobody_reads_is_dropped_whole_and_counted(program: Path, tmp_path: Path) -> None:
     with _running(program, tmp_path, "--load", "5.0,0.25") as simulator:
         with simulator.reader() as first:
-            first.read_until(lambda frames: any(isinstance(frame, InfoFrame) for frame in frames))
             first.read_samples(40)
         time.sleep(1.0)
         with simulator.reader() as second:
@@ -280,7 +286,6 @@ def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, t
 
 def test_without_a_feed_there_is_no_current(program: Path, tmp_path: Path) -> None:
     with _running(program, tmp_path, "--feed", str(tmp_path / "absent")) as simulator, simulator.reader() as reader:
-        reader.read_until(lambda frames: any(isinstance(frame, InfoFrame) for frame in frames))
         assert set(_values(reader.read_samples(1000))) == {(0, 0)}
         feed = FeedWriter(tmp_path / "absent")
         _write(feed, time.monotonic_ns(), [0.2] * 1000)
