@@ -16,7 +16,7 @@ from rich.table import Table
 from fsjoule import __version__, images, report, store
 from fsjoule.errors import FsjouleError
 from fsjoule.filesystems import FILESYSTEMS
-from fsjoule.session import write_report
+from fsjoule.session import show_run, summary_of, write_report
 from fsjoule.suites import SUITES
 from fsjoule.virtual import lab as virtual_lab
 
@@ -70,13 +70,11 @@ def show(
 
     Example: fsjoule show results/20260101T120000Z-board-abc123 --json
     """
-    loaded = store.load_run(run)
-    if json_output:
-        _print_json(report.document(loaded.run, loaded.measurements, damaged=loaded.damaged))
+    if not json_output:
+        show_run(run, out)
         return
-    typer.echo(report.text(loaded.run, loaded.measurements, width=out.width, folder=loaded.path))
-    for damaged in loaded.damaged:
-        err.print(f"[yellow]skipped[/yellow] {damaged.folder}: {damaged.reason}", highlight=False)
+    loaded = store.load_run(run)
+    typer.echo(report.to_json(summary_of(loaded), loaded.measurements), nl=False)
 
 
 @app.command(name="report")
@@ -156,7 +154,9 @@ def lab_up(name: LabName = "virtual") -> None:
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
     virtual_lab.up(name, owner_pid=None, progress=_progress)
-    out.print(f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True)
+    out.print(
+        f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
+    )
 
 
 @lab_app.command("down")
@@ -183,5 +183,5 @@ def lab_env(name: LabName = "virtual") -> None:
 
     Example: eval "$(fsjoule lab env)"; labgrid-client -p virtual acquire
     """
-    for key, value in virtual_lab.environment(name).items():
+    for key, value in virtual_lab.up(name, owner_pid=None, progress=_progress).environment.items():
         typer.echo(f"export {key}={shlex.quote(value)}")

@@ -39,19 +39,20 @@ class Filesystem:
 
 
 _TABLE: Final = (
-    # -F, -f, -q: never ask, overwrite what is there. lazy_*_init=0: or the kernel goes on initialising after the mount,
-    # inside somebody's measurement.
+    # -F, -f, -q: never ask, overwrite what is there. nodiscard, -K, -t 0: a board that wants its card purged has it purged
+    # before, outside of what is timed. lazy_*_init=0: or the kernel goes on initialising after the mount, inside
+    # somebody's measurement.
     Filesystem(
         "ext4",
         "ext4",
-        ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+        ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
         check=("fsck.ext4", "-f", "-n"),
         modules=("ext4",),
     ),
-    Filesystem("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f"), check=("btrfs", "check"), modules=("btrfs",)),
-    Filesystem("f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)),
-    Filesystem("xfs", "xfs", ("mkfs.xfs", "-q", "-f"), check=("xfs_repair", "-n"), modules=("xfs",)),
-    Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
+    Filesystem("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f", "-K"), check=("btrfs", "check"), modules=("btrfs",)),
+    Filesystem("f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f", "-t", "0"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)),
+    Filesystem("xfs", "xfs", ("mkfs.xfs", "-q", "-f", "-K"), check=("xfs_repair", "-n"), modules=("xfs",)),
+    Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f", "-K"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
     Filesystem(
         "udf", "udf", ("mkudffs", "--utf8", "--media-type=hd"), modules=("udf",), lacks=frozenset({"fsck", "fallocate"})
     ),

@@ -13,6 +13,7 @@ from fsjoule.ports import CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
 ROOT_DIRECTORY: Final = "/fsjoule-bench"
+_PURGE_TIMEOUT_S: Final = 300.0
 _MAKE_TIMEOUT_S: Final = 120.0
 _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
@@ -41,6 +42,8 @@ class Scratch:
     def make(self, filesystem: Filesystem) -> None:
         """Leave a fresh, unmounted filesystem on the partition."""
         self.unmount()
+        if self.profile.purge:
+            checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
         checked(self.shell, *filesystem.make_argv(self.device), timeout_s=_MAKE_TIMEOUT_S)
 
     def mount(self, filesystem: Filesystem) -> str:

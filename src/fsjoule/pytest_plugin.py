@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rich.console import Console
 
 from fsjoule.bench import Bench
 from fsjoule.errors import FsjouleError, StorageError
@@ -30,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fs", default="ext4,btrfs", metavar="NAME[,NAME]", help="filesystems (default: %(default)s)")
     group.addoption("--kernel", default="6.1", metavar="NAME", help="kernel to boot (default: %(default)s)")
     group.addoption("--suite", default="quick", metavar="NAME", help="what to measure (default: %(default)s)")
-    group.addoption("--repeat", default=3, type=int, metavar="N", help="repetitions, each a boot (default: %(default)s)")
+    group.addoption(
+        "--repeat", default=3, type=int, metavar="N", help="repetitions, each a boot (default: %(default)s)"
+    )
     group.addoption(
         "--provision",
         default=Provision.SCRATCH.value,
@@ -93,7 +96,8 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     session = config.stash.get(_SESSION, None)
     if session is not None:
-        terminalreporter.write_line(session.summary(shutil.get_terminal_size((120, 40)).columns))
+        terminalreporter.write_line("")
+        session.show(Console(width=shutil.get_terminal_size((120, 40)).columns))
 
 
 @pytest.fixture(scope="session")

@@ -13,15 +13,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from rich.console import Console
+
 from fsjoule import images, lab, process, report, store
 from fsjoule.bench import Bench
 from fsjoule.clock import HostClock
-from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.suites import SCRATCH_ROOT, Suite, plan_entries, suite
 from fsjoule.virtual import lab as virtual_lab
 
+PAGE: Final = "report.html"
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
 
 
@@ -120,8 +123,10 @@ class Session:
         for root in choice.root_filesystems:
             images.build_card(choice.kernel, root, progress=self.say)
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            self._lab = virtual_lab.up(environment.virtual_lab, owner_pid=os.getpid(), progress=self.say)
-            os.environ.update(self._lab.environment)
+            handle = virtual_lab.up(environment.virtual_lab, owner_pid=os.getpid(), progress=self.say)
+            os.environ.update(handle.environment)
+            # One that somebody else brought up stays up.
+            self._lab = handle if handle.started else None
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def close(self) -> None:
@@ -168,15 +173,13 @@ class Session:
             bench.finish("interrupted" if self.interrupted else None)
             self._write_page(folder.path)
 
-    def summary(self, width: int) -> str:
-        """The tables of the run, for the terminal; empty if there was none."""
-        if self._folder is None:
-            return ""
-        loaded = store.load_run(self._folder)
-        return report.text(loaded.run, loaded.measurements, width=width, folder=self._folder)
+    def show(self, console: Console) -> None:
+        """Print the tables of the run, if there was one."""
+        if self._folder is not None:
+            show_run(self._folder, console)
 
     def _measured(self, measurement: Measurement) -> None:
-        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {report.line(measurement)}")
+        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {report.one_line(measurement)}")
 
     def _write_page(self, folder: Path) -> None:
         try:
@@ -190,10 +193,25 @@ class Session:
 def write_report(folder: Path) -> Path:
     """Make `report.html` in a run folder, from what the folder holds. Raises ResultError if it cannot be read."""
     loaded = store.load_run(folder)
-    traces = {m.number: trace for m in loaded.measurements if (trace := loaded.trace(m.number)) is not None}
-    path = folder / "report.html"
-    path.write_text(report.page(loaded.run, loaded.measurements, traces, damaged=len(loaded.damaged)))
+    path = loaded.path / PAGE
+    page = report.render_page(summary_of(loaded), loaded.measurements, loaded.trace)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
     return path
+
+
+def show_run(folder: Path, console: Console) -> None:
+    """Print the tables of a run folder. Raises ResultError if it cannot be read."""
+    loaded = store.load_run(folder)
+    page = loaded.path / PAGE
+    report.print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None)
+
+
+def summary_of(loaded: store.LoadedRun) -> report.Summary:
+    """The tables' figures of a run that was read back."""
+    return report.summarise(loaded.run, loaded.measurements, loaded.damaged)
 
 
 def _make_setup_s() -> float:

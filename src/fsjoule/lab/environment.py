@@ -206,6 +206,7 @@ class _Reader:
             mark_device=values["mark_device"],
             card_device=values["card_device"],
             scratch_device=values["scratch_device"],
+            purge=values.get("purge", True),
             size_factor=float(values.get("size_factor", 1.0)),
         )
 

@@ -75,6 +75,7 @@ class BoardStrategy(Strategy):
         mark_device (str): the board's UART to the meter
         card_device (str): the block device of the card, as the board calls it
         scratch_device (str): the partition of the card that may be overwritten
+        purge (bool): discard the scratch partition before each filesystem is made on it
         supply (str): a note on what feeds the board
         size_factor (float): what published suites multiply their sizes by
         boot_timeout (int): seconds from power to login
@@ -95,6 +96,7 @@ class BoardStrategy(Strategy):
     mark_device = _text()
     card_device = _text()
     scratch_device = _text()
+    purge = attr.ib(default=True, validator=attr.validators.instance_of(bool))
     supply = _text("")
     size_factor: float = attr.ib(default=1.0, converter=float)
     boot_timeout = _seconds(180)
@@ -124,6 +126,7 @@ class BoardStrategy(Strategy):
             mark_device=self.mark_device,
             card_device=self.card_device,
             scratch_device=self.scratch_device,
+            purge=self.purge,
             size_factor=self.size_factor,
         )
 
