@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from virtual_board import board_config
+
+from fsjoule.errors import ConfigError
+from fsjoule.virtual.bootpartition import BootFiles
+from fsjoule.virtual.config import BoardConfig, BoardReady
+from fsjoule.virtual.powermodel import PowerCoefficients
+from fsjoule.virtual.qemu import arguments
+
+EXAMPLE = Path(__file__).parents[2] / "labgrid" / "virtual" / "board.toml"
+
+
+def read(folder: Path, text: str) -> BoardConfig:
+    file = folder / "board.toml"
+    file.write_text(text)
+    return BoardConfig.from_toml(file)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    config = board_config(tmp_path, 'a "name" with \\ and ü')
+    config = replace(
+        config, power=PowerCoefficients(idle_w=0.9), qemu=replace(config.qemu, extra_args=("-accel", "tcg"))
+    )
+    assert read(tmp_path, config.to_toml()) == config
+
+
+def test_the_example_is_right_and_relative_to_itself() -> None:
+    config = BoardConfig.from_toml(EXAMPLE)
+    assert config.card.image == EXAMPLE.parent / "card.img"
+    assert config.power == PowerCoefficients()
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong", "says", "line"),
+    [
+        ("volts = 5.0", "volts = 0", "power.volts = 0 is wrong", "volts"),
+        ("volts = 5.0", "wolts = 5.0", "unknown key 'power.wolts'", "wolts"),
+        ("port = 0", "port = 70000", "outlet.port = 70000 is wrong", "port"),
+        ("size_mib = 1024", "size_mib = 1000", "card.size_mib = 1000 is wrong", "size_mib"),
+        ('name = "test"', 'nam = "test"', "the key 'name' is missing", None),
+        ("[card]", "[carb]", "the key 'card' is missing", None),
+        ('name = "test"', "name = test", "no TOML", None),
+        ("idle_w = 1.1", 'idle_w = "much"', "power.idle_w = 'much' is wrong", "idle_w"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(
+    tmp_path: Path, found: str, wrong: str, says: str, line: str | None
+) -> None:
+    text = board_config(tmp_path).to_toml()
+    assert found in text
+    text = text.replace(found, wrong)
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert says in str(caught.value)
+    assert str(tmp_path / "board.toml") in str(caught.value)
+    if line is not None:
+        assert caught.value.line is not None
+        assert text.splitlines()[caught.value.line - 1].startswith(line)
+
+
+def test_unknown_keys_come_with_the_known_ones(tmp_path: Path) -> None:
+    text = board_config(tmp_path).to_toml().replace("idle_w", "idle")
+    with pytest.raises(ConfigError, match="volts, idle_w, cpu_w") as caught:
+        read(tmp_path, text)
+    assert caught.value.exit_code == 2
+
+
+def test_a_long_socket_path_is_refused(tmp_path: Path) -> None:
+    config = board_config(tmp_path)
+    config = replace(config, card=replace(config.card, control_socket=tmp_path / ("x" * 120)))
+    with pytest.raises(ConfigError, match="at most 107 bytes"):
+        read(tmp_path, config.to_toml())
+
+
+def test_a_missing_file_names_the_example(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"labgrid/virtual/board\.toml"):
+        BoardConfig.from_toml(tmp_path / "none.toml")
+
+
+def test_ready_file(tmp_path: Path) -> None:
+    file = tmp_path / "ready.json"
+    assert BoardReady.read(file) is None
+    ready = BoardReady(1, "http://x/outlet/{index}", "http://x/status", "/dev/loop64", "mux.sock", "console")
+    ready.write(file)
+    assert BoardReady.read(file) == ready
+
+
+def test_commas_in_the_cards_path_are_qemus_to_unquote(tmp_path: Path) -> None:
+    boot = BootFiles(Path("k"), Path("i"), Path("d"), "console=ttymxc0")
+    found = arguments(board_config(tmp_path).qemu, boot, Path("/a,b.img"), console=3, mark=4, control=5)
+    assert any(each.endswith("file=/a,,b.img") for each in found)
