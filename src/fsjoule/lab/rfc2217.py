@@ -6,21 +6,12 @@ at least 50 ms for the answers: a command on the console takes 0.3 s instead of 
 
 from __future__ import annotations
 
-import warnings
-
 import serial.rfc2217
 from labgrid.driver import SerialDriver
 
 
 class SteadySerial(serial.rfc2217.Serial):
     """A port whose line settings are negotiated once, when it is opened."""
-
-    def open(self) -> None:
-        """Connect and negotiate. Raises SerialException."""
-        with warnings.catch_warnings():
-            # pyserial 3.5 starts its thread in a way that Python 3.10 has deprecated.
-            warnings.filterwarnings("ignore", message="set(Daemon|Name)", category=DeprecationWarning)
-            super().open()
 
     @property
     def timeout(self) -> float | None:

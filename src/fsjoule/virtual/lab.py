@@ -7,6 +7,7 @@ listens on 127.0.0.1, on free ports; several labs run side by side by name. Noth
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -224,8 +225,12 @@ def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
             die_with_parent=False,
         )
         os.close(writer)
-        _follow(reader, progress, paths)
-        # It lives on without this process; the garbage collector need not warn that it does.
+        try:
+            _follow(reader, progress, paths)
+        except BaseException:
+            process.stop(guardian, timeout_s=_DOWN_TIMEOUT_S)
+            raise
+        # It lives on when this object does not; `_end` waits for it by its number.
         guardian.returncode = 0
     finally:
         os.close(reader)
@@ -256,11 +261,14 @@ def _end(paths: LabPaths, record: LabRecord) -> None:
         head.send(signal.SIGTERM)
     left = wait_gone(heads, _DOWN_TIMEOUT_S)
     # Services of a lab whose two heads were killed have got their SIGTERM from the kernel.
-    left += wait_gone([service.process for service in record.services], timeout_s=5.0 if left or heads else 0.0)
+    left += wait_gone([service.process for service in record.services], timeout_s=5.0)
     for each in left:
         each.send(signal.SIGKILL)
     if stubborn := wait_gone(left, timeout_s=5.0):
         raise LabError(f"these processes of the lab {paths.name!r} cannot be ended: {[each.pid for each in stubborn]}")
+    if record.guardian is not None:
+        with contextlib.suppress(ChildProcessError):  # only the process that started it has it as its child
+            os.waitpid(record.guardian.pid, os.WNOHANG)
     forget(paths, record)
 
 

@@ -1,0 +1,29 @@
+"""Virtual labs for tests: each in a state directory of its own, checked for what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty state directory, which this process and all that it starts use."""
+    return _use(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def module_state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """The same for all tests of a module."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield _use(tmp_path_factory.mktemp("state"), monkeypatch)
+
+
+def _use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(directory))
+    # A coordinator that the developer has at hand is not the test's.
+    for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    return directory

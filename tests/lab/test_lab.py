@@ -1,0 +1,407 @@
+"""The virtual lab with its real processes: what stock labgrid sees of it, and that nothing of it outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from lab_leftovers import assert_nothing_left, loop_devices, processes
+
+from fsjoule import process
+from fsjoule.errors import ConfigError, LabError, MissingToolError
+from fsjoule.virtual import lab
+from fsjoule.virtual.lab_files import LabPaths, LabRecord
+from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
+from fsjoule.virtual.lab_ser2net import on_loopback
+
+_LIMIT_S = 60.0
+
+
+def _record(name: str = "virtual") -> LabRecord:
+    record = LabPaths.of(name).read()
+    assert record is not None
+    return record
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def _client(handle: lab.LabHandle, *arguments: str, check: bool = True) -> str:
+    """What `labgrid-client` prints, run as a user would after `fsjoule lab env`."""
+    client = Path(sys.executable).parent / "labgrid-client"
+    done = process.run([client, *arguments], timeout_s=_LIMIT_S, env=handle.environment, check=check)
+    return (done.stdout + done.stderr).decode()
+
+
+@pytest.fixture(scope="module")
+def running(module_state: Path) -> Generator[lab.LabHandle]:
+    """A lab with its place acquired."""
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    _client(handle, "-p", "virtual", "acquire")
+    yield handle
+    devices = Path(_record().devices)
+    assert lab.down("virtual")
+    assert_nothing_left(module_state, devices)
+
+
+# ------------------------------------------------------------------------------------------ what stock labgrid sees
+
+
+def test_places_lists_the_place(running: lab.LabHandle) -> None:
+    assert _client(running, "places").startswith("virtual ")
+
+
+def test_status_tells_who_holds_the_place_and_what_the_board_does(running: lab.LabHandle) -> None:
+    status = lab.status("virtual")
+    assert status.state == "up"
+    assert status.holder is not None
+    assert "/" in status.holder
+    assert status.board is not None
+    assert status.board["power"] == "off"
+    assert {service.name for service in status.services} == {"coordinator", "sshd", "board", "meter", "exporter"}
+    assert f"held by {status.holder}" in status.text()
+    assert lab.environment("virtual") == running.environment
+
+
+def test_power_of_the_stock_client_switches_the_board(running: lab.LabHandle) -> None:
+    _client(running, "-p", "virtual", "power", "cycle", "--delay", "0.1")
+    assert _client(running, "-p", "virtual", "power", "get").strip().endswith("is on")
+    _client(running, "-p", "virtual", "power", "off")
+    assert _client(running, "-p", "virtual", "power", "get").strip().endswith("is off")
+
+
+def test_sd_mux_and_write_image_of_the_stock_client(running: lab.LabHandle, tmp_path: Path) -> None:
+    image = tmp_path / "image.bin"
+    image.write_bytes(os.urandom(2 * 1024 * 1024))
+    _client(running, "-p", "virtual", "sd-mux", "host")
+    _client(running, "-p", "virtual", "write-image", str(image))
+    _client(running, "-p", "virtual", "sd-mux", "dut")
+    assert _client(running, "-p", "virtual", "sd-mux", "get").strip() == "dut"
+    with LabPaths.of("virtual").card.open("rb") as card:
+        assert card.read(2 * 1024 * 1024) == image.read_bytes()
+
+
+def test_a_write_without_the_card_fails_and_says_so(running: lab.LabHandle, tmp_path: Path) -> None:
+    image = tmp_path / "image.bin"
+    image.write_bytes(b"x" * 4096)
+    assert "Timeout while waiting for medium" in _client(
+        running, "-p", "virtual", "write-image", str(image), check=False
+    )
+
+
+def test_console_of_the_stock_client_shows_what_the_board_says(running: lab.LabHandle) -> None:
+    """The board has an empty card: its boot ROM says so."""
+    environment = {**os.environ, **running.environment}
+    client = str(Path(sys.executable).parent / "labgrid-client")
+    master, slave = pty.openpty()
+    said = bytearray()
+
+    def read() -> None:
+        try:
+            while chunk := os.read(master, 4096):
+                said.extend(chunk)
+        except OSError:  # the other side is closed
+            return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    with subprocess.Popen(
+        [client, "-p", "virtual", "console"], stdin=slave, stdout=slave, stderr=slave, env=environment
+    ) as console:
+        os.close(slave)
+        try:
+            # microcom says so when it is connected, and telnet, where microcom is not installed, too.
+            _wait(lambda: b"connected to" in said.lower(), f"no connection: {said.decode(errors='replace')}")
+            _client(running, "-p", "virtual", "power", "on")
+            _wait(lambda: b"nothing to boot" in said, f"not on the console: {said.decode(errors='replace')}")
+        finally:
+            console.terminate()
+    _client(running, "-p", "virtual", "power", "off")
+    reader.join(10)
+    os.close(master)
+
+
+def test_the_users_ssh_directory_is_not_touched(running: lab.LabHandle) -> None:
+    directory = Path.home() / ".ssh"
+    before = sorted((str(p), p.stat().st_mtime_ns) for p in [directory, *directory.glob("*")] if p.exists())
+    _client(running, "-p", "virtual", "sd-mux", "get")
+    after = sorted((str(p), p.stat().st_mtime_ns) for p in [directory, *directory.glob("*")] if p.exists())
+    assert before == after
+
+
+def test_everything_listens_on_loopback_only(running: lab.LabHandle, module_state: Path) -> None:
+    pids = {line.split()[0] for line in processes(module_state)}
+    inodes = {str(link.readlink()) for pid in pids for link in Path(f"/proc/{pid}/fd").glob("*") if link.is_symlink()}
+    listening, loopback = "0A", ("0100007F:", "0000000000000000FFFF00000100007F:")  # 127.0.0.1, also as IPv6 has it
+    checked = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == listening and f"socket:[{fields[9]}]" in inodes:
+                assert fields[1].startswith(loopback), f"listens on {fields[1]} of {table}"
+                checked += 1
+    # coordinator, ssh server, outlet, and ser2net for the console and for the meter
+    assert checked >= 5
+    assert running.environment["LG_COORDINATOR"].startswith("127.0.0.1:")
+
+
+def test_up_again_returns_the_running_lab(running: lab.LabHandle) -> None:
+    again = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    assert again.environment == running.environment
+    assert not again.started
+
+
+def test_a_second_lab_runs_side_by_side(running: lab.LabHandle, module_state: Path) -> None:
+    second = lab.up("second", owner_pid=os.getpid(), progress=print)
+    devices = Path(_record("second").devices)
+    assert second.environment["LG_COORDINATOR"] != running.environment["LG_COORDINATOR"]
+    assert _client(second, "who").count("\n") == 1, "the place of the second lab is free"
+    assert set(lab.names()) == {"virtual", "second"}
+    assert lab.down("second")
+    assert not devices.exists()
+    assert lab.status("virtual").state == "up"
+    assert not any("/second/" in line for line in processes(module_state))
+
+
+# --------------------------------------------------------------------------------------- nothing of it outlives it
+
+
+def _in_use(handle: lab.LabHandle) -> None:
+    """Place acquired (ser2net runs), board on, card with the host (a loop device is attached)."""
+    _client(handle, "-p", "virtual", "acquire")
+    _client(handle, "-p", "virtual", "power", "on")
+    _client(handle, "-p", "virtual", "sd-mux", "host")
+
+
+def _down() -> None:
+    assert lab.down("virtual")
+
+
+def _kill(*who: str) -> None:
+    record = _record()
+    heads = {"guardian": record.guardian, "supervisor": record.supervisor}
+    services = {service.name: service.process for service in record.services}
+    references = [heads.get(name) or services[name] for name in who]
+    for reference in references:
+        assert reference is not None
+        os.kill(reference.pid, signal.SIGKILL)
+    assert not wait_gone([reference for reference in references if reference is not None], _LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(_down, id="down"),
+        pytest.param(lambda: _kill("supervisor"), id="supervisor-killed"),
+        pytest.param(lambda: _kill("guardian"), id="guardian-killed"),
+    ],
+)
+def test_nothing_is_left_however_the_lab_ends(state: Path, end: Callable[[], None]) -> None:
+    handle = lab.up("virtual", owner_pid=None, progress=print)
+    _in_use(handle)
+    devices = Path(_record().devices)
+    assert processes(state)
+    assert loop_devices(state)
+    end()
+    assert_nothing_left(state, devices)
+    assert not LabPaths.of("virtual").record.exists()
+    assert lab.status("virtual").state == "down"
+    assert not lab.down("virtual")
+
+
+def test_with_both_heads_killed_no_process_is_left_and_down_clears_up(state: Path) -> None:
+    handle = lab.up("virtual", owner_pid=None, progress=print)
+    _in_use(handle)
+    devices = Path(_record().devices)
+    _kill("guardian", "supervisor")
+    _wait(lambda: not processes(state) and not loop_devices(state), f"left: {processes(state)} {loop_devices(state)}")
+    assert lab.status("virtual").state == "down"
+    assert not lab.down("virtual")
+    assert_nothing_left(state, devices)
+
+
+def test_up_clears_away_what_a_killed_lab_left(state: Path) -> None:
+    lab.up("virtual", owner_pid=None, progress=print)
+    former = Path(_record().devices)
+    _kill("guardian", "supervisor")
+    handle = lab.up("virtual", owner_pid=None, progress=print)
+    assert handle.started
+    assert not former.exists()
+    assert _client(handle, "places").startswith("virtual ")
+    devices = Path(_record().devices)
+    lab.down("virtual")
+    assert_nothing_left(state, devices)
+
+
+_OWNER = """
+import os, sys, time
+from fsjoule.virtual import lab
+lab.up("virtual", owner_pid=os.getpid(), progress=lambda text: print(text, flush=True))
+print("up", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT, None], ids=["killed", "ctrl-c", "ended"])
+def test_the_lab_ends_with_its_owner(state: Path, sig: signal.Signals | None) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.DEVNULL,
+    ) as owner:
+        assert owner.stdout is not None
+        for line in owner.stdout:
+            if line == "up\n":
+                break
+        devices = Path(_record().devices)
+        assert processes(state)
+        if sig is None:
+            owner.communicate("\n")
+        else:
+            owner.send_signal(sig)
+    assert_nothing_left(state, devices)
+
+
+def test_ctrl_c_while_the_lab_starts_leaves_nothing(state: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.DEVNULL,
+    ) as owner:
+        assert owner.stdout is not None
+        for line in owner.stdout:
+            if line.startswith("starting exporter"):
+                break
+        devices = Path(_record().devices)
+        owner.send_signal(signal.SIGINT)
+        assert owner.wait(_LIMIT_S) != 0
+    assert_nothing_left(state, devices)
+
+
+def test_ser2net_ends_with_a_killed_exporter_and_up_starts_afresh(state: Path) -> None:
+    handle = lab.up("virtual", owner_pid=None, progress=print)
+    _client(handle, "-p", "virtual", "acquire")
+    ser2net = process.find_tool("ser2net")
+    assert any(ser2net in line for line in processes(state))
+    _kill("exporter")
+    _wait(lambda: not any(ser2net in line for line in processes(state)), "ser2net has outlived the exporter")
+    _wait(lambda: lab.status("virtual").state == "degraded", "the death of a service is not told")
+    assert "exporter     DIED" in lab.status("virtual").text()
+    fresh = lab.up("virtual", owner_pid=None, progress=print)
+    assert fresh.started
+    assert lab.status("virtual").state == "up"
+    devices = Path(_record().devices)
+    lab.down("virtual")
+    assert_nothing_left(state, devices)
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+def test_a_missing_tool_is_named_with_its_package_before_anything_starts(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for tool in ("qemu-system-arm", "mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync"):
+        (tmp_path / tool).symlink_to(process.find_tool(tool))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match="bmaptool") as caught:
+        lab.up("virtual", progress=print)
+    assert caught.value.package == "bmap-tools"
+    assert "apt-get install bmap-tools" in str(caught.value)
+    assert not processes(state)
+
+
+def test_a_service_that_does_not_start_is_named_with_its_last_words(state: Path) -> None:
+    paths = LabPaths.of("virtual")
+    paths.make()
+    for name in ("host_key", "host_key.pub"):
+        (paths.ssh / name).write_text("no key\n")
+    with pytest.raises(LabError, match="the lab's sshd ended with") as caught:
+        lab.up("virtual", progress=print)
+    assert "sshd| sshd: no hostkeys available" in str(caught.value)
+    assert str(paths.log("sshd")) in str(caught.value)
+    assert not processes(state)
+    assert not paths.record.exists()
+
+
+def test_a_damaged_record_is_no_obstacle(state: Path) -> None:
+    paths = LabPaths.of("virtual")
+    paths.make()
+    paths.record.write_text("{")
+    assert lab.status("virtual").state == "down"
+    assert not lab.down("virtual")
+    assert not processes(state)
+
+
+def test_two_at_once_do_not_bring_up_one_lab(state: Path) -> None:
+    assert state.is_dir()
+    with (
+        LabPaths.of("virtual").lock("first"),
+        pytest.raises(LabError, match="just being brought up or down") as caught,
+    ):
+        lab.up("virtual", progress=print)
+    assert caught.value.transient
+
+
+@pytest.mark.parametrize("name", ["", "../other", "Capital", "x" * 25, "with space"])
+def test_a_name_must_be_a_plain_word(state: Path, name: str) -> None:
+    assert state.is_dir()
+    with pytest.raises(ConfigError, match="no name for a lab"):
+        lab.up(name)
+
+
+def test_environment_of_a_lab_that_is_down_is_an_error(state: Path) -> None:
+    assert state.is_dir()
+    with pytest.raises(LabError, match="is down"):
+        lab.environment("virtual")
+
+
+def test_an_owner_that_does_not_run_is_refused(state: Path) -> None:
+    with pytest.raises(LabError, match="does not run"):
+        lab.up("virtual", owner_pid=2**22 + 1)
+    assert not processes(state)
+
+
+# ------------------------------------------------------------------------------------------------------ small parts
+
+
+def test_a_process_reference_is_not_fooled_by_a_reused_number() -> None:
+    me = ProcessRef.of(os.getpid())
+    assert me is not None
+    assert me.alive()
+    assert not ProcessRef(me.pid, me.start_ticks + 1).alive()
+    assert ProcessRef.of(2**22 + 1) is None
+
+
+def test_a_record_survives_being_written_and_read(state: Path) -> None:
+    paths = LabPaths(state / "labs" / "x")
+    paths.make()
+    record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter")
+    paths.write(record)
+    assert paths.read() == record
+    assert json.loads(paths.record.read_text())["schema"] == "fsjoule.lab/1"
+
+
+def test_ser2net_is_told_to_listen_on_loopback() -> None:
+    assert on_loopback(["-Y", "connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,4711", "-n"]) == [
+        "-Y",
+        "connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,127.0.0.1,4711",
+        "-n",
+    ]
