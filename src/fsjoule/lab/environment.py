@@ -71,12 +71,12 @@ class _Reader:
         for _ in self._entries(target.get("resources"), "resource", target_factory.resources):
             pass
         drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
+        strategy = self._strategy(drivers, target.get("drivers") or target_node)
         for entry in drivers:
             self._check_arguments(entry)
-        profile = self._profile(drivers, target.get("drivers") or target_node)
         options = self._mapping(top["options"], "options") if "options" in top else {}
         lab = options.get(_VIRTUAL_LAB)
-        return EnvironmentFile(self._path, profile, None if lab is None else str(self._scalar(lab)))
+        return EnvironmentFile(self._path, self._profile(strategy), None if lab is None else str(self._scalar(lab)))
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -189,7 +189,7 @@ class _Reader:
             reason = str(error.args[0]) if error.args else str(error)
             raise self._wrong(node, f"{entry.cls}: {attribute.name}: {value!r} is wrong", reason) from error
 
-    def _profile(self, drivers: list[_Entry], node: yaml.Node) -> BoardProfile:
+    def _strategy(self, drivers: list[_Entry], node: yaml.Node) -> _Entry:
         strategies = [entry for entry in drivers if issubclass(target_factory.drivers[entry.cls], Strategy)]
         if not strategies:
             raise self._wrong(node, "there is no strategy", "add BoardStrategy to the drivers, as in env/virtual.yaml")
@@ -198,6 +198,9 @@ class _Reader:
         [entry] = strategies
         if not issubclass(target_factory.drivers[entry.cls], BoardStrategy):
             raise self._wrong(entry.node, f"the strategy {entry.cls} does not know cards", "use BoardStrategy")
+        return entry
+
+    def _profile(self, entry: _Entry) -> BoardProfile:
         values = {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
         return BoardProfile(
             name=values["board"],

@@ -26,6 +26,7 @@ _SILENCE_S: Final = 2.0
 _RECONNECT_FOR_S: Final = 30.0
 _RECONNECT_PAUSE_S: Final = 0.2
 _READ_TIMEOUT_S: Final = 0.2
+_MARGIN_US: Final = 25_000  # a mark may follow the samples of its time, and 20 samples make a frame
 
 
 @target_factory.reg_driver
@@ -161,7 +162,7 @@ class Receiver:
             try:
                 now_us = time.monotonic_ns() / 1e3
                 # The least lag seen is the line's own; a meter on a busy host may be further behind at the moment.
-                until_us = now_us - (self._lag_us or 0.0)
+                until_us = now_us - (self._lag_us or 0.0) + _MARGIN_US
                 self._wait(lambda: self._samples_end_us >= until_us, "fell silent while it was recorded")
                 return self._builder.build()
             finally:

@@ -53,8 +53,12 @@ def _text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has
     return attr.ib(default=default, validator=attr.validators.instance_of(str))
 
 
-def _flag() -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(validator=attr.validators.instance_of(bool))
+def _number(default: float) -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(default=default, converter=float)
+
+
+def _flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(default=default, validator=attr.validators.instance_of(bool))
 
 
 def _seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
@@ -96,9 +100,9 @@ class BoardStrategy(Strategy):
     mark_device = _text()
     card_device = _text()
     scratch_device = _text()
-    purge = attr.ib(default=True, validator=attr.validators.instance_of(bool))
+    purge = _flag(True)
     supply = _text("")
-    size_factor: float = attr.ib(default=1.0, converter=float)
+    size_factor = _number(1.0)
     boot_timeout = _seconds(180)
     silence_timeout = _seconds(180)
     boot_failure = _text("")

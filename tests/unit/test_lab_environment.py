@@ -1,0 +1,117 @@
+"""Environment files: what is taken from a good one, and what is said of a broken one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab import read_environment
+from fsjoule.paths import project_dir
+
+_VIRTUAL = project_dir() / "env" / "virtual.yaml"
+
+
+def _changed(folder: Path, old: str, new: str) -> Path:
+    """The virtual board's file with one place changed."""
+    text = _VIRTUAL.read_text()
+    assert old in text
+    file = folder / "env.yaml"
+    file.write_text(text.replace(old, new))
+    return file
+
+
+def _line(file: Path, part: str) -> int:
+    return next(number for number, line in enumerate(file.read_text().splitlines(), start=1) if part in line)
+
+
+def test_the_virtual_board() -> None:
+    environment = read_environment(_VIRTUAL)
+    assert environment.virtual_lab == "virtual"
+    assert environment.profile.simulated
+    assert environment.profile.recipe == "imx6ul"
+    assert environment.profile.mark_device == "/dev/ttymxc1"
+
+
+@pytest.mark.parametrize("file", sorted((project_dir() / "env").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_file_in_env_is_right(file: Path) -> None:
+    environment = read_environment(file)
+    assert environment.profile.scratch_device.startswith(f"/dev/{environment.profile.card_device}")
+    assert environment.profile.simulated == (environment.virtual_lab is not None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "what", "hint"),
+    [
+        (
+            "MeterDriver:",
+            "MeterDrvier:",
+            "MeterDrvier",
+            "unknown driver class 'MeterDrvier'",
+            "did you mean MeterDriver",
+        ),
+        ("RemotePlace:", "RemotPlace:", "RemotPlace", "unknown resource class", "did you mean RemotePlace"),
+        ("login_prompt:", "login_promt:", "login_promt", "no argument 'login_promt'", "did you mean login_prompt"),
+        ("login_timeout: 60", "login_timeout: soon", "soon", "login_timeout: 'soon' is wrong", "must be <class 'int'>"),
+        ("simulated: true", "simulated: maybe", "maybe", "simulated: 'maybe' is wrong", "bool"),
+        ("boot_timeout: 180", "boot_timeout: 0", "boot_timeout: 0", "boot_timeout: 0 is wrong", "must be > 0"),
+        ("size_factor: 0.0625", "size_factor: much", "much", "size_factor: 'much' is wrong", "float"),
+        ("        recipe: imx6ul\n", "", "BoardStrategy", "BoardStrategy lacks recipe", "add 'recipe: ...'"),
+        ("BoardStrategy:", "ShellStrategy:", "ShellStrategy", "ShellStrategy does not know cards", "use BoardStrategy"),
+        ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "lacks its arguments", "'USBSDMuxDriver: {}'"),
+        ("- fsjoule.lab", "- fsjoule.labb", "fsjoule.labb", "'fsjoule.labb' cannot be imported", "correct the name"),
+        ("targets:", "target:", "imports", "the key 'targets' is missing", "add targets"),
+        ("  main:", "  mian:", "mian", "the key 'main' is missing", "add main"),
+        ("imports:", "imports: [", "", "no YAML", "indent with spaces"),
+    ],
+)
+def test_a_broken_file_says_line_and_what_would_be_right(
+    tmp_path: Path, *, old: str, new: str, at: str, what: str, hint: str
+) -> None:
+    file = _changed(tmp_path, old, new)
+    with pytest.raises(ConfigError) as caught:
+        read_environment(file)
+    error = caught.value
+    assert what in error.what
+    assert hint in (error.hint or "")
+    assert error.file == file
+    if "no YAML" not in what:
+        assert error.line == _line(file, at)
+    assert error.line is not None
+    assert error.exit_code == 2
+
+
+def test_a_missing_strategy_is_said(tmp_path: Path) -> None:
+    text = _VIRTUAL.read_text()
+    file = tmp_path / "env.yaml"
+    file.write_text(text[: text.index("      BoardStrategy:")])
+    with pytest.raises(ConfigError, match="there is no strategy") as caught:
+        read_environment(file)
+    assert "BoardStrategy" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("text", "what"), [("", "empty"), ("- a\n- b\n", "must be a mapping"), ("a: [\n", "no YAML")])
+def test_a_file_of_something_else(tmp_path: Path, text: str, what: str) -> None:
+    file = tmp_path / "env.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=what):
+        read_environment(file)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_environment(tmp_path / "none.yaml")
+
+
+def test_lists_of_drivers_are_read_as_labgrid_reads_them(tmp_path: Path) -> None:
+    text = _VIRTUAL.read_text()
+    begin = text.index("    drivers:\n") + len("    drivers:\n")
+    listed = text[begin:].replace("\n      ", "\n        ").replace("      ", "      - ", 1)
+    lines = [
+        f"      - {line[8:]}" if line.startswith("        ") and line[8] not in " #" else line
+        for line in listed.splitlines()
+    ]
+    file = tmp_path / "env.yaml"
+    file.write_text(text[:begin] + "\n".join(lines) + "\n")
+    assert read_environment(file).profile == read_environment(_VIRTUAL).profile
