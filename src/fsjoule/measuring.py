@@ -19,6 +19,7 @@ from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, checked, settle, wo
 IDLE_S: Final = 1.0
 _TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
+_SEEDING_TIMEOUT_S: Final = 120.0
 _TIMED_TIMEOUT_S: Final = 300.0
 # In the board's memory, so that a copy reads nothing from the card.
 _COPY_SOURCE: Final = f"{onboard.DIRECTORY}/source"
@@ -72,6 +73,8 @@ class Measurer:
 
     def __post_init__(self) -> None:
         self.scratch = Scratch(self.shell, self.profile)
+        # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
+        checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         for path, text in onboard.scripts(
             mark_device=self.profile.mark_device, card_device=self.profile.card_device

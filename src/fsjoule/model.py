@@ -184,7 +184,10 @@ class SampleCounts:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounters:
-    """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes."""
+    """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
+
+    `request_ms` is how long its requests took, added up over all of them.
+    """
 
     reads: int
     read_bytes: int
@@ -192,7 +195,7 @@ class DeviceCounters:
     written_bytes: int
     discards: int
     flushes: int
-    busy_ms: int
+    request_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def usage(before: str, after: str) -> Usage:
             written_bytes=disk[6] * _SECTOR_BYTES,
             discards=disk[11],
             flushes=disk[15],
-            busy_ms=disk[9],
+            request_ms=disk[3] + disk[7] + disk[14] + disk[16],
         ),
     )
 

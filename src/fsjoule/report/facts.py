@@ -59,7 +59,7 @@ def _device_facts(m: Measurement) -> list[Fact]:
         ("device reads", f"{counters.reads} of {_amount(counters.read_bytes)}"),
         ("device writes", f"{counters.writes} of {_amount(counters.written_bytes)}"),
         ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
-        ("device busy", f"{counters.busy_ms / 1000:.3f} s"),
+        ("requests took", f"{counters.request_ms / 1000:.3f} s"),
     ]
 
 
