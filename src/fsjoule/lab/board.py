@@ -36,7 +36,7 @@ class LabgridBoard:
     def boot(self) -> LabgridShell:
         """See ports.Board."""
         self._strategy.transition("booted")
-        self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder)
+        self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder, self._strategy.lose)
         return self._shell
 
     def off(self) -> None:

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import shlex
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pexpect
@@ -38,11 +38,12 @@ _PROMPT_TIMEOUT_S: Final = 10.0
 
 
 class LabgridShell:
-    """ports.Shell on a labgrid ShellDriver that is logged in."""
+    """ports.Shell on a labgrid ShellDriver that is logged in. `lost` is called when the board has left it."""
 
-    def __init__(self, shell_driver: ShellDriver, recorder: ConsoleRecorder) -> None:
+    def __init__(self, shell_driver: ShellDriver, recorder: ConsoleRecorder, lost: Callable[[], None]) -> None:
         self._driver = shell_driver
         self._recorder = recorder
+        self._lost = lost
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         """See ports.Shell. Standard error is merged into the output; standard input is empty."""
@@ -115,8 +116,10 @@ class LabgridShell:
             what = f"the board restarted, or logged us out, while {shown!r} ran"
         elif self._interrupt():
             what = f"{shown!r} did not end within {timeout_s:.0f} s and was interrupted"
+            return BoardError(what, console_tail=self._recorder.tail())
         else:
             what = f"{shown!r} did not end within {timeout_s:.0f} s, and the board does not answer any more"
+        self._lost()
         return BoardError(what, console_tail=self._recorder.tail())
 
     def _interrupt(self) -> bool:

@@ -27,6 +27,8 @@ from fsjoule.model import BoardProfile, ImageFacts
 _POWER_TIMEOUT_S: Final = 60.0
 _CONSOLE_ATTEMPTS: Final = 3
 _CONSOLE_TIMEOUT_S: Final = 60.0
+_DRAIN_TIMEOUT_S: Final = 10.0
+_QUIET_S: Final = 0.2
 _LOOK_S: Final = 2.0
 
 
@@ -168,6 +170,10 @@ class BoardStrategy(Strategy):
             self._log_in()
         self.status = wanted
 
+    def lose(self) -> None:
+        """Note that a booted board has left its shell: the next transition begins with the power off."""
+        self.status = Status.unknown
+
     def forget_card(self) -> None:
         """Flash at the next occasion, whatever was flashed before."""
         self._on_card_sha256 = None
@@ -197,6 +203,8 @@ class BoardStrategy(Strategy):
 
     def _boot(self) -> None:
         self._open_console()
+        with lab_errors("emptying the console"):
+            self._drain_console()
         self.recorder.clear()
         with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
             self.power.on()
@@ -214,6 +222,14 @@ class BoardStrategy(Strategy):
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
                     raise
             else:
+                return
+
+    def _drain_console(self) -> None:
+        """Take in what was said before the power went off: an old panic or login is not to be taken for a new one."""
+        deadline = time.monotonic() + _DRAIN_TIMEOUT_S
+        while time.monotonic() < deadline:
+            index, _, _, _ = self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)
+            if index == 1:
                 return
 
     def _await_login(self) -> None:

@@ -1,0 +1,260 @@
+"""A board through labgrid, end to end: place, flashing, boot, shell and meter, and how each of them fails."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid.resource.common import ResourceManager
+from labgrid.resource.remote import RemotePlaceManager
+from labgrid.util.ssh import sshmanager
+
+from fsjoule import images, process
+from fsjoule.errors import BoardError, ConfigError, LabError, PlaceHeldError
+from fsjoule.lab import BoardStrategy, LabgridBoard, MeterDriver, acquired_place, meter
+from fsjoule.lab.strategy import Card, Status
+from fsjoule.model import ImageFacts
+from fsjoule.paths import project_dir
+from fsjoule.virtual import lab
+from fsjoule.virtual.lab_files import LabPaths
+
+_KERNEL = "6.1"
+_CLIENT = Path(sys.executable).parent / "labgrid-client"
+
+
+@dataclass(frozen=True)
+class _Image:
+    path: Path
+    facts: ImageFacts
+
+
+@dataclass
+class _Bench:
+    strategy: BoardStrategy
+    meter: MeterDriver
+    card: Card
+
+    def board(self, card: Card | None = None) -> LabgridBoard:
+        assert self.strategy.target is not None
+        return LabgridBoard(self.strategy.target, {"ext4": card or self.card}, print)
+
+    @property
+    def power(self) -> str:
+        status = lab.status("virtual")
+        assert status.board is not None
+        return status.board["power"]
+
+
+@pytest.fixture(scope="module")
+def environment(module_state: Path) -> Generator[dict[str, str]]:
+    """A lab; labgrid finds it by its environment variables."""
+    assert module_state.is_dir()
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in handle.environment.items():
+            monkeypatch.setenv(name, value)
+        yield handle.environment
+    lab.down("virtual")
+
+
+@pytest.fixture(scope="module")
+def bench(environment: dict[str, str]) -> Generator[_Bench]:
+    """The place acquired, and a labgrid target on it."""
+    with acquired_place(environment["LG_PLACE"], say=print):
+        environment_class: Any = Environment
+        labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
+        target = labgrid.get_target()
+        card = images.build_card(_KERNEL, "ext4", progress=print)
+        yield _Bench(target.get_driver("BoardStrategy"), meter(target), card)
+        labgrid.cleanup()
+        sshmanager.close_all()
+        _forget_coordinator()
+
+
+def _forget_coordinator() -> None:
+    """One process knows one coordinator, says labgrid; another module's lab has another one."""
+    manager: Any = RemotePlaceManager.get()
+    session = manager.session
+    session.loop.run_until_complete(session.stop())
+    session.loop.run_until_complete(session.close())
+    ResourceManager.instances.pop(RemotePlaceManager)
+
+
+def _zeros(folder: Path, name: str = "zeros.img") -> _Image:
+    """A card with nothing on it."""
+    path = folder / name
+    path.write_bytes(bytes(1024 * 1024))
+    return _Image(path, ImageFacts("none", "none", "none", str(path), {}, {}))
+
+
+# ------------------------------------------------------------------------------------------------------- the place
+
+
+def test_a_second_run_of_the_same_user_is_refused(bench: _Bench) -> None:
+    assert bench.strategy
+    with pytest.raises(PlaceHeldError, match="held by another run of yours"), acquired_place("virtual"):
+        pass
+
+
+def test_an_unknown_place_lists_the_known_ones(environment: dict[str, str]) -> None:
+    assert environment
+    with pytest.raises(ConfigError, match="unknown place 'lathe'") as caught, acquired_place("lathe"):
+        pass
+    assert "virtual" in (caught.value.hint or "")
+    with pytest.raises(ConfigError, match="no place is named"), acquired_place(""):
+        pass
+
+
+def test_a_place_held_by_somebody_else_says_who_and_a_released_one_is_free(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    assert state.is_dir()
+    for name, value in handle.environment.items():
+        monkeypatch.setenv(name, value)
+    other = {**handle.environment, "LG_HOSTNAME": "otherhost", "LG_USERNAME": "ada"}
+    process.run([_CLIENT, "-p", "virtual", "acquire"], timeout_s=60, env=other)
+    with pytest.raises(PlaceHeldError, match="held by otherhost/ada"), acquired_place("virtual"):
+        pass
+    process.run([_CLIENT, "-p", "virtual", "release"], timeout_s=60, env=other)
+    with acquired_place("virtual"):
+        holder = lab.status("virtual").holder
+        assert holder is not None
+    assert lab.status("virtual").holder is None
+    lab.down("virtual")
+    with pytest.raises(LabError, match="cannot be reached"), acquired_place("virtual"):
+        pass
+
+
+# ------------------------------------------------------------------------------------------------------ transitions
+
+
+def test_without_a_card_image_the_board_is_not_booted(bench: _Bench) -> None:
+    bench.strategy.card = None
+    with pytest.raises(LabError, match="no card image was chosen"):
+        bench.strategy.transition("booted")
+    with pytest.raises(ConfigError, match="unknown state 'asleep'"):
+        bench.strategy.transition("asleep")
+    with pytest.raises(ConfigError, match="unknown root filesystem"):
+        bench.board().prepare("fat")
+    assert bench.power == "off"
+
+
+def test_a_card_with_nothing_on_it_fails_at_once_with_what_the_boot_loader_says(bench: _Bench, tmp_path: Path) -> None:
+    board = bench.board(_zeros(tmp_path))
+    board.prepare("ext4")
+    begin = time.monotonic()
+    with pytest.raises(BoardError, match="nothing to boot") as caught:
+        board.boot()
+    assert time.monotonic() - begin < bench.strategy.boot_timeout / 2
+    assert any("nothing to boot" in line for line in caught.value.console_tail)
+    assert bench.power == "off"
+
+
+def test_a_file_name_that_labgrid_would_split_is_refused(bench: _Bench, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="unquoted"):
+        bench.board(_zeros(tmp_path, "two words.img")).prepare("ext4")
+
+
+def test_an_image_that_does_not_fit_fails_and_gives_the_card_back(bench: _Bench, tmp_path: Path) -> None:
+    image = _zeros(tmp_path)
+    with image.path.open("r+b") as file:
+        file.truncate(2 * 1024**3)
+    with pytest.raises(LabError, match=r"writing zeros\.img failed") as caught:
+        bench.board(replace(image, facts=replace(image.facts, card_sha256="too large"))).prepare("ext4")
+    assert caught.value.transient
+    assert _card_position() == "dut"
+
+
+def _card_position() -> str:
+    status = lab.status("virtual")
+    assert status.board is not None
+    return status.board["card"]["position"]
+
+
+def _moves() -> int:
+    return LabPaths.of("virtual").log("board").read_text().count("card: dut -> host")
+
+
+def test_boot_too_slow_or_silent_is_an_error_and_the_board_is_off(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = bench.board()
+    board.prepare("ext4")
+    moves = _moves()
+    monkeypatch.setattr(bench.strategy, "boot_timeout", 2)
+    with pytest.raises(BoardError, match="no login within 2 s of power-on") as caught:
+        board.boot()
+    assert caught.value.transient
+    assert bench.power == "off"
+    board.prepare("ext4")
+    assert _moves() == moves, "the card holds the image already, and was written again"
+    assert bench.strategy.status is Status.flashed
+
+
+def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
+    board = bench.board()
+    board.prepare("ext4")
+    bench.meter.arm()
+    shell = board.boot()
+    trace = bench.meter.disarm()
+    assert [mark.text for mark in trace.marks] == ["Sboot", "Eboot"]
+    assert trace.lost == 0
+    assert bench.power == "on"
+
+    result = shell.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (result.exit_code, result.stdout) == (3, "out\nerr\n")
+    assert shell.run(["printf", "no newline"]).stdout == "no newline"
+    assert shell.run(["echo", "x" * 5000]).stdout == "x" * 5000 + "\n"
+    assert shell.run(["echo", 'it\'s a "test" $HOME `id` \\']).stdout == 'it\'s a "test" $HOME `id` \\\n'
+    assert shell.run(["cat"]).stdout == "", "standard input is empty"
+
+    content = random.Random(0).randbytes(6000)
+    shell.put("/tmp/with space", content)
+    assert shell.get("/tmp/with space") == content
+    shell.put("/tmp/empty", b"")
+    assert shell.get("/tmp/empty") == b""
+    shell.run(["dd", "if=/dev/urandom", "of=/tmp/random", "bs=64k", "count=1"])
+    assert len(shell.get("/tmp/random")) == 65536
+    with pytest.raises(LabError, match="/tmp/none cannot be read"):
+        shell.get("/tmp/none")
+    with pytest.raises(LabError, match="/none/x cannot be written"):
+        shell.put("/none/x", b"x")
+
+    with pytest.raises(BoardError, match="did not end within 2 s and was interrupted"):
+        shell.run(["sleep", "1000"], timeout_s=2)
+    assert shell.run(["echo", "still there"]).stdout == "still there\n"
+
+    facts = board.facts()
+    assert facts.name == "virtual"
+    assert facts.root_filesystem == "ext4"
+    assert facts.kernel_release.startswith("6.1.")
+    assert facts.storage_bytes == 1024**3
+    assert "bits" in facts.storage_bus
+    assert facts.memory_bytes > 400 * 1024**2
+    assert facts.cpus == 1
+    assert board.image() == bench.card.facts
+
+    with pytest.raises(BoardError, match="the kernel panicked while") as caught:
+        shell.run(["sh", "-c", "echo c > /proc/sysrq-trigger"], timeout_s=60)
+    assert any("Kernel panic" in line for line in caught.value.console_tail)
+    # What is left of the panic on the console does not spoil the next boot.
+    assert board.boot().run(["true"]).exit_code == 0
+
+
+def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[str, str]) -> None:
+    board = bench.board()
+    board.prepare("ext4")
+    shell = board.boot()
+    process.run([_CLIENT, "-p", "virtual", "power", "off"], timeout_s=60, env=environment)
+    with pytest.raises(BoardError, match="did not end within 5 s, and the board does not answer"):
+        shell.run(["true"], timeout_s=5)
+    board.off()
