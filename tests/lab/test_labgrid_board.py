@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Generator
@@ -132,6 +134,42 @@ def test_a_place_held_by_somebody_else_says_who_and_a_released_one_is_free(
     lab.down("virtual")
     with pytest.raises(LabError, match="cannot be reached"), acquired_place("virtual"):
         pass
+
+
+_HOLDER = """
+import sys
+from fsjoule.lab import acquired_place
+with acquired_place("virtual"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_place_is_free_after_ctrl_c_and_taken_over_after_a_kill(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    for name, value in handle.environment.items():
+        monkeypatch.setenv(name, value)
+    for sig, freed in ((signal.SIGINT, True), (signal.SIGKILL, False)):
+        with subprocess.Popen(
+            [sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            assert lab.status("virtual").holder is not None
+            holder.send_signal(sig)
+        assert (lab.status("virtual").holder is None) == freed
+    with acquired_place("virtual"):
+        pass
+    assert lab.status("virtual").holder is None
+    assert not list((state / "places").iterdir())
+    # What the user acquired by hand stays so.
+    process.run([_CLIENT, "-p", "virtual", "acquire"], timeout_s=60)
+    with acquired_place("virtual"):
+        pass
+    assert lab.status("virtual").holder is not None
+    lab.down("virtual")
 
 
 # ------------------------------------------------------------------------------------------------------ transitions

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -37,29 +38,32 @@ def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None
     """
     if not name:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
-    with _one_run_only(name) as leftover:
-        ours = _acquire(name, say) or leftover.read() == "acquired"
-        leftover.write("acquired" if ours else "")
+    with _one_run_only(name) as note:
+        ours = _acquire(name, say) or note.acquired
+        note.acquired = ours
         try:
             yield name
         finally:
             if ours:
                 _release(name, say)
-                leftover.write("")
+            note.acquired = False
 
 
 class _Note:
-    """A word in a locked file: whether a run acquired the place and has not released it yet."""
+    """A locked file that says whether a run acquired the place and has not released it yet: it has content then."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def read(self) -> str:
-        return os.pread(self._descriptor, 100, 0).decode()
+    @property
+    def acquired(self) -> bool:
+        return os.fstat(self._descriptor).st_size > 0
 
-    def write(self, text: str) -> None:
+    @acquired.setter
+    def acquired(self, acquired: bool) -> None:
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
+        if acquired:
+            os.pwrite(self._descriptor, b"acquired\n", 0)
 
 
 @contextmanager
@@ -67,16 +71,31 @@ def _one_run_only(name: str) -> Generator[_Note]:
     """All processes of its user may use a place, says labgrid; two runs at once would drive one board."""
     directory = state_dir() / "places"
     directory.mkdir(exist_ok=True)
-    file = directory / f"{_address()}-{name}".replace("/", "_")
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = directory / f"{_address()}-{name}".replace("/", "_")
+    descriptor = _locked(path)
+    if descriptor is None:
+        raise PlaceHeldError(name, "another run of yours on this computer")
+    note = _Note(descriptor)
     try:
+        yield note
+    finally:
+        if not note.acquired:
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of the file, made if it is not there and locked; None if somebody else has locked it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PlaceHeldError(name, "another run of yours on this computer") from None
-        yield _Note(descriptor)
-    finally:
-        os.close(descriptor)
+            os.close(descriptor)
+            return None
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # removed by a run that ended between our opening and our locking
 
 
 def _address() -> str:
@@ -138,7 +157,13 @@ def _acquire(name: str, say: Callable[[str], None]) -> bool:
         if place.acquired:
             raise PlaceHeldError(name, place.acquired)
         _await_resources(session, place)
-        _call(session, session.stub.AcquirePlace, messages.AcquirePlaceRequest(placename=name), f"acquiring {name!r}")
+        try:
+            _call(
+                session, session.stub.AcquirePlace, messages.AcquirePlaceRequest(placename=name), f"acquiring {name!r}"
+            )
+        except KeyboardInterrupt:
+            _release(name, say)
+            raise
         say(f"place {name!r} acquired")
     return True
 

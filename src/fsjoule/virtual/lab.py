@@ -94,7 +94,8 @@ class LabStatus:
         ]
         lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
         if self.board is not None:
-            lines.append("  board        " + ", ".join(f"{key} {value}" for key, value in self.board.items()))
+            card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
+            lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
         if self.owner_pid is not None:
             lines.append(f"  it ends with process {self.owner_pid}")
         return "\n".join(lines)
