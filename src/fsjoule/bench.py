@@ -10,11 +10,11 @@ from typing import Final
 
 from fsjoule import onboard
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
+from fsjoule.filesystems import filesystem
 from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
 from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
 from fsjoule.phases import Phases
-from fsjoule.filesystems import filesystem
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.provisioning import working_directory
 from fsjoule.suites import SCRATCH_ROOT

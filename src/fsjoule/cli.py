@@ -135,16 +135,17 @@ def image_list(json_output: Json = False) -> None:
     if json_output:
         _print_json([dataclasses.asdict(entry) for entry in entries])
         return
-    table = Table("kind", "name", "MiB", "path", box=None)
+    table = Table("stage", "name", "MiB", "path", box=None)
     for entry in entries:
-        table.add_row(entry.kind, entry.name, f"{entry.size_bytes / 2**20:.0f}", str(entry.path))
+        table.add_row(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", str(entry.path))
     out.print(table)
 
 
 @image_app.command("clean")
 def image_clean() -> None:
     """Remove everything that fsjoule keeps in its image cache."""
-    out.print(f"removed {images.clean() / 2**20:.0f} MiB")
+    freed_bytes = images.clean(images.cached(), progress=_progress)
+    out.print(f"freed {freed_bytes / 2**20:.0f} MiB")
 
 
 @lab_app.command("up")

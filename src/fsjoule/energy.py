@@ -105,8 +105,8 @@ def _weights_us(trace: Trace, window: Window) -> npt.NDArray[np.float64]:
 def _mean_power(trace: Trace, window: Window) -> tuple[float, float, int]:
     """Mean power, its SD over samples, and the number of samples.
 
-    A tick without a sample counts as the mean of the others, so that a few lost ones scale nothing; how many may be lost
-    is for fsjoule.validity to say.
+    A tick without a sample counts as the mean of the others, so that a few lost ones scale nothing; how many may be
+    lost is for fsjoule.validity to say.
     """
     if window.duration_s <= 0:
         raise MeasurementInvalid("energy", [f"the window lasts {window.duration_s * 1e3:.3f} ms"])

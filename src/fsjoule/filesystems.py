@@ -51,7 +51,9 @@ _TABLE: Final = (
         modules=("ext4",),
     ),
     Filesystem("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f", "-K"), check=("btrfs", "check"), modules=("btrfs",)),
-    Filesystem("f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f", "-t", "0"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)),
+    Filesystem(
+        "f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f", "-t", "0"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)
+    ),
     Filesystem("xfs", "xfs", ("mkfs.xfs", "-q", "-f", "-K"), check=("xfs_repair", "-n"), modules=("xfs",)),
     Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f", "-K"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
     Filesystem(

@@ -57,7 +57,7 @@ def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
         # A buffered write is only a write once it has reached the card; the time of it belongs to fio's runtime.
         "end_fsync": int(workload.end_fsync and workload.operation.writes),
         "fsync": workload.fsync_every if workload.operation.writes else 0,
-        # Sizes are powers of two everywhere. A ramp would take bytes out of the result, but no joules out of the window.
+        # Sizes are powers of two everywhere. A ramp would take bytes out of the result, no joules out of the window.
         "kb_base": 1024,
         "ramp_time": 0,
         "group_reporting": 1,

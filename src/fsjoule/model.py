@@ -334,8 +334,8 @@ class BoardProfile:
     """What software must know of a board before it runs; stands in the environment file.
 
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
-    `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made on
-    it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
+    `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
+    on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """fsjoule's options and fixtures for pytest, on top of labgrid's own (`--lg-env`, `target`, `strategy`).
 
 Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that asks for it is repeated for each),
-`booted_board` (the shell of the board booted for it), `provisioned` (an empty directory on its filesystem), `measurement`
-(the entry measured and stored).
+`booted_board` (the shell of the board booted for it), `provisioned` (an empty directory on its filesystem),
+`measurement` (the entry measured and stored).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check every choice, and start the virtual lab if the environment file wants it, before labgrid reads that file."""
+    """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
     if config.option.lg_env is None or config.option.collectonly or config.option.help:
         return
     # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with the board off and the place released.
@@ -153,10 +153,11 @@ class _Warnings(logging.Handler):
 
 def _say(config: pytest.Config) -> Callable[[str], None]:
     """A line on the terminal, past pytest's capturing."""
-    capture = config.pluginmanager.getplugin("capturemanager")
+    plugins = config.pluginmanager
 
     def say(line: str) -> None:
-        reporter = config.pluginmanager.getplugin("terminalreporter")
+        capture: Any = plugins.getplugin("capturemanager")
+        reporter: Any = plugins.getplugin("terminalreporter")
         with capture.global_and_fixture_disabled():
             if reporter is None:
                 print(line, flush=True)  # noqa: T201 - before pytest has its reporter

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -143,7 +143,7 @@ class Session:
             yield
 
     @contextmanager
-    def run(self, target: object) -> Generator[Bench]:
+    def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
         choice = self.choice
         cards = {root: images.build_card(choice.kernel, root, progress=self.say) for root in choice.root_filesystems}

@@ -34,7 +34,7 @@ from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStor
 FIO_JSON = (Path(__file__).parent / "data" / "fio-3.33-write.json").read_bytes()
 COUNTERS = b"cpu  100 0 50 800 20 0 5 0 0 0\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
 AFTER = b"cpu  150 0 80 900 30 0 10 0 0 0\n 14 0 112 5 30 0 16544 9 0 75 14 1 0 8 0 5 1\n"
-PROFILE = BoardProfile("fake", "imx6ul", True, "/dev/ttymxc1", "mmcblk1", "/dev/mmcblk1p3", False, 1.0)  # noqa: FBT003
+PROFILE = BoardProfile("fake", "imx6ul", True, "/dev/ttymxc1", "mmcblk1", "/dev/mmcblk1p3", False, 1.0)
 FACTS = BoardFacts("fake", "m", "6.1", "v", "c", 1, 512 * MIB, "card", 1024 * MIB, "bus", "ext4")
 IMAGE = ImageFacts("imx6ul", "6.1", "p", "0" * 64, {}, {})
 
@@ -54,9 +54,7 @@ def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | N
     shell.files.update(
         {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02 1"}
     )
-    entries = plan_entries(
-        suite("quick"), ("ext4",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0
-    )
+    entries = plan_entries(suite("quick"), ("ext4",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0)
     plan = Plan("quick", ("ext4",), "6.1", Provision.SCRATCH, 1, 3, 1.0, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])

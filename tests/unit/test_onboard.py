@@ -21,7 +21,9 @@ def test_counters_are_differences_in_bytes() -> None:
     assert (device.flushes, device.discards, device.request_ms) == (3, 1, 9)
 
 
-@pytest.mark.parametrize("text", ["", "cpu 1 2 3\n", BEFORE.split("\n 10")[0], "cat: /sys/x: No such file\n"])
+@pytest.mark.parametrize(
+    "text", ["", "cpu 1 2 3\n", BEFORE.split("\n 10", maxsplit=1)[0], "cat: /sys/x: No such file\n"]
+)
 def test_incomplete_counters_are_refused(text: str) -> None:
     with pytest.raises(MeasurementInvalid, match="incomplete"):
         onboard.usage(text, AFTER)
