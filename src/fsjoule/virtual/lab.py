@@ -34,7 +34,7 @@ from fsjoule.virtual.lab_services import beside_python, board_config, free_ports
 from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
 
 PLACE: Final = "virtual"
-_TOOLS: Final = ("qemu-system-arm", "mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool")
+_TOOLS: Final = ("qemu-system-arm", "mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
 _STATUS_TIMEOUT_S: Final = 5.0
