@@ -85,6 +85,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("planned", entries, ids=[f"{e.number:02d}-r{e.repetition}-{e.slug}" for e in entries])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Cut an interrupt's traceback: Python 3.11 can give it frames without a line, over which pytest stumbles."""
+    try:
+        return (yield)
+    except KeyboardInterrupt:
+        if _SESSION in item.config.stash:
+            raise KeyboardInterrupt from None
+        raise
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
     """A measurement that passed has its own line; a dot behind it would only break it."""

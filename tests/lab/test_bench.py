@@ -1,0 +1,287 @@
+"""The main job as its user starts it: pytest on tests/bench in a process of its own, with the virtual lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from lab_leftovers import assert_nothing_left
+
+from fsjoule.model import MIB, FioWorkload, RunStatus
+from fsjoule.store import LoadedRun, load_run
+from fsjoule.virtual import lab
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
+# Generous: a busy machine, and perhaps card images to build first.
+TIMEOUT_S = 1200.0
+
+
+def command(results: Path, *options: str, environment: Path = ENVIRONMENT) -> list[str]:
+    bench = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(environment), "--results", str(results)]
+    return [*bench, "-p", "no:cacheprovider", *options]
+
+
+def run_bench(results: Path, *options: str, environment: Path = ENVIRONMENT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(results, *options, environment=environment),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+class Started:
+    """A bench in the background whose output is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.output = ""
+
+    def wait_for(self, pattern: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+            if re.search(pattern, line):
+                return
+            assert time.monotonic() < deadline, self.output
+        pytest.fail(f"it ended before {pattern!r}:\n{self.output}")
+
+    def finish(self) -> str:
+        rest, _ = self.process.communicate(timeout=TIMEOUT_S)
+        self.output += rest
+        return self.output
+
+
+@contextmanager
+def started(results: Path, *options: str) -> Generator[Started]:
+    with subprocess.Popen(
+        command(results, *options), cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+    ) as process:
+        try:
+            yield Started(process)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(120)
+
+
+def only_run(results: Path) -> LoadedRun:
+    [folder] = results.iterdir()
+    return load_run(folder)
+
+
+@pytest.fixture(scope="module")
+def quick(module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LoadedRun]:
+    """What one repetition of the quick suite printed, and its run."""
+    results = tmp_path_factory.mktemp("quick")
+    done = run_bench(results, "--fs", "ext4", "--repeat", "1", "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_nothing_left(module_state, module_state / "devices")
+    return done.stdout, only_run(results)
+
+
+def test_every_measurement_is_valid_and_no_sample_is_lost(quick: tuple[str, LoadedRun]) -> None:
+    run = quick[1]
+    assert run.run.status is RunStatus.COMPLETE
+    assert run.run.simulated
+    assert [m.slug for m in run.measurements] == [e.slug for e in run.run.plan.entries]
+    for measurement in run.measurements:
+        assert measurement.invalid_reasons == ()
+        assert measurement.simulated
+        assert measurement.samples is not None
+        assert (measurement.samples.missed, measurement.samples.lost) == (0, 0)
+        assert measurement.energy is not None
+        assert measurement.energy.net_mj.value < measurement.energy.gross_mj.value
+
+
+def test_samples_add_up_to_the_meters_cumulative_energy(quick: tuple[str, LoadedRun]) -> None:
+    for measurement in quick[1].measurements:
+        energy = measurement.energy
+        assert energy is not None
+        assert energy.check_mj == pytest.approx(energy.check_sum_mj, rel=1e-12)
+        # The window begins and ends anywhere in a tick: at most one tick's energy at each end.
+        trace = quick[1].trace(measurement.number)
+        assert trace is not None
+        tick_mj = float(trace.power_w.max()) * 1e3 / trace.info.rate_hz
+        assert abs(energy.check_sum_mj - energy.gross_mj.value) <= 2 * tick_mj
+
+
+def test_the_papers_formula_gives_the_same_energy(quick: tuple[str, LoadedRun]) -> None:
+    """Mean power times time over the amount of data, by hand from fio's JSON and the raw samples in the window."""
+    for measurement in quick[1].measurements:
+        if not isinstance(measurement.workload, FioWorkload):
+            continue
+        trace = quick[1].trace(measurement.number)
+        assert trace is not None
+        assert measurement.window is not None
+        assert measurement.energy_mj_per_mib is not None
+        inside = (trace.times_us >= measurement.window.start_us) & (trace.times_us < measurement.window.stop_us)
+        watts = float((trace.shunt_raw[inside] * 1e-5 / 0.1 * (trace.bus_raw[inside] * 4e-3)).mean())
+        fio = json.loads(quick[1].attachment(measurement.number, "fio.json") or b"")
+        side = fio["jobs"][0]["write" if measurement.workload.operation.writes else "read"]
+        mib = side["io_bytes"] / MIB
+        assert measurement.energy_mj_per_mib.value == pytest.approx(
+            watts * measurement.window.duration_s * 1e3 / mib, rel=1e-3
+        )
+        assert measurement.throughput_mib_per_s == pytest.approx(mib / (side["runtime"] / 1e3), rel=1e-9)
+
+
+def test_the_output_says_simulated_and_where_everything_is(quick: tuple[str, LoadedRun]) -> None:
+    output, run = quick
+    assert "Throughput and energy  simulated" in output
+    assert "Where the time went" in output
+    assert "board utilisation" in output
+    assert str(run.path) in output
+    assert (run.path / "report.html").stat().st_size > 10_000
+
+
+def test_the_run_can_be_repeated_from_what_it_keeps(quick: tuple[str, LoadedRun]) -> None:
+    run = quick[1].run
+    assert run.board is not None
+    assert run.board.kernel_release.startswith("6.1")
+    assert run.image is not None
+    assert re.fullmatch(r"[0-9a-f]{64}", run.image.card_sha256)
+    assert {"fsjoule", "labgrid", "qemu"} <= run.versions.keys()
+    assert run.plan.seed == 7
+    assert {"setup", "flash", "boot", "provisioning", "fio", "timed", "board_on"} <= run.phases_s.keys()
+
+
+def test_show_prints_the_run_again_and_as_json(quick: tuple[str, LoadedRun]) -> None:
+    show = [Path(sys.executable).with_name("fsjoule"), "show", quick[1].path]
+    text = subprocess.run(show, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert "Throughput and energy" in text
+    document = json.loads(subprocess.run([*show, "--json"], capture_output=True, timeout=120, check=True).stdout)
+    assert document["simulated"] is True
+    assert len(document["measurements"]) == len(quick[1].measurements)
+
+
+def test_operations_on_a_root_filesystem(state: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    done = run_bench(results, "--fs", "btrfs", "--provision", "root", "--suite", "operations", "--repeat", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = only_run(results)
+    assert run.run.board is not None
+    assert run.run.board.root_filesystem == "btrfs"
+    assert {m.workload.operation.value for m in run.measurements} == {
+        "boot", "mkfs", "mount", "umount", "fsck", "copy",
+    }  # fmt: skip
+    assert all(m.energy is not None and m.counters is not None and m.duration_s for m in run.measurements)
+    assert_nothing_left(state, state / "devices")
+
+
+def test_no_space_on_the_card_makes_measurements_invalid_and_the_others_go_on(state: Path, tmp_path: Path) -> None:
+    """Files larger than the partition: of the boot partition, once its kernel has been read, nobody needs anything."""
+    environment = tmp_path / "tiny.yaml"
+    text = ENVIRONMENT.read_text().replace("/dev/mmcblk1p3", "/dev/mmcblk1p1")
+    environment.write_text(re.sub(r"size_factor: .*", "size_factor: 0.13", text))
+    results = tmp_path / "results"
+    options = ("--fs", "ext4", "--suite", "energy-emmc-2025", "--repeat", "1", "-k", "64k")
+    done = run_bench(results, *options, environment=environment)
+    assert done.returncode == 1, done.stdout + done.stderr
+    run = only_run(results)
+    writes = [m for m in run.measurements if m.workload.slug.endswith("write-64k")]
+    assert len(writes) == 2
+    for measurement in writes:
+        assert any("no space left" in reason.lower() for reason in measurement.invalid_reasons)
+    assert len(run.measurements) == 4
+    assert "no space left" in done.stdout.lower()
+    assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.parametrize(("sig", "say"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "interrupted")])
+def test_an_interrupted_run_keeps_and_shows_what_was_measured(
+    state: Path, tmp_path: Path, sig: signal.Signals, say: str
+) -> None:
+    results = tmp_path / "results"
+    with started(results, "--fs", "ext4", "--repeat", "1") as bench:
+        bench.wait_for(r"^\[ +2/")
+        os.kill(bench.process.pid, sig)
+        output = bench.finish()
+    assert bench.process.returncode == 2, output
+    run = only_run(results)
+    assert (run.run.status, run.run.abort_reason) == (RunStatus.ABORTED, say)
+    assert len(run.measurements) >= 2
+    assert "aborted: interrupted" in output
+    assert (run.path / "report.html").exists()
+    assert_nothing_left(state, state / "devices")
+
+
+def test_an_unplugged_meter_costs_the_energy_only(state: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    with started(results, "--fs", "ext4", "--repeat", "1", "-k", "boot or write") as bench:
+        bench.wait_for(r"^\[ +1/")
+        [meter] = [service.pid for service in lab.status().services if service.name == "meter"]
+        os.kill(meter, signal.SIGKILL)
+        output = bench.finish()
+    run = only_run(results)
+    after = [m for m in run.measurements if m.workload.slug.endswith("write-16k")]
+    assert len(after) == 2
+    assert after[-1].valid, after[-1].invalid_reasons
+    assert after[-1].throughput_mib_per_s
+    assert after[-1].energy is None
+    assert after[-1].energy_mj_per_mib is None
+    assert "no energy" in output
+    assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--fs", "ext5"), r"unknown filesystem 'ext5'\n  hint: choose from: btrfs, ext4, f2fs"),
+        (("--kernel", "2.6"), r"unknown kernel '2.6'\n  hint: choose from: 5.10, 6.1"),
+        (("--suite", "fast"), r"unknown suite 'fast'\n  hint: choose from: .*quick"),
+        (("--provision", "nfs"), r"unknown way to provision 'nfs'\n  hint: choose from: root, scratch"),
+        (("--provision", "root", "--fs", "vfat"), r"no card image can have 'vfat' as its root"),
+        (("--repeat", "0"), r"--repeat 0: at least one repetition"),
+    ],
+)
+def test_bad_options_list_the_choices(tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
+    done = run_bench(tmp_path / "results", *options)
+    assert done.returncode == 2
+    assert re.search(complaint, done.stdout + done.stderr), done.stdout + done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def change_strategy(text: str) -> str:
+    return text.replace("BoardStrategy:", "BordStrategy:")
+
+
+def break_yaml(text: str) -> str:
+    return text.replace("imports:\n", "imports: [\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (change_strategy, r"broken.yaml:\d+: unknown driver class 'BordStrategy'\n  hint: did you mean BoardStrategy"),
+        (break_yaml, r"broken.yaml:\d+: no YAML"),
+    ],
+)
+def test_a_broken_environment_file_is_named_with_its_line(
+    tmp_path: Path, change: Callable[[str], str], complaint: str
+) -> None:
+    environment = tmp_path / "broken.yaml"
+    environment.write_text(change(ENVIRONMENT.read_text()))
+    done = run_bench(tmp_path / "results", environment=environment)
+    assert done.returncode == 2
+    assert re.search(complaint, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+def test_without_an_environment_file_it_says_what_to_add() -> None:
+    bench = [sys.executable, "-m", "pytest", "tests/bench", "-p", "no:cacheprovider"]
+    done = subprocess.run(bench, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "add --lg-env env/virtual.yaml" in done.stdout + done.stderr
