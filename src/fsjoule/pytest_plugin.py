@@ -96,12 +96,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         raise
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    if _SESSION in session.config.stash and reporter is not None and session.config.option.verbose <= 0:
+        reporter.showfspath = False
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
-    """A measurement that passed has its own line; a dot behind it would only break it."""
-    if _SESSION in config.stash and report.when == "call" and report.passed and config.option.verbose <= 0:
-        return "passed", "", "PASSED"
-    return None
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """Each measurement has a line of its own; pytest's letter behind it would only break it."""
+    if _SESSION not in config.stash or config.option.verbose > 0:
+        return None
+    if report.when == "call":
+        return report.outcome, "", report.outcome.upper()
+    return ("error", "", "ERROR") if report.failed else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -145,9 +155,11 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
     """The planned entry, measured and stored. Raises LabError when the lab does not do its part."""
     try:
         return bench.measure(planned)
-    except StorageError as error:
-        # Whatever is measured now cannot be kept.
-        request.session.shouldstop = error.what
+    except FsjouleError as error:
+        bench.say(f"{planned.slug}: {error}")
+        if isinstance(error, StorageError):
+            # Whatever is measured now cannot be kept.
+            request.session.shouldstop = error.what
         raise
 
 
