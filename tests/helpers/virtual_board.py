@@ -68,8 +68,9 @@ class BoardProgram:
         def is_ready() -> bool:
             assert self.process.poll() is None, self.log.read_text()
             ready = BoardReady.read(self.config.ready_file)
-            found.extend([] if ready is None else [ready])
-            return ready is not None
+            # A program that was killed has left its own.
+            found.extend([ready] if ready is not None and ready.pid == self.process.pid else [])
+            return bool(found)
 
         wait_until("the board program is ready", is_ready)
         return found[0]
