@@ -9,6 +9,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := 0.13.8
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# The virtual board's card is a loop device, which only root can attach.
+AS_ROOT := $(SUDO) $(if $(SUDO),--preserve-env)
 BIN := .venv/bin
 
 FS ?= ext4,btrfs
@@ -25,10 +27,10 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 bench: setup
-	$(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
-	$(BIN)/pytest
+	$(AS_ROOT) $(BIN)/pytest
 
 lint: setup
 	$(BIN)/ruff format --check

@@ -81,12 +81,18 @@ class MeterDriver(Driver):
         return self._receiver.counters
 
     def _receiving(self) -> Receiver:
-        """The receiver, running: after it gave up, every use gives it a new chance, with the port's address of now."""
+        """The receiver, running: after it gave up, every use gives it a new chance, with the port's address of now.
+
+        Raises MeterError if it gave up because the meter speaks another protocol; the use after that tries again.
+        """
         assert self._receiver is not None
         if not self._receiver.running:
+            refused = self._receiver.refused
             self._receiver.close()
             cast("Target", self.target).update_resources()
             self._receiver = Receiver(self._opener())
+            if refused is not None:
+                raise refused
         return self._receiver
 
     def _opener(self) -> Callable[[], Stream]:
@@ -124,6 +130,11 @@ class Receiver:
     @property
     def running(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def refused(self) -> MeterError | None:
+        """Why the stream was not read on: it is of another protocol."""
+        return self._refused
 
     @property
     def counters(self) -> StreamCounters:
