@@ -24,6 +24,7 @@ PACKAGES: Final[dict[str, str]] = {
     "depmod": "kmod",
     "dpkg-deb": "dpkg",
     "fakeroot": "fakeroot",
+    "fdtget": "device-tree-compiler",
     "fdtput": "device-tree-compiler",
     "fsck.ext4": "e2fsprogs",
     "losetup": "mount",

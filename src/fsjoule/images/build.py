@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
+from fsjoule.images.emulator import emulator_program
 from fsjoule.images.kernel import kernel as kernel_stage
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
@@ -32,6 +33,14 @@ def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
 def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
     """Names of the filesystems that the root partition can have, in the recipe's order."""
     return tuple(_recipe(recipe).filesystems)
+
+
+def emulator(kernel: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
+    """The QEMU program for a board with that kernel; most kernels run on the installed one, some need a newer.
+
+    Raises ConfigError for an unknown kernel, MissingToolError, and LabError, transient if it was the download.
+    """
+    return emulator_program(_recipe(recipe), kernel, progress=progress)
 
 
 def build_card(kernel: str, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> CardImage:

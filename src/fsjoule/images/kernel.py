@@ -22,7 +22,7 @@ from fsjoule.images.modules import ModuleIndex, closure, module_name, parse_inde
 from fsjoule.images.recipe import Recipe
 
 # Raise it when this file changes what is in an entry.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
 _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
@@ -56,7 +56,7 @@ def kernel(recipe: Recipe, choice: str, *, progress: Progress) -> Kernel:
     wanted = wanted_modules(recipe)
     inputs = {
         "version": STAGE_VERSION,
-        "source": source.model_dump(),
+        "source": source.model_dump(include={"suite", "package"}),
         "architecture": recipe.architecture,
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
         "modules": wanted,
@@ -135,9 +135,7 @@ def _take(tree: Path, folder: Path, recipe: Recipe) -> str:
         (tree / "lib").symlink_to("usr/lib")
     shutil.copyfile(_one_of([tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"]), folder / "zImage")
     shutil.copyfile(_one_of((tree / "usr" / "lib").rglob(recipe.boot.dtb)), folder / "board.dtb")
-    for node, properties in recipe.boot.device_tree.items():
-        for name, text in properties.items():
-            process.run(["fdtput", "-t", "s", folder / "board.dtb", node, name, text], timeout_s=10)
+    _change_device_tree(folder / "board.dtb", recipe)
     process.run(["depmod", "-b", tree, release], timeout_s=300)
     index = read_index(modules)
     target = folder / "modules" / "lib" / "modules" / release
@@ -150,6 +148,16 @@ def _take(tree: Path, folder: Path, recipe: Recipe) -> str:
         shutil.copyfile(modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
     return release
+
+
+def _change_device_tree(file: Path, recipe: Recipe) -> None:
+    for node, properties in recipe.boot.device_tree.items():
+        present = process.run(["fdtget", "-p", file, node], timeout_s=10).stdout.decode().split()
+        for name, text in properties.items():
+            if text is not False:
+                process.run(["fdtput", "-t", "s", file, node, name, text], timeout_s=10)
+            elif name in present:
+                process.run(["fdtput", "-d", file, node, name], timeout_s=10)
 
 
 def _one_of(candidates: Iterable[Path]) -> Path:

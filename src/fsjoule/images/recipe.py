@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -59,14 +59,15 @@ class CardLayout(_Table):
 class Boot(_Table):
     """What the boot loader hands to the kernel.
 
-    `device_tree` holds changes to the kernel's own device tree: node path -> property -> text.
+    `device_tree` holds changes to the kernel's own device tree: path or alias of a node -> property -> its new text,
+    or False for a property to delete.
     """
 
     dtb: Name
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
-    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^/\S*$")], dict[Name, str]] = {}
+    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False]]] = {}
 
 
 class Modules(_Table):
@@ -86,16 +87,25 @@ class Userland(_Table):
 
 
 class KernelSource(_Table):
-    """A Debian kernel: the metapackage and the suite it is taken from."""
+    """A Debian kernel: the metapackage, the suite it is taken from, and the QEMU that it takes to emulate its board."""
 
     suite: Name
     package: Annotated[str, StringConstraints(pattern=r"^linux-image-[a-z0-9-]+$")]
     check_valid_until: bool = True
+    qemu_at_least: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = "0.0"
 
     @property
     def flavour(self) -> str:
         """The last part of the names of all packages of this kernel: `armmp`."""
         return self.package.removeprefix("linux-image-")
+
+
+class Emulator(_Table):
+    """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself."""
+
+    program: Name
+    package: Name
+    suite: Name
 
 
 class RootFilesystem(_Table):
@@ -116,6 +126,7 @@ class Recipe(_Table):
     boot: Boot
     modules: Modules
     userland: Userland
+    emulator: Emulator
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
 

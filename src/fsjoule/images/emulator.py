@@ -1,0 +1,65 @@
+"""Stage `emulator`: a QEMU for kernels that the installed one cannot emulate a board for.
+
+The entry holds the unpacked package; it needs the libraries of the installed QEMU's package, and nothing is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from fsjoule import process
+from fsjoule.errors import LabError
+from fsjoule.images.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.recipe import Recipe
+
+# Raise it when this file changes what is in an entry.
+STAGE_VERSION: Final = 1
+
+
+def emulator_program(recipe: Recipe, kernel: str, *, progress: Progress) -> Path:
+    """The QEMU to run that kernel with: the installed one if it is new enough, or else one fetched into the cache.
+
+    Raises ConfigError for an unknown kernel, MissingToolError if no QEMU is installed, LabError if the one that was
+    fetched does not run on this machine (transient if it could not be fetched).
+    """
+    needed = recipe.kernel(kernel).qemu_at_least
+    installed = Path(process.find_tool(recipe.emulator.program))
+    if parse_version(_version_text(installed)) >= parse_version(needed):
+        return installed
+    key = cache_key({"version": STAGE_VERSION, "emulator": recipe.emulator.model_dump()})
+    folder = build_once("emulator", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
+    return folder / "usr" / "bin" / recipe.emulator.program
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """The first dotted number in a text: `QEMU emulator version 7.2.22 (Debian ...)` -> (7, 2, 22)."""
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _version_text(program: Path) -> str:
+    return process.run([program, "--version"], timeout_s=30).stdout.decode()
+
+
+def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
+    wanted = recipe.emulator
+    architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
+    work = folder / "work"
+    apt = PrivateApt(work / "apt", source=source_line(debian_mirror(), wanted.suite), architecture=architecture)
+    progress(f"emulator: fetching the package lists of {wanted.suite}")
+    apt.update(progress)
+    package = apt.show([wanted.package])[0]
+    progress(f"emulator: downloading {package.name} {package.version}, {package.size_bytes / 2**20:.0f} MiB")
+    process.run(["dpkg-deb", "--extract", *apt.download([package], work, progress), folder], timeout_s=120)
+    shutil.rmtree(work)
+    try:
+        _version_text(folder / "usr" / "bin" / wanted.program)
+    except LabError as error:
+        raise LabError(
+            f"{package.name} {package.version} of {wanted.suite} does not run here: {error.what}",
+            hint=f"install a newer {wanted.program}, or choose an older kernel",
+        ) from error
