@@ -64,7 +64,7 @@ build/uv/bin/uv:
 
 build/python.stamp: build/packages.stamp pyproject.toml uv.lock | build/uv/bin/uv
 	@echo "== installing the Python environment from uv.lock"
-	@build/uv/bin/uv sync --frozen --python $(PYTHON)
+	@build/uv/bin/uv sync --frozen --system-certs --python $(PYTHON)
 	@touch $@
 
 clean:
