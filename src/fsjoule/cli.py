@@ -149,12 +149,16 @@ def image_clean() -> None:
 
 
 @lab_app.command("up")
-def lab_up(name: LabName = "virtual") -> None:
+def lab_up(
+    name: LabName = "virtual",
+    kernel: Annotated[str, typer.Option(help="A kernel that its board is to run: some need another QEMU.")] = "6.1",
+) -> None:
     """Bring the virtual lab up and leave it running.
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
-    virtual_lab.up(name, owner_pid=None, progress=_progress)
+    emulator = str(images.emulator(kernel, progress=_progress))
+    virtual_lab.up(name, owner_pid=None, emulator=emulator, progress=_progress)
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
     )
@@ -184,5 +188,5 @@ def lab_env(name: LabName = "virtual") -> None:
 
     Example: eval "$(fsjoule lab env)"; labgrid-client -p virtual acquire
     """
-    for key, value in virtual_lab.up(name, owner_pid=None, progress=_progress).environment.items():
+    for key, value in virtual_lab.environment(name).items():
         typer.echo(f"export {key}={shlex.quote(value)}")

@@ -92,6 +92,7 @@ class Session:
     interrupted: bool = field(default=False, init=False)
     _setup_s: float = field(default=0.0, init=False)
     _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
+    _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
 
     def open(self) -> None:
@@ -123,7 +124,10 @@ class Session:
         for root in choice.root_filesystems:
             images.build_card(choice.kernel, root, progress=self.say)
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            handle = virtual_lab.up(environment.virtual_lab, owner_pid=os.getpid(), progress=self.say)
+            self._emulator = str(images.emulator(choice.kernel, progress=self.say))
+            handle = virtual_lab.up(
+                environment.virtual_lab, owner_pid=os.getpid(), emulator=self._emulator, progress=self.say
+            )
             os.environ.update(handle.environment)
             # One that somebody else brought up stays up.
             self._lab = handle if handle.started else None
@@ -157,7 +161,7 @@ class Session:
             status=RunStatus.RUNNING,
             simulated=self.profile.simulated,
             plan=self.plan,
-            versions=_versions(simulated=self.profile.simulated),
+            versions=_versions(self._emulator),
             command=self.command,
         )
         folder = store.RunFolder(choice.results, board=self.profile.name)
@@ -220,13 +224,13 @@ def _make_setup_s() -> float:
     return max(0.0, time.time() - float(started)) if started else 0.0
 
 
-def _versions(*, simulated: bool) -> dict[str, str]:
+def _versions(emulator: str | None) -> dict[str, str]:
     """Versions of what takes part, apart from what is on the card."""
     found = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
     found["python"] = sys.version.split()[0]
     found["ser2net"] = _first_line("ser2net", "-v")
-    if simulated:
-        found["qemu"] = _first_line("qemu-system-arm", "--version")
+    if emulator is not None:
+        found["qemu"] = _first_line(emulator, "--version")
     return found
 
 

@@ -393,7 +393,7 @@ def test_a_process_reference_is_not_fooled_by_a_reused_number() -> None:
 def test_a_record_survives_being_written_and_read(state: Path) -> None:
     paths = LabPaths(state / "labs" / "x")
     paths.make()
-    record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter")
+    record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter", "qemu")
     paths.write(record)
     assert paths.read() == record
     assert json.loads(paths.record.read_text())["schema"] == "fsjoule.lab/1"

@@ -28,7 +28,7 @@ from fsjoule.virtual.console import Console
 from fsjoule.virtual.markwire import MarkWire
 from fsjoule.virtual.outlet import Outlet, OutletActions
 from fsjoule.virtual.powerfeed import PowerFeed
-from fsjoule.virtual.qemu import PINNING_PROGRAM, PROGRAM, Qemu
+from fsjoule.virtual.qemu import PINNING_PROGRAM, Qemu
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _WATCH_INTERVAL_S: Final = 0.1
@@ -221,7 +221,7 @@ def _carry_out(order: Callable[[], None], done: Future[None]) -> None:
 
 def run(config: BoardConfig) -> None:
     """Run a board until SIGTERM or SIGINT. For the main thread. Raises ConfigError, LabError."""
-    for tool in (PROGRAM, PINNING_PROGRAM, "mcopy"):
+    for tool in (config.qemu.program, PINNING_PROGRAM, "mcopy"):
         process.find_tool(tool)
     muxcontrol.claim(config.card.control_socket)
     _make_directories(config)

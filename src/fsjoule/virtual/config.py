@@ -25,10 +25,11 @@ _Text = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class QemuConfig:
-    """The emulated board. `extra_args` are put behind QEMU's own arguments as they are."""
+    """The emulated board. `program` is a name on the PATH or a path; `extra_args` go behind QEMU's own arguments."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
+    program: _Text = "qemu-system-arm"
     machine: _Text = "mcimx6ul-evk"
     memory_mib: _Mib = 512
     extra_args: tuple[str, ...] = ()

@@ -34,7 +34,8 @@ from fsjoule.virtual.lab_services import beside_python, board_config, free_ports
 from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
 
 PLACE: Final = "virtual"
-_TOOLS: Final = ("qemu-system-arm", "mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
+EMULATOR: Final = "qemu-system-arm"
+_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
 _STATUS_TIMEOUT_S: Final = 5.0
@@ -102,25 +103,36 @@ class LabStatus:
 
 
 def up(
-    name: str = PLACE, *, owner_pid: int | None = None, progress: Callable[[str], None] = lambda _text: None
+    name: str = PLACE,
+    *,
+    owner_pid: int | None = None,
+    emulator: str = EMULATOR,
+    progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends.
-    Raises MissingToolError before anything starts, LabError with a service's last log lines if one does not start.
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board.
+    Raises MissingToolError before anything starts, LabError with a service's last log lines if one does not start, or
+    if a lab is up whose board has another QEMU.
     """
     paths = LabPaths.of(name)
+    emulator = process.find_tool(emulator)
     for tool in _TOOLS:
         process.find_tool(tool)
     with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
         record = paths.read()
         if record is not None and _state(record) == "up":
+            if record.emulator != emulator:
+                raise LabError(
+                    f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
+                    hint="some kernels need another QEMU: fsjoule lab down, then again",
+                )
             progress(f"lab {name!r} is up already")
             return LabHandle(name, paths.root, PLACE, _environment(paths, record), started=False)
         if record is not None:
             progress(f"clearing away what a former lab {name!r} left")
             _end(paths, record)
-        return _start(paths, owner_pid, progress)
+        return _start(paths, owner_pid, emulator, progress)
 
 
 def status(name: str = PLACE) -> LabStatus:
@@ -186,7 +198,7 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
     return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
 
 
-def _start(paths: LabPaths, owner_pid: int | None, progress: Callable[[str], None]) -> LabHandle:
+def _start(paths: LabPaths, owner_pid: int | None, emulator: str, progress: Callable[[str], None]) -> LabHandle:
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
@@ -196,7 +208,7 @@ def _start(paths: LabPaths, owner_pid: int | None, progress: Callable[[str], Non
     prepare_ssh(paths, ssh_port)
     shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
-    paths.board_config.write_text(board_config(paths, devices).to_toml())
+    paths.board_config.write_text(board_config(paths, devices, emulator).to_toml())
     record = LabRecord(
         name=paths.name,
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -204,6 +216,7 @@ def _start(paths: LabPaths, owner_pid: int | None, progress: Callable[[str], Non
         coordinator=f"127.0.0.1:{coordinator_port}",
         ssh_port=ssh_port,
         meter_program=str(meter_program),
+        emulator=emulator,
         owner=owner,
     )
     paths.write(record)

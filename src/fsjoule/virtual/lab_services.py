@@ -34,8 +34,8 @@ class Service:
     timeout_s: float = _START_TIMEOUT_S
 
 
-def board_config(paths: LabPaths, devices: Path) -> BoardConfig:
-    """The config of the lab's board: that of labgrid/virtual/board.toml with the lab's own paths."""
+def board_config(paths: LabPaths, devices: Path, emulator: str) -> BoardConfig:
+    """The config of the lab's board: that of labgrid/virtual/board.toml with the lab's own paths, and its QEMU."""
     base = BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / "board.toml")
     return dataclasses.replace(
         base,
@@ -45,6 +45,7 @@ def board_config(paths: LabPaths, devices: Path) -> BoardConfig:
         feed=devices / "feed",
         card=dataclasses.replace(base.card, image=paths.card, control_socket=devices / "mux"),
         wires=WiresConfig(console=devices / "console", mark=devices / "marks"),
+        qemu=dataclasses.replace(base.qemu, program=emulator),
         outlet=dataclasses.replace(base.outlet, address="127.0.0.1", port=0),
     )
 

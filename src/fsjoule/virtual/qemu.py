@@ -14,7 +14,6 @@ from fsjoule.virtual.config import QemuConfig
 from fsjoule.virtual.qemuactivity import ActivityReader
 from fsjoule.virtual.qmp import Qmp
 
-PROGRAM: Final = "qemu-system-arm"
 PINNING_PROGRAM: Final = "taskset"
 CARD_ID: Final = "card"
 _START_TIMEOUT_S: Final = 30.0
@@ -59,7 +58,7 @@ class Qemu:
         try:
             self._process = process.start(
                 [
-                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(PROGRAM)),
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.program)),
                     *arguments(config, boot, card, console=console, mark=mark, control=control),
                 ],
                 log=log,

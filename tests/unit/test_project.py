@@ -1,0 +1,20 @@
+"""What the project's own files promise each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fsjoule import process
+
+PROJECT = Path(__file__).parents[2]
+# On every Debian system (essential or of priority required), or part of build-essential.
+ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount"}
+
+
+def test_every_program_that_is_started_has_its_package_in_the_list() -> None:
+    listed = {line.split("#")[0].strip() for line in (PROJECT / "packages.txt").read_text().splitlines()}
+    assert set(process.PACKAGES.values()) - ALWAYS_THERE <= listed
+
+
+def test_the_configuration_folder_does_not_shadow_labgrid() -> None:
+    assert not list((PROJECT / "labgrid").rglob("*.py"))
