@@ -21,7 +21,7 @@ from fsjoule.paths import state_dir
 from fsjoule.virtual.lab_processes import ProcessRef
 from fsjoule.virtual.loopdevice import remove_abandoned
 
-LAB_SCHEMA: Final = "fsjoule.lab/2"
+LAB_SCHEMA: Final = "fsjoule.lab/1"
 # labgrid's exporter takes serial ports below /dev only, and a path of a unix socket holds 107 bytes.
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
@@ -53,7 +53,7 @@ class LabRecord:
     board_status_url: str = ""
     services: tuple[ServiceRecord, ...] = ()
     ready: bool = False
-    schema: Literal["fsjoule.lab/2"] = LAB_SCHEMA
+    schema: Literal["fsjoule.lab/1"] = LAB_SCHEMA
 
 
 _RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
