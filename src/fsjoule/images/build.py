@@ -64,6 +64,7 @@ def build_card(kernel: str, root_filesystem: str, *, progress: Progress, recipe:
         "arguments": kernel_arguments(chosen, root_filesystem),
         "modules": [*chosen.modules.card, *chosen.filesystem(root_filesystem).modules],
         "init": init.read_text(),
+        "memory_base": chosen.boot.memory_base,
     }
 
     def build(folder: Path) -> None:

@@ -15,10 +15,11 @@ from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.kernel import Kernel
 from fsjoule.images.recipe import CardLayout, Recipe
 from fsjoule.images.userland import Userland
+from fsjoule.images.zimage import unpacked_kernel
 from fsjoule.model import MIB, ImageFacts
 
-# Raise it when this file or initramfs.py changes what is in an entry.
-STAGE_VERSION: Final = 1
+# Raise it when this file, initramfs.py or zimage.py changes what is in an entry.
+STAGE_VERSION: Final = 2
 
 _TIMEOUT_S: Final = 120.0
 _DISK_ID: Final = "0x66736a6c"
@@ -34,12 +35,12 @@ def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
     return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
 
 
-def extlinux_text(arguments: str) -> str:
+def extlinux_text(kernel_file: str, arguments: str) -> str:
     """extlinux.conf as U-Boot reads it (its doc/develop/distro.rst); the paths are those of partition 1."""
     return (
         "DEFAULT fsjoule\n"
         "LABEL fsjoule\n"
-        "    LINUX /zImage\n"
+        f"    LINUX /{kernel_file}\n"
         "    INITRD /initrd.img\n"
         "    FDT /board.dtb\n"
         f"    APPEND {arguments}\n"
@@ -74,10 +75,10 @@ def build_card_files(
     modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
     initramfs = build_initramfs(init=init, busybox=userland.tree / "bin" / "busybox", kernel=kernel, modules=modules)
     (boot / "initrd.img").write_bytes(initramfs)
-    for name in ("zImage", "board.dtb"):
-        shutil.copyfile(kernel.folder / name, boot / name)
+    shutil.copyfile(kernel.folder / "board.dtb", boot / "board.dtb")
+    kernel_file = _put_kernel(kernel, boot, recipe)
     (boot / "extlinux").mkdir()
-    (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(kernel_arguments(recipe, filesystem)))
+    (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(kernel_file, kernel_arguments(recipe, filesystem)))
 
     card = folder / "card.img"
     _assemble(card, boot, root_image, recipe.card)
@@ -97,6 +98,14 @@ def build_card_files(
 def read_facts(folder: Path) -> ImageFacts:
     """The facts of a finished card."""
     return ImageFacts(**json.loads((folder / "facts.json").read_text()))
+
+
+def _put_kernel(kernel: Kernel, boot: Path, recipe: Recipe) -> str:
+    zimage = (kernel.folder / "zImage").read_bytes()
+    unpacked = unpacked_kernel(zimage, memory_base=recipe.boot.memory_base, name=kernel.release)
+    name = "zImage" if unpacked is None else "uImage"
+    (boot / name).write_bytes(zimage if unpacked is None else unpacked)
+    return name
 
 
 def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout) -> None:

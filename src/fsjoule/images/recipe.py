@@ -59,11 +59,12 @@ class CardLayout(_Table):
 class Boot(_Table):
     """What the boot loader hands to the kernel.
 
-    `device_tree` holds changes to the kernel's own device tree: path or alias of a node -> property -> its new text,
-    or False for a property to delete.
+    `memory_base` is the physical address of the board's memory. `device_tree` holds changes to the kernel's own device
+    tree: path or alias of a node -> property -> its new text, or False for a property to delete.
     """
 
     dtb: Name
+    memory_base: Annotated[int, Field(ge=0, lt=2**32)]
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
