@@ -178,7 +178,7 @@ def test_a_card_pulled_out_under_power_is_gone_for_the_board(board: BoardProgram
     with board.console() as console:
         console.run("dmesg -n 8")
         assert board.mux("host").returncode == 0
-        console.expect("mmc1: card 4567 removed")
+        console.expect(" removed\n")
         console.expect("I/O error")
         assert int(size_file.read_text()) * 512 == 1024 * MIB
         assert board.mux("dut").returncode == 0
