@@ -42,8 +42,13 @@ class Instrument:
         return math.hypot(self.gain, self.shunt) / _SQRT3
 
 
-def energy(trace: Trace, window: Window, idle: Window, instrument: Instrument | None = None) -> Energy:
+def energy(
+    trace: Trace, window: Window, idle: Window, instrument: Instrument | None = None, *, slack_s: float = 0.0
+) -> Energy:
     """The energy of a window, gross and net of the idle power that `idle` shows.
+
+    `slack_s` is how much longer the window is than the work that it brackets: the start of the programs that send the
+    marks. What the board spent in it does not belong to the work, so it bounds an error.
 
     Raises MeasurementInvalid if the trace does not reach over both windows.
     """
@@ -58,7 +63,7 @@ def energy(trace: Trace, window: Window, idle: Window, instrument: Instrument | 
     offset_w = meter.offset_a * volts / _SQRT3
     # One step of the shunt's converter, the coarser of the two: +-1/2 LSB on every sample, taken as fully correlated.
     quantum_w = 0.5 * trace.info.shunt_lsb_uv / trace.info.shunt_uohm * volts / _SQRT3
-    mark_s = math.sqrt(2) * meter.mark_s / _SQRT3
+    mark_s = math.hypot(math.sqrt(2) * meter.mark_s, slack_s) / _SQRT3
     mean_u = _quadrature(mean_w * meter.relative, offset_w, quantum_w)
     # The spread of idle power says how well its mean is known; the offset is common to both and cancels in the net.
     idle_spread_w = idle_sd / math.sqrt(max(1, idle_n))

@@ -69,7 +69,7 @@ def judge(
     started_utc: str,
 ) -> Measurement:
     """The measurement, with every reason for which it is not to be believed."""
-    metered = _metered(evidence)
+    metered = _metered(evidence, profile.window_excess_s)
     complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
     moved_mib = evidence.moved_bytes / MIB
     duration_s = evidence.duration_s
@@ -123,7 +123,7 @@ def series_key(entry: Planned, plan: Plan, profile: BoardProfile, facts: BoardFa
     )
 
 
-def _metered(evidence: Evidence) -> Metered:
+def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
@@ -134,10 +134,11 @@ def _metered(evidence: Evidence) -> Metered:
         complaints.append(f"the marks {evidence.marks[0]} and {evidence.marks[1]} did not both arrive (seen: {seen})")
         return Metered(complaints=tuple(complaints))
     if evidence.duration_s is not None:
-        complaints += validity.window_complaints(window, evidence.duration_s)
+        complaints += validity.window_complaints(window, evidence.duration_s, allowed_s)
     idle = _idle_window(trace, evidence)
+    slack_s = 0.0 if evidence.duration_s is None else max(0.0, window.duration_s - evidence.duration_s)
     try:
-        result = energy.energy(trace, window, idle)
+        result = energy.energy(trace, window, idle, slack_s=slack_s)
     except MeasurementInvalid as error:
         return Metered(window, idle, None, (*complaints, *error.reasons))
     complaints += validity.energy_complaints(result, trace.counts)

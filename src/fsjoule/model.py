@@ -336,6 +336,7 @@ class BoardProfile:
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
     on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
+    `window_excess_s` is how much longer a window may be than the work in it.
     """
 
     name: str
@@ -346,6 +347,7 @@ class BoardProfile:
     scratch_device: str
     purge: bool
     size_factor: float
+    window_excess_s: float = 0.25
 
 
 class RunStatus(StrEnum):

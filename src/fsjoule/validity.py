@@ -13,12 +13,11 @@ from fsjoule.model import Energy, SampleCounts, Trace, Window
 class Limits:
     """How far a measurement may be off before it is invalid.
 
-    `window_excess_s` plus `window_excess` of the runtime bounds how much longer than the board's own time the window
-    may be: the marks bracket the work, they are sent by programs that have to be started first. The window may be
-    shorter by `window_deficit_s`, the resolution of fio's clock (1 ms) and of the mark line.
+    A window may be longer than the board's own time by what its board allows and `window_excess` of the runtime: the
+    marks bracket the work, and the programs that send them have to be started first. It may be shorter by
+    `window_deficit_s`, the resolution of fio's clock (1 ms) and of the mark line.
     """
 
-    window_excess_s: float = 0.25
     window_excess: float = 0.02
     window_deficit_s: float = 0.005
     missing_fraction: float = 0.001
@@ -33,10 +32,10 @@ _IO_ERROR: Final = re.compile(
 )
 
 
-def window_complaints(window: Window, duration_s: float, limits: Limits = DEFAULT) -> list[str]:
-    """Whether the marks bracket the work that the board itself timed at `duration_s`."""
+def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
+    """Whether the marks bracket the work that the board itself timed at `duration_s`, `allowed_s` being its board's."""
     excess_s = window.duration_s - duration_s
-    allowed_s = limits.window_excess_s + limits.window_excess * duration_s
+    allowed_s += limits.window_excess * duration_s
     if -limits.window_deficit_s <= excess_s <= allowed_s:
         return []
     return [

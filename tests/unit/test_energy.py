@@ -95,3 +95,12 @@ def test_uncertainty_follows_the_instrument() -> None:
 def test_energy_per_mib() -> None:
     assert per_mib(Value(200, 2), 4 * MIB) == Value(50, 0.5)
     assert per_mib(Value(200, 2), 0) is None
+
+
+def test_a_window_longer_than_its_work_is_less_certain() -> None:
+    trace = trace_of(np.concatenate([np.full(500, 2200), np.full(2500, 2600)]))
+    window = Window(1_600_000, 3_600_000)
+    tight, loose = (energy(trace, window, IDLE, Instrument(0, 0, 0, 0), slack_s=s) for s in (0.0, 0.2))
+    assert loose.gross_mj.value == tight.gross_mj.value
+    assert loose.gross_mj.uncertainty == pytest.approx(1.3e3 * 0.2 / np.sqrt(3), rel=1e-2)
+    assert loose.net_mj.uncertainty == pytest.approx(0.2e3 * 0.2 / np.sqrt(3), rel=2e-2)

@@ -8,7 +8,7 @@ from fsjoule.model import SampleCounts, Window
 
 @pytest.mark.parametrize(("window_s", "valid"), [(10.0, True), (10.4, True), (10.5, False), (9.99, False)])
 def test_the_window_brackets_the_work(window_s: float, *, valid: bool) -> None:
-    complaints = validity.window_complaints(Window(0, window_s * 1e6), 10.0)
+    complaints = validity.window_complaints(Window(0, window_s * 1e6), 10.0, 0.25)
     assert bool(complaints) is not valid
 
 

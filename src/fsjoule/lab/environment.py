@@ -211,6 +211,7 @@ class _Reader:
             scratch_device=values["scratch_device"],
             purge=values.get("purge", True),
             size_factor=float(values.get("size_factor", 1.0)),
+            window_excess_s=float(values.get("window_excess", 0.25)),
         )
 
 

@@ -84,6 +84,7 @@ class BoardStrategy(Strategy):
         purge (bool): discard the scratch partition before each filesystem is made on it
         supply (str): a note on what feeds the board
         size_factor (float): what published suites multiply their sizes by
+        window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to anything at all on the console
         boot_failure (regex): what the board's boot loader says when it gives up
@@ -105,6 +106,7 @@ class BoardStrategy(Strategy):
     purge = _flag(True)
     supply = _text("")
     size_factor = _number(1.0)
+    window_excess = _number(0.25)
     boot_timeout = _seconds(180)
     silence_timeout = _seconds(180)
     boot_failure = _text("")
@@ -134,6 +136,7 @@ class BoardStrategy(Strategy):
             scratch_device=self.scratch_device,
             purge=self.purge,
             size_factor=self.size_factor,
+            window_excess_s=self.window_excess,
         )
 
     @step(args=["status"])
