@@ -23,7 +23,6 @@ PACKAGES: Final[dict[str, str]] = {
     "cpio": "cpio",
     "depmod": "kmod",
     "dpkg-deb": "dpkg",
-    "fakeroot": "fakeroot",
     "fdtget": "device-tree-compiler",
     "fdtput": "device-tree-compiler",
     "fsck.ext4": "e2fsprogs",

@@ -1,4 +1,4 @@
-"""Filesystem images from a folder, without mounting anything. All files in them are root's.
+"""Filesystem images from a folder, without mounting anything. Files keep their owners.
 
 What a block map leaves out keeps the card's old content. A journal, a log or a checkpoint area that is only a hole in
 the image would then hold that of an earlier life of the same image, with the same UUID, ready to be replayed. So each
@@ -38,9 +38,7 @@ def make_filesystem(filesystem: str, tree: Path, image: Path, *, size_mib: int, 
 
 
 def _tool(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
-    # Below fakeroot an ordinary user's files are seen, and put into the image, as root's.
-    prefix: list[str | Path] = [] if os.geteuid() == 0 else ["fakeroot", "--"]
-    process.run([*prefix, *argv], timeout_s=_TIMEOUT_S, env=env)
+    process.run(argv, timeout_s=_TIMEOUT_S, env=env)
 
 
 def _make_ext4(tree: Path, image: Path, options: Sequence[str]) -> None:

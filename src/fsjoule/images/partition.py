@@ -11,7 +11,7 @@ from fsjoule.images.cache import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.kernel import Kernel
 from fsjoule.images.makefs import make_filesystem
 from fsjoule.images.recipe import Recipe
-from fsjoule.images.userland import Userland
+from fsjoule.images.userland import Userland, require_root
 
 # Raise it when this file or makefs.py changes what is in an entry.
 STAGE_VERSION: Final = 3
@@ -50,6 +50,7 @@ def root_partition(
     """The image of a root partition. Raises ConfigError for a filesystem that cannot be made without mounting it."""
 
     def build(folder: Path) -> None:
+        require_root("a root partition is made")
         progress(f"root partition: collecting files for {filesystem}")
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)
@@ -62,7 +63,7 @@ def root_partition(
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
-    """All files of the root filesystem, with their final modes; all will be root's."""
+    """All files of the root filesystem, with their final modes."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links that it does not make.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
     for place, source in parts.items():

@@ -6,6 +6,7 @@ The entry holds `tree/` and `packages.json` (Debian versions by name).
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from fsjoule import process
+from fsjoule.errors import LabError
 from fsjoule.images.apt import debian_mirror, source_line
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.recipe import Recipe
@@ -45,7 +47,14 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     return Userland(key, folder / "tree", json.loads((folder / "packages.json").read_text()))
 
 
+def require_root(what: str) -> None:
+    """Raises LabError if this process is not root's: only root can give the board's files to the board's root."""
+    if os.geteuid() != 0:
+        raise LabError(f"{what} as root only", hint="run the same command with sudo; what is cached needs no root")
+
+
 def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
+    require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and what they depend on")

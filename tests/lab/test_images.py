@@ -1,0 +1,158 @@
+"""The real card image of the default kernel: built (or taken from the cache) and looked at with the real tools."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fsjoule import images, process
+from fsjoule.errors import ConfigError
+from fsjoule.images import CardImage, build_card, cached, emulator
+from fsjoule.model import MIB
+
+KERNEL = "6.1"
+ROOTS = ("ext4", "btrfs")
+
+# Offsets and sizes of images/imx6ul.toml.
+BOOT_START, ROOT_START, ROOT_SIZE = 4 * MIB, 68 * MIB, 416 * MIB
+
+BUILDER = "import sys; from fsjoule.images import build_card; build_card(*sys.argv[1:], progress=print)"
+
+CHECKS: dict[str, Callable[[Path], list[str | Path]]] = {
+    "ext4": lambda image: ["fsck.ext4", "-f", "-n", image],
+    "btrfs": lambda image: ["btrfs", "check", "--readonly", image],
+}
+
+
+@pytest.fixture(scope="module", params=ROOTS)
+def card(request: pytest.FixtureRequest) -> CardImage:
+    return build_card(KERNEL, request.param, progress=print)
+
+
+def root_of(card: CardImage) -> str:
+    name = card.path.parent.name
+    return next(root for root in ROOTS if f"-{root}-" in name)
+
+
+def boot_file(card: CardImage, name: str) -> bytes:
+    copy = ["mcopy", "-i", f"{card.path}@@{BOOT_START}", f"::{name}", "-"]
+    return process.run(copy, timeout_s=30).stdout
+
+
+def test_partition_table(card: CardImage) -> None:
+    assert card.path.stat().st_size == 1024 * MIB
+    printed = process.run(["sfdisk", "--json", card.path], timeout_s=10).stdout
+    table = json.loads(printed)["partitiontable"]
+    assert table["label"] == "dos"
+    found = [(part["start"] * 512 // MIB, part["size"] * 512 // MIB, part["type"]) for part in table["partitions"]]
+    assert found == [(4, 64, "e"), (68, 416, "83"), (484, 540, "83")]
+
+
+def test_boot_partition_holds_what_extlinux_names_and_the_facts_say(card: CardImage) -> None:
+    entry = dict(line.split(None, 1) for line in boot_file(card, "extlinux/extlinux.conf").decode().splitlines())
+    files = {entry[key].lstrip("/"): boot_file(card, entry[key]) for key in ("LINUX", "INITRD", "FDT")}
+    for name, content in files.items():
+        assert card.facts.checksums[name] == hashlib.sha256(content).hexdigest()
+    assert len(files["initrd.img"]) < 10 * MIB
+    assert files["board.dtb"][:4] == bytes.fromhex("d00dfeed")
+    assert f"rootfstype={root_of(card)}" in entry["APPEND"].split()
+    assert "fsjoule.mark=/dev/ttymxc1" in entry["APPEND"].split()
+
+
+def test_block_map_says_what_to_write_and_leaves_the_rest_out(card: CardImage, tmp_path: Path) -> None:
+    block_map = card.path.with_name(card.path.name + ".bmap")
+    mapped = re.search(r"<MappedBlocksCount>\s*(\d+)", block_map.read_text())
+    assert mapped
+    assert int(mapped[1]) * 4096 < card.path.stat().st_size / 4
+    # Onto a card with an earlier life: what the map leaves out must not matter.
+    used = tmp_path / "used.img"
+    with used.open("wb") as file:
+        for _ in range(1024):
+            file.write(b"\xa5" * MIB)
+    process.run(["bmaptool", "copy", "--bmap", block_map, card.path, used], timeout_s=120)
+    root = tmp_path / "root.img"
+    with used.open("rb") as source, root.open("wb") as target:
+        source.seek(ROOT_START)
+        for _ in range(ROOT_SIZE // MIB):
+            target.write(source.read(MIB))
+    used.unlink()
+    process.run(CHECKS[root_of(card)](root), timeout_s=60)
+    root.unlink()
+
+
+def test_facts_name_the_kernel_and_the_packages(card: CardImage) -> None:
+    facts = card.facts
+    assert (facts.recipe, facts.kernel_choice) == ("imx6ul", KERNEL)
+    assert re.fullmatch(r"linux-image-6\.1\.\S+-armmp \S+", facts.kernel_package)
+    assert {"fio", "e2fsprogs", "btrfs-progs", "busybox-static", "linux-image-armmp"} <= facts.packages.keys()
+    assert any(name.startswith("linux-image-6.1") and name.endswith(".deb") for name in facts.checksums)
+    with card.path.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == facts.card_sha256
+
+
+def test_a_second_build_does_nothing(card: CardImage) -> None:
+    before = card.path.stat()
+    said: list[str] = []
+    again = build_card(KERNEL, root_of(card), progress=said.append)
+    assert said == []
+    assert again == card
+    assert again.path.stat() == before
+
+
+def test_cards_of_one_kernel_share_kernel_and_userland(card: CardImage) -> None:
+    entries = {(entry.stage, entry.name) for entry in cached()}
+    assert {("kernel", f"imx6ul-{KERNEL}"), ("userland", "imx6ul")} <= entries
+    assert {(stage, f"imx6ul-{KERNEL}-{root_of(card)}") for stage in ("partition", "card")} <= entries
+
+
+def test_a_card_whose_builder_was_killed_is_built_again(
+    card: CardImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = card.path.parents[2]
+    own = tmp_path / "images"
+    own.mkdir()
+    for stage in ("kernel", "userland"):
+        (own / stage).symlink_to(fetched / stage)
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
+    command = [sys.executable, "-u", "-c", BUILDER, KERNEL, root_of(card)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as builder:
+        assert builder.stdout is not None
+        assert any("assembling" in line for line in builder.stdout)
+        os.killpg(builder.pid, signal.SIGKILL)
+    assert "card" not in {entry.stage for entry in cached()}
+    rebuilt = build_card(KERNEL, root_of(card), progress=print)
+    assert rebuilt.path.parent.parent == own / "card"
+    assert rebuilt.facts.packages == card.facts.packages
+    assert not list(own.glob("*/.*part*"))
+
+
+def test_unknown_names_are_refused_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"unknown kernel '4\.19'"):
+        build_card("4.19", "ext4", progress=print)
+    with pytest.raises(ConfigError, match="unknown root filesystem 'vfat'"):
+        build_card(KERNEL, "vfat", progress=print)
+    assert not cached()
+
+
+def test_the_default_kernel_runs_on_the_installed_emulator() -> None:
+    said: list[str] = []
+    program = emulator(KERNEL, progress=said.append)
+    assert str(program) == process.find_tool("qemu-system-arm")
+    assert said == []
+    with pytest.raises(ConfigError, match="unknown kernel"):
+        emulator("4.19", progress=said.append)
+
+
+def test_choices_are_those_of_the_recipe() -> None:
+    assert KERNEL in images.kernel_choices()
+    assert set(ROOTS) <= set(images.root_filesystem_choices())

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from fsjoule.images.apt import debian_mirror, parse_packages, source_line
+from fsjoule.images.emulator import parse_version
+
+SHOWN = """\
+Package: linux-image-7.2.13+deb14-armmp
+Source: linux
+Version: 7.2.13-1
+Depends: dracut | initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool,
+ linux-binary-7.2.13+deb14-armmp (= 7.2.13-1), linux-modules-7.2.13+deb14-armmp (= 7.2.13-1), python3:any
+Pre-Depends: linux-base (>= 4.17~)
+Size: 1924
+SHA256: 00ff
+Description: Linux
+ more of it
+
+Package: busybox-static
+Version: 1:1.37.0-6+b9
+Size: 100
+SHA256: 11ee
+"""
+
+
+def test_packages_are_read_with_all_they_depend_on() -> None:
+    image, busybox = parse_packages(SHOWN)
+    assert (image.name, image.version, image.size_bytes, image.sha256) == (
+        "linux-image-7.2.13+deb14-armmp",
+        "7.2.13-1",
+        1924,
+        "00ff",
+    )
+    assert image.depends == (
+        "linux-base",
+        "dracut",
+        "initramfs-tools",
+        "linux-initramfs-tool",
+        "linux-binary-7.2.13+deb14-armmp",
+        "linux-modules-7.2.13+deb14-armmp",
+        "python3",
+    )
+    assert busybox.depends == ()
+
+
+def test_no_packages() -> None:
+    assert parse_packages("") == []
+
+
+def test_the_mirror_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_DEBIAN_MIRROR", "http://mirror.example/debian/")
+    assert debian_mirror() == "http://mirror.example/debian"
+
+
+def test_signatures_are_always_checked() -> None:
+    line = source_line("http://mirror.example/debian", "sid", check_valid_until=False)
+    assert line.startswith("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg ")
+    assert line.endswith(" check-valid-until=no] http://mirror.example/debian sid main")
+    assert "trusted" not in line
+    assert "check-valid-until" not in source_line("http://mirror.example/debian", "bookworm")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright (c) 2003-2022", (7, 2, 22)),
+        ("8.2", (8, 2)),
+        ("0.0", (0, 0)),
+        ("none", ()),
+    ],
+)
+def test_versions_compare_as_numbers(text: str, version: tuple[int, ...]) -> None:
+    assert parse_version(text) == version

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.images.recipe import Recipe, load_recipe, parse_recipe
+from fsjoule.images.toml_lines import line_of
+
+FOLDER = Path(__file__).parents[2] / "images"
+FILE = FOLDER / "imx6ul.toml"
+TEXT = FILE.read_text(encoding="utf-8")
+
+
+def shipped() -> Recipe:
+    return load_recipe(FOLDER, "imx6ul")
+
+
+def test_the_shipped_recipe_names_four_kernels_and_four_root_filesystems() -> None:
+    recipe = shipped()
+    assert tuple(recipe.kernels) == ("5.10", "6.1", "6.12", "sid")
+    assert tuple(recipe.filesystems) == ("ext4", "btrfs", "f2fs", "xfs")
+    assert recipe.kernel("6.1").flavour == "armmp"
+
+
+def test_partitions_follow_each_other_and_fill_the_card() -> None:
+    card = shipped().card
+    assert card.root_start_mib == card.boot_start_mib + card.boot_mib
+    assert card.scratch_start_mib + card.scratch_mib == card.size_mib
+
+
+def test_unknown_names_list_the_choices() -> None:
+    recipe = shipped()
+    with pytest.raises(ConfigError, match=r"unknown kernel '4.19'(.|\n)*5.10, 6.1, 6.12, sid"):
+        recipe.kernel("4.19")
+    with pytest.raises(ConfigError, match=r"unknown root filesystem 'nilfs2'(.|\n)*btrfs, ext4, f2fs, xfs"):
+        recipe.filesystem("nilfs2")
+    with pytest.raises(ConfigError, match=r"unknown image recipe 'imx9'(.|\n)*imx6ul"):
+        load_recipe(FOLDER, "imx9")
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong", "says", "at"),
+    [
+        ("size_mib = 1024", "size_mib = 1000", "size_mib = 1000 is not a power of two", "[card]"),
+        ("root_mib = 416", "root_mib = 960", "no room for the scratch partition", "[card]"),
+        ("boot_mib = 64", 'boot_mib = "much"', "card.boot_mib", 'boot_mib = "much"'),
+        ("boot_mib = 64", "boot_mb = 64", "card.boot_m", "boot_mb = 64"),
+        (
+            'root_device = "/dev/mmcblk1p2"',
+            'root_device = "mmcblk1p2"',
+            "boot.root_device",
+            'root_device = "mmcblk1p2"',
+        ),
+        ("memory_base = 0x8000_0000", "memory_base = -1", "boot.memory_base", "memory_base = -1"),
+        ('suite = "bullseye"', 'siute = "bullseye"', "kernels.5.10", 'siute = "bullseye"'),
+        (
+            'suite = "bullseye"\npackage = "linux-image-armmp"',
+            'suite = "bullseye"\npackage = "linux-armmp"',
+            "kernels.5.10.package",
+            'package = "linux-armmp"',
+        ),
+        ('modules = ["btrfs"]', 'modules = "btrfs"', "filesystems.btrfs.modules", 'modules = "btrfs"'),
+        ("[userland]", "[userspace]", "userland", None),
+        ("architecture =", "architecture", "not valid TOML", 'architecture "armhf"'),
+    ],
+)
+def test_mistakes_are_named_with_file_and_line(found: str, wrong: str, says: str, at: str | None) -> None:
+    assert found in TEXT
+    text = TEXT.replace(found, wrong, 1)
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(text, name="imx6ul", file=FILE)
+    error = caught.value
+    assert says in error.what
+    assert error.file == FILE
+    assert error.line is not None
+    if at is not None:
+        lines = text.splitlines()
+        # A key that is missing is reported at its table.
+        assert lines[error.line - 1].startswith((at, "[card]", '[kernels."5.10"]'))
+
+
+def test_lines_of_keys_in_tables_dotted_and_quoted() -> None:
+    text = 'a = 1\n[b]\nc.d = 2\n\n[e."f.g"] # comment\nh = 3\n"i j" = 4\n'
+    assert line_of(text, ["a"]) == 1
+    assert line_of(text, ["b", "c", "d"]) == 3
+    assert line_of(text, ["e", "f.g", "h"]) == 6
+    assert line_of(text, ["e", "f.g", "i j"]) == 7
+    assert line_of(text, ["e", "f.g", "missing"]) == 5
+    assert line_of(text, ["nowhere"]) == 1
