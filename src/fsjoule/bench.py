@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule import onboard
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import filesystem
 from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
-from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
+from fsjoule.model import BoardFacts, BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.provisioning import working_directory
@@ -80,6 +80,7 @@ class Bench:
     on_measured: Callable[[Measurement], None]
     phases: Phases = field(init=False)
     results: list[Measurement] = field(default_factory=list[Measurement], init=False)
+    failures_in_a_row: int = field(default=0, init=False)
     _booted: Booted | None = field(default=None, init=False)
     _boots: int = field(default=0, init=False)
     _on_since_s: float | None = field(default=None, init=False)
@@ -101,12 +102,19 @@ class Bench:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return self._measure(entry)
+                measurement = self._measure(entry)
             except LabError as error:
-                self._switch_off()
+                try:
+                    self._switch_off()
+                except FsjouleError as off:
+                    self.say(f"the board could not be switched off: {off.what}")
+                self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 if not error.transient or attempt == _ATTEMPTS:
                     raise
                 self.say(f"{entry.slug}: {error.what}: trying again")
+            else:
+                self.failures_in_a_row = 0
+                return measurement
         raise AssertionError("unreachable")
 
     def booted(self, entry: Planned) -> Shell:
@@ -119,11 +127,15 @@ class Bench:
         with self.phases("provisioning"):
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), self.plan.provision)
 
-    def finish(self, reason: str | None = None) -> Run:
-        """Switch the board off and close the run: complete, or aborted with the reason."""
-        missing = len(self.plan.entries) - len(self.results)
+    def finish(self, reason: str | None = None, *, expected: int | None = None) -> Run:
+        """Switch the board off and close the run: complete, or aborted with the reason.
+
+        `expected` is how many entries of the plan were to be measured; without it, all of them.
+        """
+        wanted = len(self.plan.entries) if expected is None else expected
+        missing = wanted - len(self.results)
         if reason is None and missing:
-            reason = f"{missing} of {len(self.plan.entries)} measurements were not taken"
+            reason = f"{missing} of {wanted} measurements were not taken"
         try:
             self._switch_off()
         except FsjouleError as error:
@@ -148,13 +160,13 @@ class Bench:
         else:
             booted = self._boot_for(entry)
             evidence = booted.measurer.measure(entry)
-        assert self.run.board is not None
+        facts = self._learn_facts()
         measurement = judge(
             entry,
             evidence,
             plan=self.plan,
             profile=self.profile,
-            facts=self.run.board,
+            facts=facts,
             boot=booted.number,
             started_utc=started_utc,
         )
@@ -197,10 +209,20 @@ class Bench:
                 say=self.say,
             )
             self._booted = Booted(self._boots, entry.repetition, self._root_filesystem(entry), shell, measurer)
-            if self.run.board is None:
-                self.run = dataclasses.replace(self.run, board=self.board.facts(), image=self.board.image())
-                self.store.update(self.run)
         return self._booted
+
+    def _learn_facts(self) -> BoardFacts:
+        """What the run keeps of its board and its meter; asked once, on the first boot."""
+        if self.run.board is None:
+            try:
+                meter = self.meter.info()
+            except MeterError as error:
+                self.say(error.what)
+                meter = None
+            self.run = dataclasses.replace(self.run, board=self.board.facts(), image=self.board.image(), meter=meter)
+            self.store.update(self.run)
+        assert self.run.board is not None
+        return self.run.board
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
         self._prepare(self._root_filesystem(entry))

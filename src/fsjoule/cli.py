@@ -35,7 +35,7 @@ out = Console()
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-LabName = Annotated[str, typer.Option("--name", help="Name of the lab, and of its place.")]
+LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place is always called virtual.")]
 
 
 def main() -> None:
@@ -43,12 +43,13 @@ def main() -> None:
     try:
         app()
     except FsjouleError as error:
-        err.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        err.print("error:", style="red", end=" ")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
 
 
 def _progress(line: str) -> None:
-    err.print(line, highlight=False, soft_wrap=True)
+    err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_json(document: object) -> None:

@@ -59,7 +59,7 @@ def energy(
     gross_mj = mean_w * duration_s * 1e3
     net_mj = (mean_w - idle_w) * duration_s * 1e3
 
-    volts = float(np.mean(trace.bus_raw)) * trace.info.bus_lsb_mv * 1e-3
+    volts = float(np.max(trace.bus_raw)) * trace.info.bus_lsb_mv * 1e-3
     offset_w = meter.offset_a * volts / _SQRT3
     # One step of the shunt's converter, the coarser of the two: +-1/2 LSB on every sample, taken as fully correlated.
     quantum_w = 0.5 * trace.info.shunt_lsb_uv / trace.info.shunt_uohm * volts / _SQRT3

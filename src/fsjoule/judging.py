@@ -8,6 +8,7 @@ from fsjoule import energy, validity
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.model import (
+    KIB,
     MIB,
     BoardFacts,
     BoardProfile,
@@ -19,11 +20,12 @@ from fsjoule.model import (
     SeriesKey,
     Trace,
     Window,
+    Workload,
 )
 from fsjoule.onboard import Usage
 
 # Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
-_IDLE_MARGIN_US = 50_000.0
+_IDLE_MARGIN_US = 150_000.0
 
 
 @dataclass
@@ -85,7 +87,8 @@ def judge(
         series=series_key(entry, plan, profile, facts),
         workload=entry.workload,
         started_utc=started_utc,
-        simulated=profile.simulated,
+        # An emulated meter says so itself, whatever the environment file calls the board.
+        simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
         notes=tuple(evidence.notes),
         window_s=metered.window.duration_s if metered.window else None,
@@ -119,8 +122,14 @@ def series_key(entry: Planned, plan: Plan, profile: BoardProfile, facts: BoardFa
         make_options=kind.make[1:],
         mount_options=kind.mount_options,
         provision=plan.provision,
-        workload=entry.workload.slug,
+        workload=_identity(entry.workload),
     )
+
+
+def _identity(workload: Workload) -> str:
+    """The workload with its size, without which figures must not be compared."""
+    size_kib = workload.size_bytes // KIB
+    return f"{workload.slug} {size_kib}KiB" if size_kib else workload.slug
 
 
 def _metered(evidence: Evidence, allowed_s: float) -> Metered:

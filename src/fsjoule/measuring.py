@@ -153,12 +153,11 @@ class Measurer:
             argv = self._prepare_timed(kind, workload)
             settle(self.shell)
         evidence = self._work(number, (onboard.TIMED, str(number), *argv), phase="timed", timeout_s=_TIMED_TIMEOUT_S)
-        self.scratch.mounted = workload.operation in (TimedKind.MOUNT, TimedKind.COPY)
         try:
             evidence.duration_s = onboard.duration_s(self._file(onboard.DURATION).decode(errors="replace"))
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
-        evidence.moved_bytes = workload.size_bytes
+        evidence.moved_bytes = workload.size_bytes if workload.operation is TimedKind.COPY else 0
         return evidence
 
     def _prepare_timed(self, kind: Filesystem, workload: TimedWorkload) -> tuple[str, ...]:

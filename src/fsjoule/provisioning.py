@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.errors import BoardError, LabError
@@ -33,7 +33,6 @@ class Scratch:
 
     shell: Shell
     profile: BoardProfile
-    mounted: bool = field(default=False, init=False)
 
     @property
     def device(self) -> str:
@@ -50,13 +49,12 @@ class Scratch:
         """Mount what is on the partition; returns the directory."""
         checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
         checked(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
-        self.mounted = True
         return SCRATCH_DIRECTORY
 
     def unmount(self) -> None:
-        if self.mounted:
+        """Whoever mounted it: an operation that failed half-way must not fail the next one as well."""
+        if f" {SCRATCH_DIRECTORY} " in checked(self.shell, "cat", "/proc/mounts").stdout:
             checked(self.shell, "umount", SCRATCH_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S)
-            self.mounted = False
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:

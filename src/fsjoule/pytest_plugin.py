@@ -11,6 +11,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, choose
 
+_FAILURES_IN_A_ROW: Final = 2
 _SESSION: Final = pytest.StashKey[Session]()
 
 
@@ -96,6 +98,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         raise
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    opened = session.config.stash.get(_SESSION, None)
+    if opened is not None:
+        opened.expected = sum("planned" in getattr(item, "fixturenames", ()) for item in session.items)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
     if _SESSION in session.config.stash and reporter is not None and session.config.option.verbose <= 0:
@@ -125,7 +133,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[Bench]:
     """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
     session = _session(pytestconfig)
-    with session.place():
+    with ExitStack() as closing:
+        try:
+            closing.enter_context(session.place())
+        except FsjouleError as error:
+            pytest.exit(str(error), returncode=error.exit_code)
         target = request.getfixturevalue("target")
         with session.run(target) as bench:
             yield bench
@@ -157,9 +169,9 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
         return bench.measure(planned)
     except FsjouleError as error:
         bench.say(f"{planned.slug}: {error}")
-        if isinstance(error, StorageError):
-            # Whatever is measured now cannot be kept.
-            request.session.shouldstop = error.what
+        if isinstance(error, StorageError) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
+            # Whatever is measured now cannot be kept; or every other entry would wait for a dead board as long.
+            request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise
 
 

@@ -89,6 +89,7 @@ class Session:
     command: tuple[str, ...]
     profile: BoardProfile = field(init=False)
     plan: Plan = field(init=False)
+    expected: int = field(default=0, init=False)
     interrupted: bool = field(default=False, init=False)
     _setup_s: float = field(default=0.0, init=False)
     _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
@@ -122,7 +123,7 @@ class Session:
             ),
         )
         for root in choice.root_filesystems:
-            images.build_card(choice.kernel, root, progress=self.say)
+            images.build_card(choice.kernel, root, progress=self.say, recipe=self.profile.recipe)
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
             self._emulator = str(images.emulator(choice.kernel, progress=self.say))
             handle = virtual_lab.up(
@@ -150,7 +151,10 @@ class Session:
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
         choice = self.choice
-        cards = {root: images.build_card(choice.kernel, root, progress=self.say) for root in choice.root_filesystems}
+        cards = {
+            root: images.build_card(choice.kernel, root, progress=self.say, recipe=self.profile.recipe)
+            for root in choice.root_filesystems
+        }
         board = lab.LabgridBoard(target, cards, self.say)
         meter = lab.meter(target)
         clock = HostClock()
@@ -174,7 +178,7 @@ class Session:
             yield bench
         finally:
             # Also after Ctrl-C: what was measured is kept, and shown.
-            bench.finish("interrupted" if self.interrupted else None)
+            bench.finish("interrupted" if self.interrupted else None, expected=self.expected)
             self._write_page(folder.path)
 
     def show(self, console: Console) -> None:
@@ -228,8 +232,8 @@ def _versions(emulator: str | None) -> dict[str, str]:
     """Versions of what takes part, apart from what is on the card."""
     found = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
     found["python"] = sys.version.split()[0]
-    found["ser2net"] = _first_line("ser2net", "-v")
     if emulator is not None:
+        found["ser2net"] = _first_line("ser2net", "-v")
         found["qemu"] = _first_line(emulator, "--version")
     return found
 

@@ -27,8 +27,10 @@ DEFAULT: Final = Limits()
 
 # What the kernel says when a card or a filesystem fails; one line each is enough to mistrust the figures.
 _IO_ERROR: Final = re.compile(
-    r"I/O error|EXT4-fs error|BTRFS (?:error|critical)|F2FS-fs.*(?:error|inconsistent)|XFS.*(?:corruption|error)"
-    r"|NILFS.*error|UDF-fs.*error|mmc\d.*(?:error|timeout)|Remounting filesystem read-only|blk_update_request"
+    r"I/O error|EXT4-fs error|BTRFS:? (?:error|critical)|BTRFS.*aborted|F2FS-fs.*(?:error|inconsistent)"
+    r"|XFS.*(?:corruption|error)|NILFS.*error|UDF-fs.*error|FAT-fs.*error|mmc(?:blk)?\d.*(?:error|timeout|timed out)"
+    r"|Remounting filesystem read-only|blk_update_request",
+    re.IGNORECASE,
 )
 
 

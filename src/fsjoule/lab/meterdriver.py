@@ -233,6 +233,8 @@ class Receiver:
     def _take(self, frames: list[Frame], now_s: float) -> None:
         for frame in frames:
             if isinstance(frame, InfoFrame):
+                if self._info is not None and frame.boot_id != self._info.boot_id:
+                    self._lag_us = None  # another meter, or the same after a restart: its clock began anew
                 self._info = frame
             elif isinstance(frame, SamplesFrame) and self._info is not None:
                 self._samples_frames += 1
