@@ -64,6 +64,9 @@ class Console:
         with suppress(OSError):
             if self._link.readlink() == self.tty:
                 self._link.unlink()
+        self._selector.close()
+        self._wake_up.close()
+        self._woken.close()
         os.close(self._master)
 
     def _order(self, order: Callable[[], None]) -> None:
@@ -168,6 +171,9 @@ class Console:
         self._listened_to = True
 
     def _on_reader(self, events: int) -> None:
+        if not self._listened_to:
+            # It left while the line's event, of the same round, was dealt with.
+            return
         if events & selectors.EVENT_READ:
             try:
                 self._take_typed()
