@@ -118,6 +118,7 @@ class Receiver:
         self._builder: TraceBuilder | None = None
         self._info: InfoFrame | None = None
         self._heard_s = self._connected_s = time.monotonic()
+        self._arming = False
         self._samples_end_us = 0
         self._samples_frames = 0
         self._lag_us: float | None = None
@@ -159,11 +160,14 @@ class Receiver:
             self._builder = TraceBuilder(self._info)
             self._lag_us = None
             before = self._samples_frames
+            self._arming = True
             try:
-                self._wait(lambda: self._samples_frames > before, "sends no samples")
+                self._wait(lambda: self._builder is not None and self._samples_frames > before, "sends no samples")
             except MeterError:
                 self._builder = None
                 raise
+            finally:
+                self._arming = False
 
     def disarm(self) -> Trace:
         """See MeterDriver.disarm."""
@@ -200,6 +204,7 @@ class Receiver:
         while not self._closing and time.monotonic() - self._connected_s < _RECONNECT_FOR_S:
             try:
                 with self._open_stream() as stream:
+                    self._forget_info()
                     self._receive(stream)
             except MeterError as error:
                 _log.warning("%s", error.what)
@@ -209,6 +214,12 @@ class Receiver:
                 self._trouble = str(error)
                 self._warn_of_silence()
                 time.sleep(_RECONNECT_PAUSE_S)
+
+    def _forget_info(self) -> None:
+        """Behind a port that was opened again may be another meter; a recording that goes on keeps what it knows."""
+        with self._news:
+            if self._builder is None or self._arming:
+                self._info = self._builder = self._lag_us = None
 
     def _receive(self, stream: Stream) -> None:
         while not self._closing:
@@ -235,7 +246,10 @@ class Receiver:
             if isinstance(frame, InfoFrame):
                 if self._info is not None and frame.boot_id != self._info.boot_id:
                     self._lag_us = None  # another meter, or the same after a restart: its clock began anew
+                    self._builder = None if self._arming else self._builder
                 self._info = frame
+                if self._arming and self._builder is None:
+                    self._builder = TraceBuilder(frame)
             elif isinstance(frame, SamplesFrame) and self._info is not None:
                 self._samples_frames += 1
                 self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // self._info.info.rate_hz
