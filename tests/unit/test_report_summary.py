@@ -14,7 +14,7 @@ from results_factory import MadeRun, make_run
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
 from fsjoule.published import energy_emmc_2025, figure_for
 from fsjoule.report import summarise, to_json
-from fsjoule.report.numbers import decimals_for, ratio_text, seconds_text, spread_text
+from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
 from fsjoule.report.summary import Spread, workload_label
 from fsjoule.report.tables import FEWER, fio_table, published_table
 
@@ -146,9 +146,9 @@ def test_labels_of_workloads(workload: FioWorkload | TimedWorkload, label: str) 
 def test_numbers_as_text() -> None:
     column = [Spread(3, 12.345, 0.21), Spread(3, 9.9, 0.18), None]
     assert decimals_for(column) == 2
-    assert spread_text(column[0], 1) == "12.3 ± 0.2"
-    assert spread_text(Spread(1, 12.345, None), 1) == "12.3"
-    assert spread_text(None, 1) == "–"  # noqa: RUF001
+    assert (mean_text(column[0], 1), sd_text(column[0], 1)) == ("12.3", "± 0.2")
+    assert (mean_text(Spread(1, 12.345, None), 1), sd_text(Spread(1, 12.345, None), 1)) == ("12.3", "")
+    assert (mean_text(None, 1), sd_text(None, 1)) == ("–", "")  # noqa: RUF001
     assert decimals_for([]) == 0
     assert ratio_text(0.274) == "× 0.27"  # noqa: RUF001
     assert seconds_text(8.31) == "8.3 s"
@@ -160,4 +160,4 @@ def test_any_figures_have_a_text(means: list[float], sd: float) -> None:
     spreads = [Spread(2, mean, sd) for mean in means]
     decimals = decimals_for(spreads)
     assert 0 <= decimals <= 3
-    assert all("±" in spread_text(spread, decimals) for spread in spreads)
+    assert all(sd_text(spread, decimals).startswith("± ") for spread in spreads)

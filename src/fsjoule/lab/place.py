@@ -44,9 +44,8 @@ def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None
         try:
             yield name
         finally:
-            if ours:
-                _release(name, say)
-            note.acquired = False
+            # What could not be released is ours still: the next run takes it over.
+            note.acquired = ours and not _release(name, say)
 
 
 class _Note:
@@ -186,16 +185,18 @@ def _await_resources(session: ClientSession, place: Place) -> None:
             return
 
 
-def _release(name: str, say: Callable[[str], None]) -> None:
+def _release(name: str, say: Callable[[str], None]) -> bool:
     """Release the place. That it cannot be released is said, not raised: it must not hide why the run ended."""
     try:
         with _session() as session:
             me = f"{session.gethostname()}/{session.getuser()}"
             request = messages.ReleasePlaceRequest(placename=name, fromuser=me)
             _call(session, session.stub.ReleasePlace, request, f"releasing {name!r}")
-        say(f"place {name!r} released")
     except LabError as error:
         say(f"warning: {error}")
+        return False
+    say(f"place {name!r} released")
+    return True
 
 
 def _call(session: ClientSession, method: Callable[..., Any], request: object, doing: str) -> None:

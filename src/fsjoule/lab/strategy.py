@@ -82,7 +82,7 @@ class BoardStrategy(Strategy):
         card_device (str): the block device of the card, as the board calls it
         scratch_device (str): the partition of the card that may be overwritten
         purge (bool): discard the scratch partition before each filesystem is made on it
-        supply (str): a note on what feeds the board
+        off_time (float): seconds that the board stays without power, for its capacitors, before it is switched on
         size_factor (float): what published suites multiply their sizes by
         window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
         boot_timeout (int): seconds from power to login
@@ -104,7 +104,7 @@ class BoardStrategy(Strategy):
     card_device = _text()
     scratch_device = _text()
     purge = _flag(True)
-    supply = _text("")
+    off_time = _number(2.0)
     size_factor = _number(1.0)
     window_excess = _number(0.25)
     boot_timeout = _seconds(180)
@@ -118,6 +118,7 @@ class BoardStrategy(Strategy):
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
         self._on_card_sha256: str | None = None
+        self._off_since_s = time.monotonic()
 
     @property
     def _labgrid(self) -> Target:
@@ -177,10 +178,6 @@ class BoardStrategy(Strategy):
         """Note that a booted board has left its shell: the next transition begins with the power off."""
         self.status = Status.unknown
 
-    def forget_card(self) -> None:
-        """Flash at the next occasion, whatever was flashed before."""
-        self._on_card_sha256 = None
-
     # ------------------------------------------------------------------------------------------------------------
 
     def _must_flash(self) -> bool:
@@ -191,6 +188,7 @@ class BoardStrategy(Strategy):
             self._labgrid.deactivate(self.console)  # and the shell on it; what was said before is of no use later
             self._labgrid.activate(self.power)
             self.power.off()
+        self._off_since_s = time.monotonic()
 
     def _flash(self) -> None:
         card = self.card
@@ -209,6 +207,7 @@ class BoardStrategy(Strategy):
         with lab_errors("emptying the console"):
             self._drain_console()
         self.recorder.clear()
+        time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
         with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
             self.power.on()
         with lab_errors("waiting for the board's login"):

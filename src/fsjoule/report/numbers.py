@@ -38,11 +38,6 @@ def sd_text(spread: Spread | None, decimals: int) -> str:
     return "" if spread is None or spread.sd is None else f"± {spread.sd:.{decimals}f}"
 
 
-def spread_text(spread: Spread | None, decimals: int) -> str:
-    """`12.3 ± 0.2`."""
-    return f"{mean_text(spread, decimals)} {sd_text(spread, decimals)}".rstrip()
-
-
 def ratio_text(ratio: float | None) -> str:
     """Measured over published, with a multiplication sign before it."""
     return ABSENT if ratio is None else f"× {ratio:.2f}"  # noqa: RUF001 - a multiplication sign
