@@ -44,6 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--results", default="results", metavar="DIR", help="where run folders go (default: %(default)s)")
     group.addoption("--seed", default=None, type=int, metavar="N", help="of the order (default: a new one, recorded)")
+    group.addoption(
+        "--meter-program",
+        default=None,
+        type=Path,
+        metavar="FILE",
+        help="the virtual lab's meter, for example the firmware built for the host (default: its simulator)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 provision=option.provision,
                 results=Path(option.results),
                 seed=option.seed,
+                meter_program=option.meter_program,
             ),
             environment_file=Path(option.lg_env),
             say=say,

@@ -39,6 +39,7 @@ class Choice:
     provision: Provision
     results: Path
     seed: int
+    meter_program: Path | None = None
 
     @property
     def root_filesystems(self) -> tuple[str, ...]:
@@ -47,7 +48,15 @@ class Choice:
 
 
 def choose(
-    *, suite_name: str, filesystems: str, kernel: str, repeat: int, provision: str, results: Path, seed: int | None
+    *,
+    suite_name: str,
+    filesystems: str,
+    kernel: str,
+    repeat: int,
+    provision: str,
+    results: Path,
+    seed: int | None,
+    meter_program: Path | None = None,
 ) -> Choice:
     """Check the options. Raises ConfigError with the choices for a name that is none of them."""
     names = tuple(dict.fromkeys(name.strip() for name in filesystems.split(",") if name.strip()))
@@ -69,6 +78,7 @@ def choose(
         Provision(provision),
         results,
         secrets.randbits(32) if seed is None else seed,
+        meter_program,
     )
     for root in choice.root_filesystems:
         if root not in images.root_filesystem_choices():
@@ -127,7 +137,11 @@ class Session:
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
             self._emulator = str(images.emulator(choice.kernel, progress=self.say))
             handle = virtual_lab.up(
-                environment.virtual_lab, owner_pid=os.getpid(), emulator=self._emulator, progress=self.say
+                environment.virtual_lab,
+                owner_pid=os.getpid(),
+                emulator=self._emulator,
+                meter_program=choice.meter_program,
+                progress=self.say,
             )
             os.environ.update(handle.environment)
             # One that somebody else brought up stays up.

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from fsjoule import process
-from fsjoule.errors import LabError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.paths import project_dir, state_dir
 from fsjoule.virtual import meter_build
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, forget, make_devices_directory
@@ -107,16 +107,19 @@ def up(
     *,
     owner_pid: int | None = None,
     emulator: str = EMULATOR,
+    meter_program: Path | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board.
-    Raises MissingToolError before anything starts, LabError with a service's last log lines if one does not start, or
-    if a lab is up whose board has another QEMU.
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
+    `meter_program` a meter with the simulator's command line (without one: the simulator, built if it has to be).
+    Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
+    does not start, or if a lab is up that has another QEMU or meter than is asked for.
     """
     paths = LabPaths.of(name)
     emulator = process.find_tool(emulator)
+    meter = None if meter_program is None else _meter_program(meter_program)
     for tool in _TOOLS:
         process.find_tool(tool)
     with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
@@ -127,12 +130,17 @@ def up(
                     f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
                     hint="some kernels need another QEMU: fsjoule lab down, then again",
                 )
+            if meter is not None and record.meter_program != meter:
+                raise LabError(
+                    f"the lab {name!r} is up with the meter {record.meter_program}, and {meter} is asked for",
+                    hint="fsjoule lab down, then again",
+                )
             progress(f"lab {name!r} is up already")
             return LabHandle(name, paths.root, PLACE, _environment(paths, record), started=False)
         if record is not None:
             progress(f"clearing away what a former lab {name!r} left")
             _end(paths, record)
-        return _start(paths, owner_pid, emulator, progress)
+        return _start(paths, owner_pid, emulator, meter or str(meter_build.simulator(progress)), progress)
 
 
 def status(name: str = PLACE) -> LabStatus:
@@ -198,11 +206,18 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
     return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
 
 
-def _start(paths: LabPaths, owner_pid: int | None, emulator: str, progress: Callable[[str], None]) -> LabHandle:
+def _meter_program(path: Path) -> str:
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise ConfigError(f"{path} is no program", hint="build the meter's firmware for the host: make firmware")
+    return str(path.resolve())
+
+
+def _start(
+    paths: LabPaths, owner_pid: int | None, emulator: str, meter: str, progress: Callable[[str], None]
+) -> LabHandle:
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
-    meter_program = meter_build.simulator(progress)
     paths.make()
     coordinator_port, ssh_port = free_ports(2)
     prepare_ssh(paths, ssh_port)
@@ -215,7 +230,7 @@ def _start(paths: LabPaths, owner_pid: int | None, emulator: str, progress: Call
         devices=str(devices),
         coordinator=f"127.0.0.1:{coordinator_port}",
         ssh_port=ssh_port,
-        meter_program=str(meter_program),
+        meter_program=meter,
         emulator=emulator,
         owner=owner,
     )
