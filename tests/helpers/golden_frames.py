@@ -7,6 +7,7 @@ are what this script writes. The bytes come from meter_wire.py, and must never b
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,17 @@ HEADER_FILE = FOLDER / "frames.h"
 
 Case = dict[str, Any]
 
-CASES: list[Case] = [
+# Of an info frame, in struct fsj_calibration.
+_CALIBRATION = (
+    "shunt_offset_nv",
+    "current_gain_ppm",
+    "bus_gain_ppm",
+    "gain_uncertainty_ppm",
+    "zero_date",
+    "gain_date",
+)
+
+FRAMES: list[Case] = [
     {
         "name": "info at start",
         "type": "info",
@@ -28,10 +39,19 @@ CASES: list[Case] = [
             "shunt_uohm": 100_000,
             "shunt_range_mv": 80,
             "adc_config": 0x091F,
-            "simulated": 1,
+            "flags": wire.SIMULATED | wire.SAMPLING,
+            "reset_cause": 1,
             "firmware": "0.1.0",
             "serial_number": "SIM0",
-            "boot_id": 0xDEADBEEF,
+            "stream_id": 0xDEADBEEF,
+            "i2c_faults": 0,
+            "frames_dropped": 0,
+            "shunt_offset_nv": -12_345,
+            "current_gain_ppm": 4_321,
+            "bus_gain_ppm": -1_500,
+            "gain_uncertainty_ppm": 250,
+            "zero_date": 1_767_225_600,
+            "gain_date": 1_767_225_661,
         },
     },
     {
@@ -43,10 +63,19 @@ CASES: list[Case] = [
             "shunt_uohm": 0xFFFFFFFF,
             "shunt_range_mv": 320,
             "adc_config": 0x191F,
-            "simulated": 0,
+            "flags": 0x0F,
+            "reset_cause": 5,
             "firmware": "0123456789abcdef",
             "serial_number": "ABCDEFGHIJKLMNOP",
-            "boot_id": 0,
+            "stream_id": 0,
+            "i2c_faults": 0xFFFFFFFF,
+            "frames_dropped": 0xFFFFFFFE,
+            "shunt_offset_nv": -(2**31),
+            "current_gain_ppm": 2**31 - 1,
+            "bus_gain_ppm": -(2**31),
+            "gain_uncertainty_ppm": 0xFFFFFFFF,
+            "zero_date": 0xFFFFFFFF,
+            "gain_date": 0xFFFFFFFF,
         },
     },
     {
@@ -57,6 +86,7 @@ CASES: list[Case] = [
             "first_tick": 0,
             "first_time_us": 0,
             "energy_raw": 0,
+            "bus_total": 0,
             "missed_total": 0,
             "flags": 0,
             "values": [[2500, 1250]],
@@ -70,6 +100,7 @@ CASES: list[Case] = [
             "first_tick": 86_400_000,
             "first_time_us": 86_400_000_000,
             "energy_raw": 270_000_000_000_000,
+            "bus_total": 108_000_000_000,
             "missed_total": 17,
             "flags": 0,
             "values": [[2500 + 7 * i, 1250 - i] for i in range(20)],
@@ -83,8 +114,9 @@ CASES: list[Case] = [
             "first_tick": 2**63 - 1,
             "first_time_us": 2**63 - 1,
             "energy_raw": -(2**63),
+            "bus_total": 2**63 - 1,
             "missed_total": 0xFFFFFFFF,
-            "flags": 7,
+            "flags": 15,
             "values": [[-32768, 0], [32767, 8191], [-1, 0x0100], [0, 0]],
         },
     },
@@ -96,44 +128,143 @@ CASES: list[Case] = [
             "first_tick": 40,
             "first_time_us": 40_000,
             "energy_raw": 62_500_000,
+            "bus_total": 25_000,
             "missed_total": 20,
-            "flags": 4,
+            "flags": 12,
             "values": [],
         },
     },
-    {"name": "start mark", "type": "mark", "seq": 2, "fields": {"time_us": 1_234_567, "text": "S12"}},
-    {"name": "longest mark", "type": "mark", "seq": 3, "fields": {"time_us": 0, "text": "0123456789 abcd~"}},
+    {
+        "name": "start mark",
+        "type": "mark",
+        "seq": 2,
+        "fields": {"time_us": 1_234_567, "source": wire.LINE, "text": "S12"},
+    },
+    {
+        "name": "longest mark, of the host",
+        "type": "mark",
+        "seq": 3,
+        "fields": {"time_us": 0, "source": wire.HOST, "text": "0123456789 abcd~"},
+    },
+    {"name": "rising edge", "type": "mark", "seq": 4, "fields": {"time_us": 256, "source": wire.RISING, "text": ""}},
+    {
+        "name": "falling edge, at the end of time",
+        "type": "mark",
+        "seq": 5,
+        "fields": {"time_us": 2**63 - 1, "source": wire.FALLING, "text": ""},
+    },
+    {
+        "name": "zero calibration is done",
+        "type": "reply",
+        "seq": 6,
+        "fields": {"request": 0xCAFE0001, "command": 0x16, "status": 0, "values": [-12_345, 30_000, 1000]},
+    },
+    {
+        "name": "a command that could not be read",
+        "type": "reply",
+        "seq": 7,
+        "fields": {"request": 0, "command": 0, "status": 8, "values": [0, 0, 0]},
+    },
+    {
+        "name": "a reply with the largest numbers",
+        "type": "reply",
+        "seq": 0xFFFFFFFE,
+        "fields": {"request": 0xFFFFFFFF, "command": 0xFF, "status": 9, "values": [-(2**31), 2**31 - 1, -1]},
+    },
 ]
+
+# `command` is the type; `values` are the fields of the payload, in the words of the protocol page.
+COMMANDS: list[Case] = [
+    {"name": "info", "seq": 0, "command": 0x10, "values": {}},
+    {"name": "start", "seq": 1, "command": 0x11, "values": {}},
+    {"name": "stop", "seq": 2, "command": 0x12, "values": {}},
+    {"name": "rate", "seq": 3, "command": 0x13, "values": {"rate_hz": 2000}},
+    {"name": "range", "seq": 4, "command": 0x14, "values": {"range_mv": 320}},
+    {"name": "shunt", "seq": 5, "command": 0x15, "values": {"shunt_uohm": 1_000_000}},
+    {"name": "zero", "seq": 6, "command": 0x16, "values": {"date": 1_767_225_600}},
+    {
+        "name": "gain, low point",
+        "seq": 7,
+        "command": 0x17,
+        "values": {
+            "point": 1,
+            "true_ua": 10_000,
+            "true_uv": 5_001_000,
+            "uncertainty_ppm": 2_000,
+            "date": 1_767_225_600,
+        },
+    },
+    {
+        "name": "gain, high point, the largest numbers",
+        "seq": 8,
+        "command": 0x17,
+        "values": {
+            "point": 2,
+            "true_ua": -(2**31),
+            "true_uv": 0xFFFFFFFF,
+            "uncertainty_ppm": 0xFFFFFFFF,
+            "date": 0xFFFFFFFF,
+        },
+    },
+    {"name": "save", "seq": 9, "command": 0x18, "values": {}},
+    {"name": "reset energy", "seq": 10, "command": 0x19, "values": {}},
+    {"name": "self-test", "seq": 0xFFFFFFFF, "command": 0x1A, "values": {}},
+    {"name": "forget calibration", "seq": 0x01000000, "command": 0x1B, "values": {}},
+    {"name": "mark", "seq": 0x00FF00FF, "command": 0x1C, "values": {"text": "S1"}},
+    {"name": "longest mark", "seq": 11, "command": 0x1C, "values": {"text": "0123456789 abcd~"}},
+]
+
+_PAYLOADS: dict[int, Callable[..., bytes]] = {
+    0x13: wire.rate,
+    0x14: wire.shunt_range,
+    0x15: wire.shunt,
+    0x16: wire.zero,
+    0x17: wire.gain,
+    0x1C: wire.host_mark,
+}
 
 
 def encode(case: Case) -> bytes:
-    """The bytes of a case as they go over the line."""
-    return {"info": wire.info, "samples": wire.samples, "mark": wire.mark}[case["type"]](case["seq"], **case["fields"])
+    """The bytes of a frame of the meter as they go over the line."""
+    encoders = {"info": wire.info, "samples": wire.samples, "mark": wire.mark, "reply": wire.reply}
+    return encoders[case["type"]](case["seq"], **case["fields"])
+
+
+def payload(case: Case) -> bytes:
+    """The payload of a command."""
+    return _PAYLOADS[case["command"]](**case["values"]) if case["values"] else b""
+
+
+def encode_command(case: Case) -> bytes:
+    """The bytes of a command as they go over the line."""
+    return wire.frame(case["command"], case["seq"], payload(case))
 
 
 def vectors_json() -> str:
     """The content of frames.json."""
-    vectors = [{**case, "encoded": encode(case).hex()} for case in CASES]
-    return json.dumps({"protocol": 1, "vectors": vectors}, indent=2) + "\n"
+    vectors = [{**case, "encoded": encode(case).hex()} for case in FRAMES]
+    commands = [{**case, "payload": payload(case).hex(), "encoded": encode_command(case).hex()} for case in COMMANDS]
+    return json.dumps({"protocol": 2, "vectors": vectors, "commands": commands}, indent=2) + "\n"
 
 
 def vectors_header() -> str:
     """The content of frames.h."""
     parts = ["/* Written by tests/helpers/golden_frames.py: do not edit. */\n"]
-    for kind in ("info", "samples", "mark"):
-        cases = [case for case in CASES if case["type"] == kind]
-        entries = "".join(_entry(case, kind) for case in cases)
+    for kind in ("info", "samples", "mark", "reply"):
+        cases = [case for case in FRAMES if case["type"] == kind]
+        entries = "".join(_entry(case, f".{kind} = {_fields(kind, case['fields'])}", encode(case)) for case in cases)
         parts.append(f"static const struct {kind}_vector {kind}_vectors[] = {{\n{entries}}};\n")
+    entries = "".join(_entry(case, _command(case), encode_command(case)) for case in COMMANDS)
+    parts.append(f"static const struct command_vector command_vectors[] = {{\n{entries}}};\n")
     return "\n".join(parts)
 
 
-def _entry(case: Case, kind: str) -> str:
-    encoded = encode(case)
+def _entry(case: Case, content: str, encoded: bytes) -> str:
     lines = [", ".join(f"0x{byte:02X}" for byte in encoded[i : i + 16]) for i in range(0, len(encoded), 16)]
     body = ",\n\t\t ".join(lines)
     return (
         f"\t{{\n\t\t.name = {_text(case['name'])},\n\t\t.seq = {case['seq']}u,\n"
-        f"\t\t.{kind} = {_fields(kind, case['fields'])},\n"
+        f"\t\t{content},\n"
         f"\t\t.size = {len(encoded)},\n\t\t.encoded =\n\t\t{{{body}}},\n\t}},\n"
     )
 
@@ -141,25 +272,41 @@ def _entry(case: Case, kind: str) -> str:
 def _fields(kind: str, fields: dict[str, Any]) -> str:
     if kind == "samples":
         values = ", ".join(f"{{{shunt}, {bus}}}" for shunt, bus in fields["values"])
-        written = [f".{name} = {_number(fields[name])}" for name in fields if name != "values"]
+        written = [_member(name, fields[name]) for name in fields if name != "values"]
         written += [f".count = {len(fields['values'])}"] + ([f".sample = {{{values}}}"] if values else [])
     elif kind == "mark":
         text = fields["text"]
-        written = [f".time_us = {_number(fields['time_us'])}", f".length = {len(text)}", f".text = {_bytes(text)}"]
+        written = [_member(name, fields[name]) for name in ("time_us", "source")]
+        written += [f".length = {len(text)}"] + ([f".text = {_bytes(text.encode('ascii'))}"] if text else [])
+    elif kind == "reply":
+        values = ", ".join(_number(value) for value in fields["values"])
+        written = [_member(name, fields[name]) for name in fields if name != "values"] + [f".values = {{{values}}}"]
     else:
-        written = [
-            f".{name} = {_bytes(value) if isinstance(value, str) else _number(value)}" for name, value in fields.items()
-        ]
+        written = [_member(name, fields[name]) for name in fields if name not in _CALIBRATION]
+        calibration = ", ".join(_member(name, fields[name]) for name in _CALIBRATION)
+        written.append(f".calibration = {{{calibration}}}")
     return "{" + ", ".join(written) + "}"
+
+
+def _command(case: Case) -> str:
+    content = payload(case)
+    bytes_ = f", .payload = {_bytes(content)}" if content else ""
+    return f".type = {case['command']}, .length = {len(content)}{bytes_}"
+
+
+def _member(name: str, value: str | int) -> str:
+    return f".{name} = {_bytes(value.encode('ascii')) if isinstance(value, str) else _number(value)}"
 
 
 def _number(value: int) -> str:
     # The most negative number has no literal in C.
-    return "INT64_MIN" if value == -(2**63) else f"{value}{'u' if 2**31 <= value < 2**32 else ''}"
+    if value in (-(2**31), -(2**63)):
+        return "INT32_MIN" if value == -(2**31) else "INT64_MIN"
+    return f"{value}{'u' if 2**31 <= value < 2**32 else ''}"
 
 
-def _bytes(text: str) -> str:
-    return "{" + ", ".join(f"0x{byte:02X}" for byte in text.encode("ascii")) + "}"
+def _bytes(content: bytes) -> str:
+    return "{" + ", ".join(f"0x{byte:02X}" for byte in content) + "}"
 
 
 def _text(value: str) -> str:

@@ -1,6 +1,6 @@
 """The meter's wire format written a second time, from docs/meter-protocol.md alone: the encoder that the tests need.
 
-It shares no code with the C core or with fsjoule.frames, so that an error has to be made twice to go unseen.
+It shares no code with the C core or with fsjoule's own modules, so that an error has to be made twice to go unseen.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import binascii
 from collections.abc import Sequence
 
-SAMPLES, MARK, INFO = 1, 2, 3
+SAMPLES, MARK, INFO, REPLY = 1, 2, 3, 4
+LINE, RISING, FALLING, HOST = 0, 1, 2, 3
+SIMULATED, SAMPLING, UNSAVED, DAMAGED = 1, 2, 4, 8
 
 
 def cobs(content: bytes) -> bytes:
@@ -20,8 +22,8 @@ def cobs(content: bytes) -> bytes:
     return out
 
 
-def frame(kind: int, seq: int, payload: bytes, *, protocol: int = 1) -> bytes:
-    """A frame as it goes over the line, its delimiter included."""
+def frame(kind: int, seq: int, payload: bytes, *, protocol: int = 2) -> bytes:
+    """A frame as it goes over the line, its delimiter included. Commands are frames too."""
     content = bytes([kind, protocol]) + seq.to_bytes(4, "little") + payload
     return cobs(content + binascii.crc32(content).to_bytes(4, "little")) + b"\0"
 
@@ -35,19 +37,20 @@ def samples(
     missed_total: int,
     flags: int,
     values: Sequence[Sequence[int]],
+    bus_total: int = 0,
 ) -> bytes:
     """A frame of samples; `values` are pairs of raw shunt and raw bus."""
-    payload = first_tick.to_bytes(8, "little") + first_time_us.to_bytes(8, "little")
-    payload += energy_raw.to_bytes(8, "little", signed=True) + missed_total.to_bytes(4, "little")
+    payload = _u64(first_tick) + _u64(first_time_us)
+    payload += energy_raw.to_bytes(8, "little", signed=True) + _u64(bus_total) + _u32(missed_total)
     payload += bytes([flags, len(values)])
     for shunt, bus in values:
-        payload += shunt.to_bytes(2, "little", signed=True) + bus.to_bytes(2, "little")
+        payload += shunt.to_bytes(2, "little", signed=True) + _u16(bus)
     return frame(SAMPLES, seq, payload)
 
 
-def mark(seq: int, *, time_us: int, text: str) -> bytes:
+def mark(seq: int, *, time_us: int, text: str, source: int = LINE) -> bytes:
     """A mark."""
-    return frame(MARK, seq, time_us.to_bytes(8, "little") + bytes([len(text)]) + text.encode("ascii"))
+    return frame(MARK, seq, _u64(time_us) + bytes([source, len(text)]) + text.encode("ascii"))
 
 
 def info(
@@ -57,13 +60,78 @@ def info(
     shunt_uohm: int = 100_000,
     shunt_range_mv: int = 80,
     adc_config: int = 0x091F,
-    simulated: int = 1,
+    flags: int = SIMULATED | SAMPLING,
+    reset_cause: int = 1,
     firmware: str = "0.1.0",
     serial_number: str = "SIM0",
-    boot_id: int = 1,
+    stream_id: int = 1,
+    i2c_faults: int = 0,
+    frames_dropped: int = 0,
+    shunt_offset_nv: int = 0,
+    current_gain_ppm: int = 0,
+    bus_gain_ppm: int = 0,
+    gain_uncertainty_ppm: int = 0,
+    zero_date: int = 0,
+    gain_date: int = 0,
 ) -> bytes:
     """What the meter says of itself."""
-    payload = rate_hz.to_bytes(4, "little") + shunt_uohm.to_bytes(4, "little")
-    payload += shunt_range_mv.to_bytes(2, "little") + adc_config.to_bytes(2, "little") + bytes([simulated])
-    payload += firmware.encode().ljust(16, b"\0") + serial_number.encode().ljust(16, b"\0")
-    return frame(INFO, seq, payload + boot_id.to_bytes(4, "little"))
+    payload = _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
+    payload += bytes([flags, reset_cause]) + _name(firmware) + _name(serial_number)
+    payload += _u32(stream_id) + _u32(i2c_faults) + _u32(frames_dropped)
+    payload += _i32(shunt_offset_nv) + _i32(current_gain_ppm) + _i32(bus_gain_ppm)
+    payload += _u32(gain_uncertainty_ppm) + _u32(zero_date) + _u32(gain_date)
+    return frame(INFO, seq, payload)
+
+
+def reply(seq: int, *, request: int, command: int, status: int = 0, values: Sequence[int] = (0, 0, 0)) -> bytes:
+    """The meter's answer to a command."""
+    assert len(values) == 3
+    payload = _u32(request) + bytes([command, status]) + b"".join(_i32(value) for value in values)
+    return frame(REPLY, seq, payload)
+
+
+# The payload of each command that has one.
+
+
+def rate(*, rate_hz: int) -> bytes:
+    return _u32(rate_hz)
+
+
+def shunt_range(*, range_mv: int) -> bytes:
+    return _u16(range_mv)
+
+
+def shunt(*, shunt_uohm: int) -> bytes:
+    return _u32(shunt_uohm)
+
+
+def zero(*, date: int) -> bytes:
+    return _u32(date)
+
+
+def gain(*, point: int, true_ua: int, true_uv: int, uncertainty_ppm: int, date: int) -> bytes:
+    return bytes([point]) + _i32(true_ua) + _u32(true_uv) + _u32(uncertainty_ppm) + _u32(date)
+
+
+def host_mark(*, text: str) -> bytes:
+    return text.encode("ascii")
+
+
+def _u16(value: int) -> bytes:
+    return value.to_bytes(2, "little")
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def _i32(value: int) -> bytes:
+    return value.to_bytes(4, "little", signed=True)
+
+
+def _name(text: str) -> bytes:
+    return text.encode("ascii").ljust(16, b"\0")

@@ -10,7 +10,7 @@ from fsjoule.process import run
 
 def test_the_core_and_the_simulators_parts(tmp_path: Path) -> None:
     options = ["-DFSJOULE_METER_TESTS=ON", "-DFSJOULE_METER_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"]
-    run(["cmake", "-S", project_dir() / "meter", "-B", tmp_path, "-GNinja", *options], timeout_s=120)
+    run(["cmake", "-S", project_dir() / "meter" / "host", "-B", tmp_path, "-GNinja", *options], timeout_s=120)
     run(["ninja", "-C", tmp_path], timeout_s=300)
     done = run(["ctest", "--test-dir", tmp_path, "--output-on-failure"], timeout_s=300, check=False)
     assert done.returncode == 0, done.stdout.decode()
@@ -19,7 +19,7 @@ def test_the_core_and_the_simulators_parts(tmp_path: Path) -> None:
 
 def test_the_core_needs_nothing_but_memory_functions(tmp_path: Path) -> None:
     """No OS, no allocation, no floating point: what the library does not define is what a compiler may call itself."""
-    run(["cmake", "-S", project_dir() / "meter", "-B", tmp_path, "-GNinja"], timeout_s=120)
+    run(["cmake", "-S", project_dir() / "meter" / "host", "-B", tmp_path, "-GNinja"], timeout_s=120)
     run(["ninja", "-C", tmp_path, "fsjoule_meter"], timeout_s=300)
     listing = run(["nm", "-u", tmp_path / "lib" / "libfsjoule_meter.a"], timeout_s=60).stdout.decode()
     needed = {line.split()[-1] for line in listing.splitlines() if line.split()[:1] == ["U"]}

@@ -39,8 +39,7 @@ def _key(sources: Path) -> str:
 
 
 def _source_files(sources: Path) -> Iterator[Path]:
-    yield sources / "CMakeLists.txt"
-    for folder in ("lib", "sim"):
+    for folder in ("host", "lib", "emulated", "sim"):
         yield from sorted(path for path in (sources / folder).rglob("*") if path.is_file())
 
 
@@ -48,6 +47,6 @@ def _build(sources: Path, program: Path) -> None:
     # Beside its place and renamed: a build that is broken off leaves nothing that looks whole, and of two at once
     # either may win.
     with tempfile.TemporaryDirectory(dir=program.parent, prefix="building-") as folder:
-        run(["cmake", "-S", sources, "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
+        run(["cmake", "-S", sources / "host", "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
         run(["ninja", "-C", folder, PROGRAM], timeout_s=_BUILD_TIMEOUT_S)
         (Path(folder) / "sim" / PROGRAM).replace(program)

@@ -1,5 +1,5 @@
 /** @file
- * The frames of the meter's stream, protocol 1. docs/meter-protocol.md describes them byte by byte.
+ * The frames that the meter sends, protocol 2. docs/meter-protocol.md describes them byte by byte.
  */
 #ifndef FSJOULE_FRAME_H
 #define FSJOULE_FRAME_H
@@ -8,47 +8,64 @@
 #include <stdint.h>
 
 #include "fsjoule/cobs.h"
+#include "fsjoule/settings.h"
 
-#define FSJ_PROTOCOL 1u
+#define FSJ_PROTOCOL 2u
 
-/** Frame types of the meter; those from 0x10 on are kept for commands of the host. */
+/** Frame types of the meter; those of the host are in command.h. */
 enum fsj_frame_type {
 	FSJ_FRAME_SAMPLES = 1,
 	FSJ_FRAME_MARK = 2,
 	FSJ_FRAME_INFO = 3,
+	FSJ_FRAME_REPLY = 4,
 };
 
 #define FSJ_SAMPLES_MAX 20u
 #define FSJ_MARK_MAX_BYTES 16u
 #define FSJ_NAME_BYTES 16u
+#define FSJ_REPLY_VALUES 3u
 
 /** Conditions that hold for at least one sample of a frame, or for the missed ticks just before it. */
 #define FSJ_FLAG_OVERFLOW 0x01u /**< the INA219's OVF bit */
 #define FSJ_FLAG_CLIPPED 0x02u /**< the shunt voltage reached the end of the range */
 #define FSJ_FLAG_I2C_FAULT 0x04u /**< ticks were missed because a transfer failed */
+#define FSJ_FLAG_BUS_RESET 0x08u /**< the I2C bus was recovered */
 
 struct fsj_sample {
 	int16_t shunt; /**< 10 uV a unit */
 	uint16_t bus; /**< 4 mV a unit */
 };
 
-/** Samples of consecutive ticks. With `count` 0: no sample was taken lately, and `missed_total` says of how many. */
+/** Samples of consecutive ticks. With `count` 0: no sample was taken lately, or the stream ends here. */
 struct fsj_samples {
 	uint64_t first_tick;
 	uint64_t first_time_us; /**< start of the first tick's interval, in the meter's clock */
 	int64_t energy_raw; /**< shunt * bus, summed over all samples before the first one of this frame */
-	uint32_t missed_total; /**< ticks without a sample since start, all before `first_tick`; wraps */
+	uint64_t bus_total; /**< bus, summed over the same samples */
+	uint32_t missed_total; /**< ticks without a sample since the stream began, all before `first_tick`; wraps */
 	uint8_t flags;
 	uint8_t count; /**< at most FSJ_SAMPLES_MAX */
 	struct fsj_sample sample[FSJ_SAMPLES_MAX];
 };
 
-/** A line that the board sent. */
+enum fsj_mark_source {
+	FSJ_MARK_LINE = 0, /**< a line that the board sent */
+	FSJ_MARK_RISING = 1, /**< an edge of the mark pin */
+	FSJ_MARK_FALLING = 2,
+	FSJ_MARK_HOST = 3, /**< a command */
+};
+
 struct fsj_mark {
-	uint64_t time_us; /**< arrival of its first byte, in the meter's clock */
-	uint8_t length; /**< at most FSJ_MARK_MAX_BYTES */
+	uint64_t time_us; /**< of a line's first byte, the edge, or a command's last byte, in the meter's clock */
+	uint8_t source; /**< enum fsj_mark_source */
+	uint8_t length; /**< at most FSJ_MARK_MAX_BYTES; 0 for an edge */
 	uint8_t text[FSJ_MARK_MAX_BYTES];
 };
+
+#define FSJ_INFO_SIMULATED 0x01u /**< the chip is emulated */
+#define FSJ_INFO_SAMPLING 0x02u
+#define FSJ_INFO_UNSAVED 0x04u /**< a loss of power would change the settings */
+#define FSJ_INFO_DAMAGED 0x08u /**< a stored record is damaged: the one before, or the defaults, are used */
 
 /** What the meter says of itself. */
 struct fsj_info {
@@ -56,16 +73,30 @@ struct fsj_info {
 	uint32_t shunt_uohm;
 	uint16_t shunt_range_mv;
 	uint16_t adc_config; /**< the INA219's CONFIG register */
-	uint8_t simulated; /**< 1: the chip is emulated */
+	uint8_t flags; /**< FSJ_INFO_... */
+	uint8_t reset_cause; /**< enum fsj_reset_cause */
 	uint8_t firmware[FSJ_NAME_BYTES]; /**< version, padded with NUL */
 	uint8_t serial_number[FSJ_NAME_BYTES]; /**< padded with NUL */
-	uint32_t boot_id; /**< another one after every start of the meter */
+	uint32_t stream_id; /**< another one for every stream */
+	uint32_t i2c_faults; /**< transfers that failed since power-up; wraps */
+	uint32_t frames_dropped; /**< frames for which the line had no room since power-up; wraps */
+	struct fsj_calibration calibration;
 };
 
-/** Type, protocol and sequence number; then the payload; then the CRC. */
-#define FSJ_FRAME_OVERHEAD_BYTES (6u + 4u)
-/** The longest frame there is: a full frame of samples. */
-#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 30u + 4u * FSJ_SAMPLES_MAX)
+/** The answer to a command. */
+struct fsj_reply {
+	uint32_t request; /**< the command's sequence number; 0 when it could not be read */
+	uint8_t command; /**< its type; 0 when it could not be read */
+	uint8_t status; /**< enum fsj_reply_status */
+	int32_t values[FSJ_REPLY_VALUES]; /**< by command */
+};
+
+/** Type, protocol and sequence number before the payload. */
+#define FSJ_FRAME_HEAD_BYTES 6u
+#define FSJ_FRAME_CRC_BYTES 4u
+#define FSJ_FRAME_OVERHEAD_BYTES (FSJ_FRAME_HEAD_BYTES + FSJ_FRAME_CRC_BYTES)
+/** The longest frame that the meter sends: a full frame of samples. */
+#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 38u + 4u * FSJ_SAMPLES_MAX)
 /** Room that the encoders need. */
 #define FSJ_FRAME_ENCODED_MAX_BYTES FSJ_COBS_ENCODED_BYTES(FSJ_FRAME_MAX_BYTES)
 
@@ -80,5 +111,7 @@ size_t fsj_frame_samples(uint32_t seq, const struct fsj_samples *samples, uint8_
 size_t fsj_frame_mark(uint32_t seq, const struct fsj_mark *mark, uint8_t *out);
 /** @copydoc fsj_frame_samples */
 size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out);
+/** @copydoc fsj_frame_samples */
+size_t fsj_frame_reply(uint32_t seq, const struct fsj_reply *reply, uint8_t *out);
 
 #endif

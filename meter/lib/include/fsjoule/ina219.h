@@ -30,9 +30,17 @@ enum fsj_ina219_register {
 #define FSJ_INA219_CONFIG_PG_SHIFT 11
 #define FSJ_INA219_CONFIG_BADC_SHIFT 7
 #define FSJ_INA219_CONFIG_SADC_SHIFT 3
-#define FSJ_INA219_ADC_11_BIT 0x2u
-#define FSJ_INA219_ADC_12_BIT 0x3u
 #define FSJ_INA219_MODE_CONTINUOUS_BOTH 0x7u
+
+/** Settings of an ADC, the BADC and SADC fields of CONFIG. */
+enum fsj_ina219_adc {
+	FSJ_INA219_ADC_10_BIT = 0x1,
+	FSJ_INA219_ADC_11_BIT = 0x2,
+	FSJ_INA219_ADC_12_BIT = 0x3,
+	FSJ_INA219_ADC_2_SAMPLES = 0x9, /**< mean of two conversions with 12 bits */
+	FSJ_INA219_ADC_4_SAMPLES = 0xA,
+	FSJ_INA219_ADC_8_SAMPLES = 0xB,
+};
 
 #define FSJ_INA219_BUS_CNVR 0x0002u
 #define FSJ_INA219_BUS_OVF 0x0001u
@@ -46,11 +54,22 @@ enum fsj_ina219_range {
 	FSJ_INA219_RANGE_320MV = 3,
 };
 
-/** The way to one chip. Both functions return 0 on success and anything else for a transfer that failed. */
+/** The way to one chip. The functions return 0 on success and anything else for what failed. */
 struct fsj_i2c {
 	int (*write_register)(void *context, uint8_t reg, uint16_t value);
 	int (*read_register)(void *context, uint8_t reg, uint16_t *value);
+	/** Free a bus that is held: nine clocks and a STOP. Called after a failed transfer, before the chip is started
+	 * anew. NULL where there is nothing to do.
+	 */
+	int (*recover)(void *context);
 	void *context;
+};
+
+/** How the chip converts, and how it is read. */
+struct fsj_ina219_setup {
+	uint16_t config; /**< the CONFIG register */
+	int16_t full_scale; /**< of the shunt voltage, 10 uV a unit */
+	uint8_t looks; /**< reads of BUS that wait for a conversion */
 };
 
 /** One conversion, in the chip's units. */
@@ -64,19 +83,20 @@ struct fsj_ina219_reading {
 /** Full scale of a range in mV. */
 uint16_t fsj_ina219_range_mv(enum fsj_ina219_range range);
 
-/** CONFIG for continuous conversion, shunt with 12 bits and bus with 11 bits, 16 V bus range.
+/** Continuous conversion, 16 V bus range, with the finest resolution whose longest conversion takes no more than 95 %
+ * of a tick: a new one is there at every tick, and none is read twice.
  *
- * That takes 808 us typical and 890 us at most, and so is new at every tick of 1 ms. With 12 bits for both it would
- * take up to 1172 us, and one sample in ten would be an old one.
+ * @retval true   `setup` is filled
+ * @retval false  no conversion is fast enough for this rate
  */
-uint16_t fsj_ina219_config(enum fsj_ina219_range range);
+bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, struct fsj_ina219_setup *setup);
 
 /** Reset the chip and start continuous conversion.
  *
  * @retval FSJ_OK         done
  * @retval FSJ_I2C_FAULT  a transfer failed
  */
-enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, enum fsj_ina219_range range);
+enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup);
 
 /** Read the newest conversion, each conversion at most once.
  *
@@ -84,7 +104,7 @@ enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, enum fsj_ina219_rang
  * @retval FSJ_NOT_READY  no conversion has ended since the last reading; `reading` is untouched
  * @retval FSJ_I2C_FAULT  a transfer failed; `reading` is untouched
  */
-enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, enum fsj_ina219_range range,
+enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
 				struct fsj_ina219_reading *reading);
 
 #endif

@@ -1,8 +1,8 @@
 /** @file
- * The meter: samples at every tick, marks in between, frames out.
+ * The meter: samples at every tick, marks in between, commands in, frames out.
  *
- * The core owns no clock and no thread. Whoever uses it calls fsj_meter_tick() once a tick and fsj_meter_mark_byte()
- * for every byte on the mark line, in the order of their times and never two at once.
+ * The core owns no clock and no thread. Whoever uses it calls the functions below in the order of their times, and never
+ * two at once.
  */
 #ifndef FSJOULE_METER_H
 #define FSJOULE_METER_H
@@ -11,9 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fsjoule/chip.h"
+#include "fsjoule/command.h"
 #include "fsjoule/frame.h"
 #include "fsjoule/ina219.h"
-#include "fsjoule/mark_line.h"
+#include "fsjoule/outbox.h"
+#include "fsjoule/queue.h"
+#include "fsjoule/sampler.h"
+#include "fsjoule/settings.h"
+#include "fsjoule/task.h"
 
 /** Version of the firmware that this core makes, at most FSJ_NAME_BYTES long. */
 #define FSJ_VERSION "0.1.0"
@@ -21,67 +27,79 @@
 /** Silence that ends a mark without LF, for a line with no scheduler on it. */
 #define FSJ_MARK_SILENCE_US 20000u
 
-/** Frames of samples that wait while a mark is under way, so that the mark goes out before them. A line that has not
- * ended when they are full is ended as it stands.
- */
-#define FSJ_HELD_FRAMES 8u
-
-/** Takes an encoded frame, delimiter included. One that has no room for it drops it whole: its sequence number, its
- * missed ticks and its cumulative energy tell.
- */
-struct fsj_output {
-	void (*frame)(void *context, const uint8_t *bytes, size_t size);
-	void *context;
+/** Why the meter started, as the info frame says it. */
+enum fsj_reset_cause {
+	FSJ_RESET_UNKNOWN = 0,
+	FSJ_RESET_POWER = 1,
+	FSJ_RESET_WATCHDOG = 2,
+	FSJ_RESET_SOFTWARE = 3,
+	FSJ_RESET_PIN = 4,
+	FSJ_RESET_BROWN_OUT = 5,
 };
 
 struct fsj_meter_config {
-	uint32_t rate_hz;
-	uint32_t shunt_uohm;
-	enum fsj_ina219_range range;
+	struct fsj_settings defaults; /**< used where nothing whole is stored; must be valid */
 	uint32_t mark_silence_us;
 	bool simulated;
 	const char *serial_number; /**< NUL-terminated; its first FSJ_NAME_BYTES are sent; must outlive the meter */
-	uint32_t boot_id; /**< another one at every start */
+	uint32_t first_stream_id; /**< another one at every start, at random */
+	enum fsj_reset_cause reset_cause;
 };
 
 /** One meter. Its members are its own business. */
 struct fsj_meter {
 	struct fsj_meter_config config;
-	struct fsj_i2c i2c;
-	struct fsj_output output;
-	bool chip_started;
-	uint32_t seq;
-	uint64_t next_tick;
-	uint64_t next_info_tick;
-	uint64_t energy_raw; /**< two's complement */
-	uint32_t missed_total;
-	uint32_t missed_unsaid; /**< since a frame last carried `missed_total` */
-	uint8_t flags_unsaid; /**< of missed ticks, for the next frame */
-	struct fsj_mark_line line;
-	struct fsj_samples held[FSJ_HELD_FRAMES];
-	uint8_t held_count; /**< closed frames, oldest first */
-	bool batch_open; /**< held[held_count] is being filled */
+	struct fsj_settings settings;
+	struct fsj_store store;
+	struct fsj_chip chip;
+	struct fsj_sampler sampler;
+	struct fsj_queue queue;
+	struct fsj_receiver receiver;
+	struct fsj_task task;
+	struct fsj_gain_point low; /**< of a gain calibration whose other point is still to come */
+	bool has_low;
+	bool sampling;
+	bool complained; /**< a damaged command was answered in this tick */
+	uint32_t streams;
+	uint32_t ticks_to_info;
+	uint64_t now_us; /**< end of the newest tick, or time of the newest byte */
 };
 
-/** Start the chip and send the first info frame. Tick 0 begins now.
+/** Load the settings, start the chip, begin the first stream.
  *
  * @retval FSJ_OK         the chip converts
  * @retval FSJ_I2C_FAULT  it does not answer; every tick will try again, and is missed until it does
  */
 enum fsj_status fsj_meter_start(struct fsj_meter *meter, const struct fsj_meter_config *config,
-				const struct fsj_i2c *i2c, const struct fsj_output *output);
+				const struct fsj_i2c *i2c, const struct fsj_output *output,
+				const struct fsj_storage *storage);
 
-/** Take the sample of one tick, at the end of its interval.
+/** Microseconds from one call of fsj_meter_tick() to the next. */
+uint32_t fsj_meter_period_us(const struct fsj_meter *meter);
+
+/** How many streams have begun. A command changes it: in fsj_meter_command_byte(), or in the fsj_meter_tick() that ends a
+ * calibration. Then the caller starts its timer anew: the first tick of a stream ends one period later, and what has
+ * elapsed before is nobody's.
+ */
+uint32_t fsj_meter_streams(const struct fsj_meter *meter);
+
+/** Take the sample of one tick, at the end of its interval. To be called also while the meter is stopped.
  *
  * The chip's conversion lies in the interval that has just passed, so the sample stands for
- * [time_us, time_us + 1/rate). Ticks left out since the last call are counted as missed.
+ * [end_us - period, end_us).
  *
- * @param tick     number of the tick, from 0, greater than in the last call (a smaller one is ignored)
- * @param time_us  start of the tick's interval in the meter's clock
+ * @param elapsed  ticks since the last call, or since the stream began; all but the last are counted as missed
+ * @param end_us   end of the last one in the meter's clock
  */
-void fsj_meter_tick(struct fsj_meter *meter, uint64_t tick, uint64_t time_us);
+void fsj_meter_tick(struct fsj_meter *meter, uint32_t elapsed, uint64_t end_us);
 
 /** Take one byte of the mark line, which arrived at `time_us` in the meter's clock. */
 void fsj_meter_mark_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
+
+/** Take an edge of the mark pin. */
+void fsj_meter_mark_edge(struct fsj_meter *meter, bool rising, uint64_t time_us);
+
+/** Take one byte that the host sent. The reply may go out before this returns, or after a second of ticks. */
+void fsj_meter_command_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
 
 #endif

@@ -4,8 +4,8 @@
  *
  * Ideal otherwise: no offset, no gain error, no noise. Transfers take no time.
  */
-#ifndef FSJOULE_SIM_INA219_EMULATED_H
-#define FSJOULE_SIM_INA219_EMULATED_H
+#ifndef FSJOULE_EMULATED_INA219_EMULATED_H
+#define FSJOULE_EMULATED_INA219_EMULATED_H
 
 #include <stdbool.h>
 #include <stdint.h>

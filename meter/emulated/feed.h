@@ -4,8 +4,8 @@
  * The writer stores records and then their count; it makes the file whole before it renames it into place, and never
  * shortens it. A file that was replaced is found again once the old one is stale.
  */
-#ifndef FSJOULE_SIM_FEED_H
-#define FSJOULE_SIM_FEED_H
+#ifndef FSJOULE_EMULATED_FEED_H
+#define FSJOULE_EMULATED_FEED_H
 
 #include <stdbool.h>
 #include <stddef.h>

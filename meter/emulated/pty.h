@@ -1,8 +1,8 @@
 /** @file
  * A pseudo terminal in raw mode, with a link to its slave at a path of the caller's choice.
  */
-#ifndef FSJOULE_SIM_PTY_H
-#define FSJOULE_SIM_PTY_H
+#ifndef FSJOULE_EMULATED_PTY_H
+#define FSJOULE_EMULATED_PTY_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /** @file
  * The one clock of the simulator and of the power feed.
  */
-#ifndef FSJOULE_SIM_MONOTONIC_H
-#define FSJOULE_SIM_MONOTONIC_H
+#ifndef FSJOULE_EMULATED_MONOTONIC_H
+#define FSJOULE_EMULATED_MONOTONIC_H
 
 #include <stdint.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /** @file
  * The mark line on a pseudo terminal: each byte with the time at which it arrived.
  */
-#ifndef FSJOULE_SIM_MARK_PORT_H
-#define FSJOULE_SIM_MARK_PORT_H
+#ifndef FSJOULE_EMULATED_MARK_PORT_H
+#define FSJOULE_EMULATED_MARK_PORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

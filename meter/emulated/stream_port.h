@@ -1,8 +1,8 @@
 /** @file
  * The meter's stream on a pseudo terminal. As on a serial port, what is sent while nobody has it open is gone.
  */
-#ifndef FSJOULE_SIM_STREAM_PORT_H
-#define FSJOULE_SIM_STREAM_PORT_H
+#ifndef FSJOULE_EMULATED_STREAM_PORT_H
+#define FSJOULE_EMULATED_STREAM_PORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,44 @@
+/** @file
+ * Readings become frames of samples, with the ticks, the energy and the missed ticks of a stream.
+ */
+#ifndef FSJOULE_SAMPLER_H
+#define FSJOULE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fsjoule/frame.h"
+#include "fsjoule/ina219.h"
+#include "fsjoule/queue.h"
+
+/** A stream's place. All zero is its beginning. */
+struct fsj_sampler {
+	uint64_t next_tick;
+	uint64_t energy_raw; /**< two's complement */
+	uint64_t bus_total;
+	uint32_t missed_total;
+	uint32_t missed_unsaid; /**< since a frame last carried `missed_total` */
+	uint8_t flags_unsaid; /**< of missed ticks, for the next frame */
+	bool batch_open;
+	struct fsj_samples batch; /**< being filled */
+};
+
+/** Take the sample of the next tick, which began at `time_us`. */
+void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint64_t time_us,
+		     const struct fsj_ina219_reading *reading);
+
+/** The next ticks have no sample.
+ *
+ * @param flags        FSJ_FLAG_... that say why
+ * @param end_time_us  end of the last of them
+ */
+void fsj_sampler_miss(struct fsj_sampler *sampler, struct fsj_queue *queue, uint32_t ticks, uint8_t flags,
+		      uint64_t end_time_us);
+
+/** Send what has been sampled so far: something comes that is later. */
+void fsj_sampler_close(struct fsj_sampler *sampler, struct fsj_queue *queue);
+
+/** End the stream at `time_us`: its last frame has no samples, but all its energy and missed ticks. */
+void fsj_sampler_end(struct fsj_sampler *sampler, struct fsj_queue *queue, uint64_t time_us);
+
+#endif
