@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsjoule.lab.streams import TelnetDecoder
+from fsjoule.meter.streams import TelnetDecoder
 
 _IAC = b"\xff"
 # What ser2net 4.3 says first: options that it offers and asks for.

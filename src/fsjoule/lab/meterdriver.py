@@ -18,7 +18,7 @@ from labgrid.util.proxy import proxymanager
 
 from fsjoule.errors import MeterError
 from fsjoule.frames import Frame, FrameDecoder, InfoFrame, SamplesFrame, StreamCounters, TraceBuilder
-from fsjoule.lab.streams import NetworkStream, Stream, TtyStream
+from fsjoule.meter.streams import NetworkStream, Stream, TtyStream
 from fsjoule.model import MeterInfo, Trace
 
 _log = logging.getLogger(__name__)
