@@ -62,7 +62,6 @@ struct fsj_meter {
 	bool complained; /**< a damaged command was answered in this tick */
 	uint32_t streams;
 	uint32_t ticks_to_info;
-	uint64_t now_us; /**< end of the newest tick, or time of the newest byte */
 };
 
 /** Load the settings, start the chip, begin the first stream.
