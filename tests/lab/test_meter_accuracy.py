@@ -1,0 +1,98 @@
+"""Joules against truth, end to end: emulated INA219, firmware core, pty, ser2net, labgrid, driver, energy."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid.util.ssh import sshmanager
+from metered_loads import Amperes, Load, LoadFeed, constant, noise, ramp, square, step
+
+from fsjoule.energy import energy
+from fsjoule.lab import MeterDriver, acquired_place, meter
+from fsjoule.model import Trace, Window
+from fsjoule.paths import project_dir
+from fsjoule.virtual import lab, meter_build
+from fsjoule.virtual.lab_files import LabPaths
+
+_DURATION_S = 3.0
+_IDLE_S = 0.3
+
+
+@dataclass
+class _Bench:
+    meter: MeterDriver
+    feed: LoadFeed
+    marks: Path
+
+    def record(self, load: Load) -> Trace:
+        """The load with a rest on both sides, each of the two marked in its middle."""
+        self.meter.arm()
+        time.sleep(_IDLE_S)
+        self.mark("S1")
+        time.sleep(_IDLE_S)
+        self.feed.play(load)
+        time.sleep(_IDLE_S)
+        self.mark("E1")
+        time.sleep(_IDLE_S)
+        return self.meter.disarm()
+
+    def mark(self, text: str) -> None:
+        with self.marks.open("wb", buffering=0) as marks:
+            marks.write(text.encode() + b"\n")
+
+
+@pytest.fixture(scope="module")
+def bench(module_state: Path) -> Generator[_Bench]:
+    """A virtual lab whose meter is fed by the test instead of by the board, which stays off."""
+    feed_file = module_state / "feed"
+    feed = LoadFeed(feed_file)
+    program = module_state / "meter"
+    program.write_text(f'#!/bin/sh\nexec {meter_build.simulator(print)} "$@" --feed {feed_file}\n')
+    program.chmod(0o755)
+    handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program, progress=print)
+    record = LabPaths.of("virtual").read()
+    assert record is not None
+    try:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            for name, value in handle.environment.items():
+                monkeypatch.setenv(name, value)
+            with acquired_place(handle.place, say=print):
+                environment_class: Any = Environment
+                labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
+                yield _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
+                labgrid.cleanup()
+                sshmanager.close_all()
+    finally:
+        lab.down("virtual")
+        feed.close()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(constant, id="constant"),
+        pytest.param(step, id="step"),
+        pytest.param(ramp, id="ramp"),
+        *(pytest.param(square(hertz), id=f"square {hertz} Hz") for hertz in (1, 3, 10, 50, 97, 125, 199)),
+        pytest.param(noise, id="noise"),
+    ],
+)
+def test_a_known_load_is_measured_to_a_thousandth(bench: _Bench, shape: Amperes) -> None:
+    load = Load.of(shape, _DURATION_S)
+    trace = bench.record(load)
+    assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
+    assert [mark.text for mark in trace.marks] == ["S1", "E1"]
+    start_us, stop_us = (mark.time_us for mark in trace.marks)
+    measured = energy(trace, Window(start_us, stop_us), Window(start_us - 200_000, start_us - 50_000))
+    for found_mj in (measured.gross_mj.value, measured.net_mj.value):
+        error_mj = abs(found_mj - load.energy_mj)
+        assert error_mj <= 0.001 * load.energy_mj + load.quantum_mj, (
+            f"{found_mj:.3f} mJ measured, {load.energy_mj:.3f} mJ drawn: off by {error_mj / load.energy_mj:.3%}"
+        )
