@@ -34,7 +34,7 @@ from fsjoule.model import (
 )
 
 METER = MeterInfo(
-    protocol=1,
+    protocol=2,
     firmware="test",
     serial_number="T1",
     rate_hz=1000,
@@ -105,6 +105,8 @@ def make_trace(
         bus_raw=bus_raw,
         checkpoint_ticks=first + np.arange(0, n, 20, dtype=np.int64),
         checkpoint_raw=raw[:-1:20].astype(np.int64),
+        checkpoint_bus=1250 * np.arange(0, n, 20, dtype=np.int64),
+        checkpoint_missed=np.zeros(len(range(0, n, 20)), dtype=np.int64),
         marks=(Mark(start_us, f"S{mark}"), Mark(start_us + int(duration_s * 1e6), f"E{mark}")),
         missed=0,
         lost=0,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fsjoule.model import Mark, MeterInfo, Trace
 
 INFO = MeterInfo(
-    protocol=1, firmware="test", serial_number="t", rate_hz=1000, shunt_uohm=100_000, shunt_range_mv=80, simulated=True
+    protocol=2, firmware="test", serial_number="t", rate_hz=1000, shunt_uohm=100_000, shunt_range_mv=80, simulated=True
 )
 FRAME = 20
 
@@ -22,7 +22,7 @@ def trace_of(
     shunt = np.asarray(shunt_raw, dtype=np.int16)
     ticks = np.arange(start_tick, start_tick + len(shunt), dtype=np.int64)
     bus = np.full(len(shunt), bus_raw, dtype=np.uint16)
-    raw = np.concatenate([[0], np.cumsum(shunt.astype(np.int64) * bus.astype(np.int64))])[:-1]
+    raw = np.cumsum(shunt.astype(np.int64) * bus) - shunt.astype(np.int64) * bus
     return Trace(
         info=INFO,
         ticks=ticks,
@@ -31,6 +31,8 @@ def trace_of(
         bus_raw=bus,
         checkpoint_ticks=ticks[::FRAME],
         checkpoint_raw=raw[::FRAME],
+        checkpoint_bus=bus_raw * np.arange(0, len(shunt), FRAME, dtype=np.int64),
+        checkpoint_missed=np.zeros(len(raw[::FRAME]), dtype=np.int64),
         marks=tuple(marks),
         missed=0,
         lost=0,
