@@ -7,7 +7,6 @@ target_link_libraries(fsjoule_meter PRIVATE zephyr_interface)
 target_include_directories(app PRIVATE ${METER_DIR}/src)
 target_link_libraries(app PRIVATE fsjoule_meter)
 target_sources(app PRIVATE
-  ${METER_DIR}/src/bus_recovery.c
   ${METER_DIR}/src/chip_bus.c
   ${METER_DIR}/src/clock.c
   ${METER_DIR}/src/events.c

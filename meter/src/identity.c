@@ -17,6 +17,11 @@ bool identity_simulated(void)
 	return false;
 }
 
+struct fsj_settings identity_settings(void)
+{
+	return (struct fsj_settings){.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV};
+}
+
 const char *identity_serial_number(void)
 {
 	static char text[FSJ_NAME_BYTES + 1];

@@ -12,6 +12,9 @@
 /** True if the INA219 is emulated. */
 bool identity_simulated(void);
 
+/** How it samples until others are saved. */
+struct fsj_settings identity_settings(void);
+
 /** NUL-terminated; of the chip, and the same at every start. */
 const char *identity_serial_number(void);
 

@@ -9,6 +9,7 @@
 #include "storage.h"
 #include "stream.h"
 #include "watchdog.h"
+#include "zephyr_version.h"
 
 #define HEARTBEAT_MS 500
 
@@ -17,7 +18,7 @@ static const struct gpio_dt_spec heartbeat = GPIO_DT_SPEC_GET_OR(BOARD_METER, he
 static int start(void)
 {
 	const struct fsj_meter_config config = {
-		.defaults = {.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV},
+		.defaults = identity_settings(),
 		.mark_silence_us = CONFIG_FSJOULE_MARK_SILENCE_US,
 		.simulated = identity_simulated(),
 		.serial_number = identity_serial_number(),
@@ -56,6 +57,7 @@ static void blink(void)
 }
 
 /* A meter without one of its devices stays dark. */
+#if ZEPHYR_AT_LEAST(3, 4)
 int main(void)
 {
 	const int error = start();
@@ -65,3 +67,11 @@ int main(void)
 	}
 	return error;
 }
+#else
+void main(void)
+{
+	if (start() == 0) {
+		blink();
+	}
+}
+#endif
