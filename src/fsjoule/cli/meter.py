@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.cli.meter_options import Environment, MeterAddress
+from fsjoule.cli.meter_watch import watch
 from fsjoule.errors import ConfigError
 from fsjoule.frames import InfoFrame
 from fsjoule.meter import words
@@ -49,6 +50,9 @@ def list_meters(json_output: Json = False) -> None:
             table.add_row(each.address, *_found(each.info, each.why_not), each.where)
         out.print(table if found else "there is no serial port, and no virtual lab is up")
     raise typer.Exit(0 if any(each.info for each in found) else 3)
+
+
+app.command()(watch)
 
 
 def _found(frame: InfoFrame | None, why_not: str) -> tuple[str, str, str]:

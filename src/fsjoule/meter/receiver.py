@@ -25,6 +25,7 @@ PLUGGED_IN: Final = "is it plugged in and powered? `fsjoule meter list` shows th
 
 _log = logging.getLogger(__name__)
 _SILENCE_S: Final = 2.0
+_LOOK_S: Final = 1.5  # a meter says something every second, also when it is stopped
 _RECONNECT_FOR_S: Final = 30.0
 _RECONNECT_PAUSE_S: Final = 0.2
 _READ_TIMEOUT_S: Final = 0.2
@@ -32,6 +33,7 @@ _MARGIN_US: Final = 25_000  # a mark may follow the samples of its time, and 20 
 # A command that arrived damaged is answered at once; one that was whole may have met the rest of another program's.
 _DAMAGED_GRACE_S: Final = 0.3
 _KEPT_REPLIES: Final = 16
+_WHO_READS: Final = "fuser -v PORT tells who reads it, on the computer that the meter is plugged into"
 
 
 class Receiver:
@@ -51,6 +53,7 @@ class Receiver:
         self._builder: TraceBuilder | None = None
         self._info: InfoFrame | None = None
         self._heard_s = self._connected_s = time.monotonic()
+        self._looked_s = 0.0
         self._arming = False
         self._samples_end_us = 0
         self._samples_frames = 0
@@ -286,7 +289,7 @@ class Receiver:
             now_s = time.monotonic()
             self._connected_s = now_s
             if not data:
-                self._warn_of_silence()
+                self._look_into_silence(stream, now_s)
                 continue
             with self._news:
                 self._heard_s = now_s
@@ -296,6 +299,18 @@ class Receiver:
                 self._take(frames, now_s)
                 self._news.notify_all()
             self._look_for_others(stream, frames, now_s)
+
+    def _look_into_silence(self, stream: Stream, now_s: float) -> None:
+        """Raises PortHeldError if another program is seen to read the port: it may get everything."""
+        if now_s - max(self._heard_s, self._looked_s) > _LOOK_S:
+            self._looked_s = now_s
+            stream.raise_if_shared()
+            if self._stray_watch.intact:
+                self._trouble = MeterError(
+                    "nothing comes any more over a connection that stands: the meter hangs, or another program gets it",
+                    hint=f"{_WHO_READS}; else switch the meter off and on",
+                )
+        self._warn_of_silence()
 
     def _warn_of_silence(self) -> None:
         if not self._warned and time.monotonic() - self._heard_s > _SILENCE_S:
@@ -311,7 +326,7 @@ class Receiver:
             stream.raise_if_shared()
         if stray.found and self._strayed is None:
             self._strayed = f"{stray}: another program probably reads its port"
-            _log.warning("%s; on the computer that the meter is plugged into, fuser -v PORT names it", self._strayed)
+            _log.warning("%s; %s", self._strayed, _WHO_READS)
         self._stray = stray
 
     def _take(self, frames: Sequence[Frame], now_s: float) -> None:

@@ -52,18 +52,19 @@ class _Sums:
 
 
 class StrayWatch:
-    """Follows one connection; made anew for the next one."""
+    """Follows one connection; made anew for the next one. `intact` counts the frames that came over it."""
 
     def __init__(self, now_s: float, counters: StreamCounters) -> None:
         self._dropped: int | None = None
         self._dropped_since = 0
+        self.intact = 0
         self._begin(now_s, counters)
         self._bad_spans = 0
 
     def take(self, frames: Iterable[Frame], counters: StreamCounters, now_s: float) -> Stray | None:
         """Take what has arrived. Returns what a span came to when one ends, else None."""
         for frame in frames:
-            self._intact += 1
+            self.intact += 1
             self._intact_bytes += wire_bytes(frame)
             if isinstance(frame, InfoFrame):
                 self._note_dropped(frame.status.frames_dropped)
@@ -75,7 +76,8 @@ class StrayWatch:
 
     def _begin(self, now_s: float, counters: StreamCounters) -> None:
         self._start = _Sums(now_s, counters.bytes, counters.lost, self._dropped_since)
-        self._intact = self._intact_bytes = 0
+        self._intact_before = self.intact
+        self._intact_bytes = 0
 
     def _note_dropped(self, total: int) -> None:
         if self._dropped is not None:
@@ -84,9 +86,10 @@ class StrayWatch:
 
     def _judge(self, counters: StreamCounters) -> Stray:
         lost = counters.lost - self._start.lost - (self._dropped_since - self._start.dropped)
-        sent = self._intact + lost
+        intact = self.intact - self._intact_before
+        sent = intact + lost
         came = counters.bytes - self._start.bytes
-        wanted = self._intact_bytes * sent / self._intact if self._intact else 0.0
+        wanted = self._intact_bytes * sent / intact if intact else 0.0
         missing = max(0.0, 1.0 - came / wanted) if wanted > 0 else 0.0
         bad = lost >= _LEAST_FRAMES and missing >= _LEAST_FRACTION
         self._bad_spans = self._bad_spans + 1 if bad else 0
