@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Final, Literal
 
 from fsjoule.model.meter import SampleCounts
@@ -32,11 +33,40 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class EnergyBudget:
+    """Where an energy's uncertainty comes from: standard uncertainties in mJ, one for each cause.
+
+    `shunt_rounding_mj` and `bus_rounding_mj` are the steps of the two converters, `offset_mj` and `gain_mj` their
+    errors, `shunt_mj` the resistor's; `marks_mj` is how late the marks may be, `slack_mj` what the window has more than
+    the work; `sampling_mj` is what samples do not see, `gaps_mj` what is not known of gaps, and `idle_mj` how well idle
+    power is known. docs/energy.md has the formulas.
+    """
+
+    shunt_rounding_mj: float
+    bus_rounding_mj: float
+    offset_mj: float
+    gain_mj: float
+    shunt_mj: float
+    marks_mj: float
+    slack_mj: float
+    sampling_mj: float
+    gaps_mj: float
+    idle_mj: float
+
+    @property
+    def total_mj(self) -> float:
+        """All of them in quadrature (JCGM 100:2008, 5.1.2)."""
+        return math.hypot(*(getattr(self, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class Energy:
     """Energy of a window. `net` is gross less idle power times the window's duration.
 
     `power_sd_w` is the standard deviation over samples; `check_mj` is the meter's own cumulative energy over the whole
-    ticks inside the window, which must equal `check_sum_mj`, the sum of raw samples over the same ticks.
+    ticks inside the window whose frames all arrived, which must equal `check_sum_mj`, the sum of raw samples over the
+    same ticks. Of `lost_ticks` of the window only the energy of all together is known, of `missed_ticks` nothing. The
+    budgets say where the uncertainties come from.
     """
 
     gross_mj: Value
@@ -46,6 +76,10 @@ class Energy:
     power_sd_w: float
     check_mj: float | None
     check_sum_mj: float
+    lost_ticks: int
+    missed_ticks: int
+    gross_budget: EnergyBudget
+    net_budget: EnergyBudget
 
 
 @dataclass(frozen=True, slots=True)
