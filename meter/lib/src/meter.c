@@ -144,10 +144,10 @@ void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 	if (fsj_receiver_gives_up(&m->receiver, end_us)) {
 		fsj_meter_complain(m);
 	}
-	count_to_info(m, elapsed);
 	if (m->sampling && elapsed > 1) {
 		fsj_sampler_miss(&m->sampler, &m->queue, elapsed - 1, end_us - fsj_meter_period_us(m), 0);
 	}
+	count_to_info(m, elapsed);
 	take_reading(m, end_us);
 }
 
