@@ -5,8 +5,11 @@ add_subdirectory(${METER_DIR}/lib ${CMAKE_BINARY_DIR}/fsjoule_meter)
 target_link_libraries(fsjoule_meter PRIVATE zephyr_interface)
 
 target_include_directories(app PRIVATE ${METER_DIR}/src)
+# Without those that Zephyr's own headers raise.
+target_compile_options(app PRIVATE -Wextra -Wshadow -Wno-sign-compare -Wno-type-limits -Wno-unused-parameter)
 target_link_libraries(app PRIVATE fsjoule_meter)
 target_sources(app PRIVATE
+  ${METER_DIR}/src/application.c
   ${METER_DIR}/src/chip_bus.c
   ${METER_DIR}/src/clock.c
   ${METER_DIR}/src/events.c

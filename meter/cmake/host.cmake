@@ -1,12 +1,5 @@
 # The host build: Zephyr drivers of ours, and what is behind them, which knows no Zephyr.
-target_sources(app PRIVATE
-  ${METER_DIR}/src/host/bus_recovery.c
-  ${METER_DIR}/src/host/host_uart.c
-  ${METER_DIR}/src/host/identity.c
-  ${METER_DIR}/src/host/ina219_on_i2c.c
-  ${METER_DIR}/src/host/pace.c
-)
-target_include_directories(app PRIVATE ${METER_DIR}/src/host)
+include(${CMAKE_CURRENT_LIST_DIR}/host_drivers.cmake)
 
 set(host_sources
   ${METER_DIR}/emulated/feed.c
@@ -32,7 +25,7 @@ if(TARGET native_simulator)
 else()
   add_library(fsjoule_host STATIC ${host_sources})
   target_compile_definitions(fsjoule_host PRIVATE _GNU_SOURCE)
-  target_compile_options(fsjoule_host PRIVATE -std=c11 -O2)
+  target_compile_options(fsjoule_host PRIVATE -std=c11 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror)
   target_include_directories(fsjoule_host PRIVATE ${host_directories})
   target_link_libraries(fsjoule_host PRIVATE fsjoule_meter)
   target_link_libraries(app PRIVATE fsjoule_host)

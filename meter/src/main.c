@@ -1,49 +1,13 @@
 #include <zephyr/drivers/gpio.h>
 #include <zephyr/kernel.h>
 
+#include "application.h"
 #include "board.h"
-#include "chip_bus.h"
-#include "identity.h"
-#include "marks.h"
-#include "sampler.h"
-#include "storage.h"
-#include "stream.h"
-#include "watchdog.h"
 #include "zephyr_version.h"
 
 #define HEARTBEAT_MS 500
 
 static const struct gpio_dt_spec heartbeat = GPIO_DT_SPEC_GET_OR(BOARD_METER, heartbeat_gpios, {0});
-
-static int start(void)
-{
-	const struct fsj_meter_config config = {
-		.defaults = identity_settings(),
-		.mark_silence_us = CONFIG_FSJOULE_MARK_SILENCE_US,
-		.simulated = identity_simulated(),
-		.serial_number = identity_serial_number(),
-		.first_stream_id = identity_first_stream_id(),
-		.reset_cause = identity_reset_cause(),
-	};
-	const struct fsj_output output = {.frame = stream_frame};
-	const struct fsj_storage storage = storage_get();
-	struct fsj_i2c i2c;
-	int error = chip_bus_start(&i2c);
-
-	if (error == 0) {
-		error = stream_start();
-	}
-	if (error == 0) {
-		error = marks_start();
-	}
-	if (error == 0) {
-		error = watchdog_start();
-	}
-	if (error == 0) {
-		sampler_start(&config, &i2c, &output, &storage);
-	}
-	return error;
-}
 
 static void blink(void)
 {
@@ -60,7 +24,7 @@ static void blink(void)
 #if ZEPHYR_AT_LEAST(3, 4)
 int main(void)
 {
-	const int error = start();
+	const int error = application_start();
 
 	if (error == 0) {
 		blink();
@@ -70,7 +34,7 @@ int main(void)
 #else
 void main(void)
 {
-	if (start() == 0) {
+	if (application_start() == 0) {
 		blink();
 	}
 }
