@@ -1,5 +1,6 @@
 /* The program's main(), before Zephyr's: the simulator's command line instead of Zephyr's own. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,22 +43,21 @@ static void stay_on_one_processor(void)
 	}
 }
 
-/* Zephyr's flash simulator wants a file: without storage it gets one that nobody else sees. */
+/* Zephyr's flash simulator wants a file, and goes on without one that it cannot open. Without storage it gets one that
+ * nobody else sees.
+ */
 static bool flash_option(const struct options *options, char *text, size_t size)
 {
-	int fd;
+	const int fd = options->storage != NULL ? open(options->storage, O_RDWR | O_CREAT | O_CLOEXEC, 0666)
+						: memfd_create("flash", MFD_CLOEXEC);
 
-	if (options->storage != NULL) {
-		return snprintf(text, size, "--flash=%s", options->storage) < (int)size;
-	}
-	fd = memfd_create("flash", MFD_CLOEXEC);
 	return fd >= 0 && snprintf(text, size, "--flash=/proc/self/fd/%d", fd) < (int)size;
 }
 
 int __wrap_main(int argc, char **argv)
 {
 	static struct options options;
-	static char flash[4096];
+	static char flash[64];
 	char *zephyr_argv[] = {argv[0], flash, NULL};
 	const pid_t parent = getppid();
 
@@ -78,7 +78,8 @@ int __wrap_main(int argc, char **argv)
 	ask_for_priority();
 	stay_on_one_processor();
 	if (!flash_option(&options, flash, sizeof(flash))) {
-		fprintf(stderr, PROGRAM ": --storage: %s\n", strerror(errno));
+		fprintf(stderr, PROGRAM ": --storage %s: %s\n", options.storage == NULL ? "" : options.storage,
+			strerror(errno));
 		return EXIT_FAILURE;
 	}
 	signal(SIGUSR1, host_hold_bus);
