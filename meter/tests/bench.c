@@ -24,7 +24,7 @@ static int write_register(void *context, uint8_t reg, uint16_t value)
 
 static uint16_t bus_register(void)
 {
-	const unsigned int ready = bench.chip == CHIP_GOOD ? FSJ_INA219_BUS_CNVR : 0u;
+	const unsigned int ready = bench.chip <= CHIP_STALE ? FSJ_INA219_BUS_CNVR : 0u;
 
 	return (uint16_t)(((unsigned int)bench.bus << FSJ_INA219_BUS_VALUE_SHIFT) | bench.bus_flags | ready);
 }
@@ -34,6 +34,9 @@ static int read_register(void *context, uint8_t reg, uint16_t *value)
 	(void)context;
 	if (bench.chip == CHIP_GONE) {
 		return -5;
+	}
+	if (reg == FSJ_INA219_POWER && bench.chip == CHIP_STALE) {
+		bench.chip = CHIP_NOT_READY;
 	}
 	*value = reg == FSJ_INA219_SHUNT	 ? bench.shunt
 		 : reg == FSJ_INA219_BUS	 ? bus_register()

@@ -14,7 +14,8 @@
 
 #define BENCH_FRAMES_MAX 8192
 
-enum bench_chip { CHIP_GOOD, CHIP_NOT_READY, CHIP_GONE };
+/** CHIP_STALE has a conversion that was not read yet, and makes no more. */
+enum bench_chip { CHIP_GOOD, CHIP_STALE, CHIP_NOT_READY, CHIP_GONE };
 
 /** The one there is. What a test may set is marked. */
 struct bench {

@@ -704,6 +704,8 @@ static void test_self_test_while_stopped(void)
 	check_self_test(FSJ_FAIL_NO_ANSWER, 0, 0);
 	bench.chip = CHIP_GOOD;
 	check_self_test(0, 2500, 1250);
+	bench.chip = CHIP_STALE;
+	check_self_test(FSJ_FAIL_NO_CONVERSION, 0, 0);
 	CHECK_EQUAL(fsj_meter_streams(&bench.meter), 1);
 }
 
