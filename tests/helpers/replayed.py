@@ -25,25 +25,26 @@ _TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """Volts and amperes, each constant for STEP_US, from the beginning of the meter's clock on; shape (n,)."""
+    """Volts and amperes, each constant for `step_us`, from the beginning of the meter's clock on; shape (n,)."""
 
     volts: Floats
     amperes: Floats
+    step_us: int = STEP_US
 
     @cached_property
     def _joules_before(self) -> Floats:
-        return np.concatenate([[0.0], np.cumsum(self.volts * self.amperes)]) * STEP_US * 1e-6
+        return np.concatenate([[0.0], np.cumsum(self.volts * self.amperes)]) * self.step_us * 1e-6
 
     def energy_mj(self, start_us: float, stop_us: float) -> float:
         """What it draws between two moments."""
-        edges_us = np.arange(len(self.volts) + 1) * float(STEP_US)
+        edges_us = np.arange(len(self.volts) + 1) * float(self.step_us)
         before, after = np.interp([start_us, stop_us], edges_us, self._joules_before)
         return float(after - before) * 1e3
 
     def records(self) -> bytes:
         """As a file for `fsjoule-meter-sim --replay`. The first record only says when the recording begins."""
         records = np.zeros(len(self.volts) + 1, dtype=_RECORD)
-        records["time_ns"] = 1_000_000_000 + np.arange(len(records)) * STEP_US * 1000
+        records["time_ns"] = 1_000_000_000 + np.arange(len(records)) * self.step_us * 1000
         records["volts"][1:] = self.volts
         records["amperes"][1:] = self.amperes
         return records.tobytes()
