@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import typer
@@ -26,8 +27,17 @@ app.add_typer(lab.app, name="lab")
 app.add_typer(meter.app, name="meter")
 
 
+class _Warnings(logging.Handler):
+    """Warnings of the library (a silent meter, a second reader) are said at once, beside the output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print("warning:", style="yellow", end=" ")
+        err.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     """Run the command line; an error of ours ends with its message and exit code, without a traceback."""
+    logging.getLogger("fsjoule").addHandler(_Warnings(logging.WARNING))
     try:
         app()
     except FsjouleError as error:
