@@ -82,8 +82,9 @@ def _batch(whole: tuple[bytes, ...], seed: np.random.SeedSequence) -> Outcome:
     damaged: list[bytes] = []
     for i, ((one, other), kind, (a, b, c, d)) in enumerate(zip(chosen, kinds, numbers, strict=True)):
         piece = _DAMAGES[kind](whole[one], whole[other], (a, b, c, d), noise[i : i + 64])
-        if piece not in sent:
-            damaged.append(piece)
+        if not piece or piece in sent:  # the damage took all of it, or has changed nothing
+            piece = bytes([whole[one][0] ^ 1]) + whole[one][1:]
+        damaged.append(piece)
     return Outcome(len(damaged), tuple(_accepted(damaged, whole)))
 
 
