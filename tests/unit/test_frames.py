@@ -39,7 +39,7 @@ _VECTORS: list[dict[str, Any]] = [
 _U32 = st.integers(0, 2**32 - 1)
 _TIME = st.integers(0, 2**63 - 1)
 _VALUES = st.lists(st.tuples(st.integers(-(2**15), 2**15 - 1), st.integers(0, 2**16 - 1)), max_size=20)
-_SAMPLES = st.fixed_dictionaries(
+_SAMPLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "first_tick": _TIME,
         "first_time_us": _TIME,
