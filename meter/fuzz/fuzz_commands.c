@@ -195,7 +195,7 @@ static void command(void)
 	send(type, protocol, payload, length);
 }
 
-/* A command whose payload is as long as it should be, and often right. */
+/* A command whose payload is often right. */
 static void right_command(void)
 {
 	static const uint32_t values[] = {100, 125, 1000, 2000, 2001, 1000000, 40, 320, 80, 0};
@@ -213,7 +213,7 @@ static void right_command(void)
 		send(type, FSJ_PROTOCOL, payload, 4);
 		break;
 	case FSJ_COMMAND_MARK:
-		send(type, FSJ_PROTOCOL, (const uint8_t *)"0123456789abcde\x7F", 1u + take() % 16u);
+		send(type, FSJ_PROTOCOL, (const uint8_t *)"0123456789abcdefghi\x7F", take() % 21u);
 		break;
 	default:
 		send(type, FSJ_PROTOCOL, payload, 0);

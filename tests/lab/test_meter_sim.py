@@ -230,6 +230,14 @@ def test_bad_options(program: Path, tmp_path: Path, options: tuple[str, ...], co
     assert complaint in done.stderr.decode()
 
 
+def test_a_place_where_no_storage_can_be(program: Path, tmp_path: Path) -> None:
+    links = ["--stream-link", str(tmp_path / "stream"), "--marks-link", str(tmp_path / "marks")]
+    options = ["--load", "5,0", "--storage", str(tmp_path / "absent" / "flash")]
+    done = process.run([program, *links, *options], timeout_s=LIMIT_S, check=False)
+    assert done.returncode == 1
+    assert "absent/flash: No such file or directory" in done.stderr.decode()
+
+
 def test_a_place_where_no_link_can_be(program: Path, tmp_path: Path) -> None:
     links = ["--stream-link", str(tmp_path / "absent" / "stream"), "--marks-link", str(tmp_path / "marks")]
     done = process.run([program, *links, "--load", "5,0"], timeout_s=LIMIT_S, check=False)
