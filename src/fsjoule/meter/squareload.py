@@ -90,16 +90,18 @@ def square_load(
 
     Raises LabError, MeasurementInvalid with why the last try was spoilt.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    def attempt() -> tuple[SquareLoad, MeterInfo]:
         say("the board draws a square load")
         trace = run_square_load(shell, meter, clock, mark_device)
+        return analyse(trace), trace.info
+
+    for _ in range(_ATTEMPTS - 1):
         try:
-            return analyse(trace), trace.info
+            return attempt()
         except MeasurementInvalid as error:
-            if attempt == _ATTEMPTS:
-                raise
             say(error.what)
-    raise AssertionError
+    return attempt()
 
 
 def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_device: str, *, pulses: int = PULSES) -> Trace:
