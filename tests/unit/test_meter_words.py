@@ -66,7 +66,7 @@ def test_everything_that_is_wrong_is_said() -> None:
         "damaged",
         "not saved",
         "is stopped",
-        "zero and gain",
+        "not calibrated yet: zero, gain",
     ):
         assert part in text
     (only,) = notices(_frame(WELL, replace(CALIBRATED, gain_date=0)))
