@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fsjoule.meter.plot import axis, dots_across, plot
@@ -14,6 +14,7 @@ _WATTS = st.floats(min_value=-50, max_value=50, allow_nan=False)
 _RANGES = st.one_of(st.none(), st.tuples(_WATTS, _WATTS).map(lambda pair: (min(pair), max(pair))))
 
 
+@example([(-0.001953125, 0.0)], 15, 5)
 @given(st.lists(_RANGES, max_size=300), st.integers(15, 200), st.integers(2, 30))
 def test_any_values_fill_exactly_the_space(values: list[tuple[float, float] | None], width: int, height: int) -> None:
     lines = plot(values, width, height)
@@ -22,15 +23,15 @@ def test_any_values_fill_exactly_the_space(values: list[tuple[float, float] | No
 
 
 def test_a_step_is_drawn_where_it_is() -> None:
-    width, height = 29, 4
+    width, height = 30, 4
     across = dots_across(width)
     lines = plot([(1.0, 1.0)] * (across // 2) + [(2.0, 2.0)] * (across // 2), width, height)
-    left, right = [[line[9:][:10] for line in lines], [line[9:][10:] for line in lines]]
+    left, right = [[line[10:][:10] for line in lines], [line[10:][10:] for line in lines]]
     blank = "⠀" * 10
     assert [line != blank for line in left] == [False, False, False, True]
     assert [line != blank for line in right] == [True, False, False, False]
-    assert lines[0].startswith("   2.0 W┤")
-    assert lines[-1].startswith("   1.0 W┤")
+    assert lines[0].startswith("    2.0 W┤")
+    assert lines[-1].startswith("    1.0 W┤")
 
 
 def test_what_is_not_known_is_left_blank() -> None:

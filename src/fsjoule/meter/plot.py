@@ -13,7 +13,8 @@ _DOWN: Final = 4
 _BRAILLE: Final = 0x2800
 # Bits of the dots in a character (Unicode, Braille Patterns), by row from the top and column.
 _DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-_LABEL_WIDTH: Final = 8
+# "-0.0025 W" is the longest: _LEAST_SPAN_W ends the steps there.
+_LABEL_WIDTH: Final = 9
 # Quantisation is not to fill the plot: as a fraction of the largest value, and in watts.
 _LEAST_SPAN: Final = 0.01
 _LEAST_SPAN_W: Final = 0.002
