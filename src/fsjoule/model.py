@@ -16,8 +16,8 @@ import numpy.typing as npt
 MIB: Final = 1024 * 1024
 KIB: Final = 1024
 
-RUN_SCHEMA: Final = "fsjoule.run/1"
-MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/1"
+RUN_SCHEMA: Final = "fsjoule.run/2"
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/2"
 
 
 # ---------------------------------------------------------------------------------------------------- what is done
@@ -103,10 +103,14 @@ Workload = FioWorkload | TimedWorkload
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One entry of a plan. `number` is its place in the randomised order, counted from 1."""
+    """One entry of a plan. `number` is its place in the randomised order, counted from 1.
+
+    `kernel` is the label of one of the plan's kernels.
+    """
 
     number: int
     repetition: int
+    kernel: str
     filesystem: str
     workload: Workload
 
@@ -227,6 +231,7 @@ class FioResult:
 class Measurement:
     """One fio job or one timed operation, with all that explains it.
 
+    `kernel` is the label of one of the run's kernels; it is not part of the series, whose points it tells apart.
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement.
     """
@@ -235,6 +240,7 @@ class Measurement:
     slug: str
     repetition: int
     boot: int
+    kernel: str
     series: SeriesKey
     workload: FioWorkload | TimedWorkload
     started_utc: str
@@ -256,7 +262,7 @@ class Measurement:
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None
-    schema: Literal["fsjoule.measurement/1"] = MEASUREMENT_SCHEMA
+    schema: Literal["fsjoule.measurement/2"] = MEASUREMENT_SCHEMA
 
     @property
     def valid(self) -> bool:
@@ -373,9 +379,40 @@ class BoardFacts:
     root_filesystem: str
 
 
+class KernelOrigin(StrEnum):
+    """Where a kernel came from."""
+
+    DEBIAN = "debian"  # the archive
+    PACKAGE = "package"  # a package file that the user named
+    FOLDER = "folder"  # a build folder that the user named
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """One kernel of a run. `label` is what plan, measurements and reports call it, `asked` what the user called it.
+
+    `digest` (SHA-256) is of the kernel image, the device tree and the modules as they went onto the card: kernels with
+    equal ones are the same (empty in runs of the first schema). `checksums` are of the files that they came from.
+    `lacks` are modules that the recipe wants and the kernel does not have.
+    """
+
+    label: str
+    asked: str
+    origin: KernelOrigin
+    release: str
+    digest: str
+    package: str = ""
+    checksums: dict[str, str] = field(default_factory=dict[str, str])
+    git_describe: str = ""
+    lacks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name."""
+    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name.
+
+    `kernel_choice` is the label of the kernel; `kernel_package` is empty if that did not come in one.
+    """
 
     recipe: str
     kernel_choice: str
@@ -383,6 +420,7 @@ class ImageFacts:
     card_sha256: str
     checksums: dict[str, str]
     packages: dict[str, str]
+    root_filesystem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +429,7 @@ class Plan:
 
     suite: str
     filesystems: tuple[str, ...]
-    kernel: str
+    kernels: tuple[str, ...]
     provision: Provision
     repeat: int
     seed: int
@@ -401,15 +439,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One invocation on one board. `phases_s` says where the time went."""
+    """One invocation on one board. `phases_s` says where the time went.
+
+    `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
+    flashed. Both grow with the run.
+    """
 
     run_id: str
     started_utc: str
     status: RunStatus
     simulated: bool
     plan: Plan
-    board: BoardFacts | None = None
-    image: ImageFacts | None = None
+    kernels: tuple[KernelFacts, ...] = ()
+    boards: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
+    images: tuple[ImageFacts, ...] = ()
     meter: MeterInfo | None = None
     versions: dict[str, str] = field(default_factory=dict[str, str])
     phases_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -417,4 +460,14 @@ class Run:
     abort_reason: str | None = None
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/1"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/2"] = RUN_SCHEMA
+
+    @property
+    def board(self) -> BoardFacts | None:
+        """What the board said at its first boot."""
+        return next(iter(self.boards.values()), None)
+
+    @property
+    def image(self) -> ImageFacts | None:
+        """The first card."""
+        return self.images[0] if self.images else None

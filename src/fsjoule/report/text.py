@@ -13,9 +13,19 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
+from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.tables import Table, fio_footnote, fio_table, published_table, time_table, timed_table
+from fsjoule.report.tables import (
+    FOOTNOTE,
+    Table,
+    fio_footnote,
+    fio_table,
+    kernel_tables,
+    published_table,
+    time_table,
+    timed_table,
+)
 
 _GAP: Final = 2
 
@@ -41,6 +51,10 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield _footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
         yield from _rich(timed_table(summary), width)
+    if kernels := kernel_tables(summary):
+        for table in kernels:
+            yield from _rich(table, width)
+        yield _footnote(FOOTNOTE)
     if summary.phases:
         yield from _rich(time_table(summary), width)
         if summary.board_on_s:
@@ -53,9 +67,8 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 def _headline(summary: Summary) -> Text:
     run = summary.run
-    kernel = run.board.kernel_release if run.board else run.plan.kernel
     board = run.board.name if run.board else "board"
-    text = Text(f"\n{run.plan.suite} on {board}, kernel {kernel}", style="bold")
+    text = Text(f"\n{run.plan.suite} on {board}, {kernels_text(run)}", style="bold")
     if summary.simulated:
         text.append("  simulated", style="bold yellow")
     valid = summary.measured - len(summary.invalid)
