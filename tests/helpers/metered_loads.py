@@ -69,10 +69,9 @@ class Load:
     def energy_mj(self) -> float:
         return float((self.volts * self.amperes).sum()) * STEP_NS * 1e-6
 
-    @property
-    def quantum_mj(self) -> float:
-        """Half a step of both converters (10 uV at 0.1 Ohm, 8 mV), taken to be the same way in every sample."""
-        steps_w = self.volts * 50e-6 + self.amperes * 4e-3
+    def quantum_mj(self, *, shunt_step_v: float = 10e-6, bus_step_v: float = 8e-3) -> float:
+        """Half a step of both converters at 0.1 Ohm, taken to be the same way in every sample."""
+        steps_w = self.volts * shunt_step_v / 2 / 0.1 + self.amperes * bus_step_v / 2
         return float(steps_w.sum()) * STEP_NS * 1e-6
 
 

@@ -181,7 +181,7 @@ def test_without_a_card_image_the_board_is_not_booted(bench: _Bench) -> None:
         bench.strategy.transition("booted")
     with pytest.raises(ConfigError, match="unknown state 'asleep'"):
         bench.strategy.transition("asleep")
-    with pytest.raises(ConfigError, match="unknown card image '6.1 with fat'"):
+    with pytest.raises(ConfigError, match=r"unknown card image '6\.1 with fat'"):
         bench.board().prepare(_KERNEL, "fat")
     assert bench.power == "off"
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from labgrid import Environment
 from labgrid.util.ssh import sshmanager
-from metered_loads import Amperes, Load, LoadFeed, constant, noise, ramp, square, step
+from metered_loads import SUPPLY_V, Amperes, Load, LoadFeed, constant, noise, ramp, square, step
 
 from fsjoule.energy import energy
 from fsjoule.lab import MeterDriver, acquired_place, meter
@@ -86,13 +87,35 @@ def bench(module_state: Path) -> Generator[_Bench]:
 )
 def test_a_known_load_is_measured_to_a_thousandth(bench: _Bench, shape: Amperes) -> None:
     load = Load.of(shape, _DURATION_S)
-    trace = bench.record(load)
+    _within(load, bench.record(load), load.quantum_mj())
+
+
+def test_a_load_in_step_with_the_ticks_wants_another_rate(bench: _Bench) -> None:
+    """The fifth harmonic of a 200 Hz square is 1 kHz, which sampling at 1 kHz takes for a constant.
+
+    A sample is the mean over 532 us of a conversion that ended up to 808 us before its tick: two boxes, whose responses
+    at 1 kHz leave 13 % of that harmonic. At 2 kHz (11 and 10 bits) nothing of it is left.
+    """
+    load = Load.of(square(200), _DURATION_S)
+    high, low = float(load.amperes.max()), float(load.amperes.min())
+    harmonic_a = 4 / np.pi * (high - low) / 2 / 5 * np.sinc(0.532) * np.sinc(0.808)
+    aliased_mj = float(harmonic_a) * SUPPLY_V * _DURATION_S * 1e3
+    _within(load, bench.record(load), load.quantum_mj() + aliased_mj)
+    bench.meter.set_rate(2000)
+    try:
+        _within(load, bench.record(load), load.quantum_mj(shunt_step_v=20e-6, bus_step_v=16e-3))
+    finally:
+        bench.meter.set_rate(1000)
+
+
+def _within(load: Load, trace: Trace, quantum_mj: float) -> None:
+    """The load's energy, gross and net, is found to a thousandth and `quantum_mj`."""
     assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
     assert [mark.text for mark in trace.marks] == ["S1", "E1"]
     start_us, stop_us = (mark.time_us for mark in trace.marks)
     measured = energy(trace, Window(start_us, stop_us), Window(start_us - 200_000, start_us - 50_000))
     for found_mj in (measured.gross_mj.value, measured.net_mj.value):
         error_mj = abs(found_mj - load.energy_mj)
-        assert error_mj <= 0.001 * load.energy_mj + load.quantum_mj, (
+        assert error_mj <= 0.001 * load.energy_mj + quantum_mj, (
             f"{found_mj:.3f} mJ measured, {load.energy_mj:.3f} mJ drawn: off by {error_mj / load.energy_mj:.3%}"
         )

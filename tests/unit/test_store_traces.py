@@ -33,6 +33,8 @@ def _traces(draw: st.DrawFn) -> Trace:
         bus_raw=draw(hnp.arrays(np.uint16, n)),
         checkpoint_ticks=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
         checkpoint_raw=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
+        checkpoint_bus=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
+        checkpoint_missed=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
         marks=tuple(draw(st.lists(st.builds(Mark, st.integers(0, 2**63), st.text(max_size=16)), max_size=4))),
         missed=draw(st.integers(0, 2**32)),
         lost=draw(st.integers(0, 2**32)),

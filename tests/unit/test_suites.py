@@ -107,7 +107,9 @@ def test_scaling_keeps_whole_blocks() -> None:
 
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
-        plan_entries(suite("operations"), ("nilfs2",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=1, size_factor=1.0)
+        plan_entries(
+            suite("operations"), ("nilfs2",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=1, size_factor=1.0
+        )
 
 
 def test_unknown_names_list_the_choices() -> None:

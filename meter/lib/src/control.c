@@ -39,7 +39,7 @@ static uint8_t start(struct fsj_meter *m, const struct order *order)
 static uint8_t stop(struct fsj_meter *m, const struct order *order)
 {
 	(void)order;
-	fsj_meter_end_samples(m);
+	fsj_meter_flush(m);
 	m->sampling = false;
 	fsj_meter_send_info(m);
 	return FSJ_REPLY_DONE;

@@ -56,7 +56,7 @@ static void count_to_info(struct fsj_meter *m, uint32_t elapsed)
 
 /* ---------------------------------------------------------------------------------------------------- streams */
 
-void fsj_meter_end_samples(struct fsj_meter *m)
+void fsj_meter_flush(struct fsj_meter *m)
 {
 	fsj_sampler_end(&m->sampler, &m->queue);
 	fsj_queue_end_line(&m->queue);
@@ -64,7 +64,7 @@ void fsj_meter_end_samples(struct fsj_meter *m)
 
 void fsj_meter_begin_stream(struct fsj_meter *m)
 {
-	fsj_meter_end_samples(m);
+	fsj_meter_flush(m);
 	m->streams++;
 	fsj_meter_send_info(m);
 }
@@ -144,10 +144,10 @@ void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 	if (fsj_receiver_gives_up(&m->receiver, end_us)) {
 		fsj_meter_complain(m);
 	}
-	count_to_info(m, elapsed);
 	if (m->sampling && elapsed > 1) {
 		fsj_sampler_miss(&m->sampler, &m->queue, elapsed - 1, end_us - fsj_meter_period_us(m), 0);
 	}
+	count_to_info(m, elapsed);
 	take_reading(m, end_us);
 }
 

@@ -11,10 +11,7 @@
 /** The command is not answered yet: its task will. Not sent. */
 #define FSJ_REPLY_LATER 0xFFu
 
-/** Send all that is under way: samples, with a last frame that carries their energy, and the line as it stands. */
-void fsj_meter_end_samples(struct fsj_meter *meter);
-
-/** The same; and then begin a stream. */
+/** End the stream as fsj_meter_flush() does, and begin another one. */
 void fsj_meter_begin_stream(struct fsj_meter *meter);
 
 /** Go on with other settings, which must be valid, in a new stream. */

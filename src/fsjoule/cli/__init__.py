@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fsjoule.cli import image, lab, results
+from fsjoule.cli import image, lab, meter, results
 from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError
 
@@ -23,6 +23,7 @@ app.command()(results.choices)
 app.command()(results.schema)
 app.add_typer(image.app, name="image")
 app.add_typer(lab.app, name="lab")
+app.add_typer(meter.app, name="meter")
 
 
 def main() -> None:

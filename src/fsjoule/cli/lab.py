@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,13 +22,16 @@ LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place
 def lab_up(
     name: LabName = "virtual",
     kernel: Annotated[str, typer.Option(help="A kernel that its board is to run: some need another QEMU.")] = "6.1",
+    meter_program: Annotated[
+        Path | None, typer.Option(help="Its meter, for example the firmware built for the host; else the simulator.")
+    ] = None,
 ) -> None:
     """Bring the virtual lab up and leave it running.
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
     emulator = str(images.emulator(kernel, progress=progress))
-    virtual_lab.up(name, owner_pid=None, emulator=emulator, progress=progress)
+    virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, progress=progress)
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
     )

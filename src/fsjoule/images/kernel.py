@@ -107,8 +107,9 @@ def kernel_entry(
 
     key = cache_key(inputs)
     folder = build_once("kernel", name, key, build, progress=progress)
-    stored = json.loads((folder / "kernel.json").read_text())
-    return Kernel(key=key, folder=folder, **{**stored, "lacks": tuple(stored.get("lacks", ()))})
+    stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
+    lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
+    return Kernel(key=key, folder=folder, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:

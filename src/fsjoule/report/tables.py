@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Row, Spread, Summary, TimedRow, size_label, workload_label
+from fsjoule.report.summary import FioRow, Spread, Summary, TimedRow, size_label, workload_label
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", FioRow, TimedRow)
 
 # Before a figure that fewer than n repetitions have; the footnote of every table that may hold it explains it.
 FEWER: Final = "†"

@@ -3,10 +3,10 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/1
+        run.json                        fsjoule.run/3
         measurements/<nn>-<slug>/
-            measurement.json            fsjoule.measurement/1
-            trace.parquet               fsjoule.trace/1
+            measurement.json            fsjoule.measurement/3
+            trace.parquet               fsjoule.trace/2
             fio.json, console.log       attachments, under the names that the caller gave
 
 `RunFolder` writes one, `load_run` reads one.

@@ -25,10 +25,10 @@ STRICT: Final = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, ser
 RUN: Final = TypeAdapter(with_config(STRICT)(Run))
 MEASUREMENT: Final = TypeAdapter(with_config(STRICT)(Measurement))
 
-# What older documents are turned into before they are read: schema -> (older schema, how).
-_OLDER: Final[dict[str, tuple[str, Callable[[Document], Document]]]] = {
-    RUN_SCHEMA: ("fsjoule.run/1", upgraded_run),
-    MEASUREMENT_SCHEMA: ("fsjoule.measurement/1", upgraded_measurement),
+# Older documents that are turned into today's before they are read: schema -> (older schemas, how).
+_OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
+    RUN_SCHEMA: (("fsjoule.run/1", "fsjoule.run/2"), upgraded_run),
+    MEASUREMENT_SCHEMA: (("fsjoule.measurement/1", "fsjoule.measurement/2"), upgraded_measurement),
 }
 
 _NEWER: Final = "it was written by another version of fsjoule: read it with that one"
@@ -71,8 +71,8 @@ def _in_schema(content: bytes, schema: str, path: Path) -> bytes:
         raise ResultError(f"{path} names no schema; {schema!r} was expected", hint=_DAMAGED)
     if found == schema:
         return content
-    older, upgrade = _OLDER.get(schema, ("", None))
-    if upgrade is None or found != older:
+    older, upgrade = _OLDER.get(schema, ((), dict))
+    if found not in older:
         raise ResultError(f"{path} is of schema {found!r}; this version of fsjoule reads {schema!r}", hint=_NEWER)
     try:
         return json.dumps(upgrade(document)).encode()

@@ -26,10 +26,15 @@ from fsjoule.errors import ResultError
 from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.store.schemas import STRICT, decode, encode
 
-TRACE_SCHEMA: Final = "fsjoule.trace/1"
+TRACE_SCHEMA: Final = "fsjoule.trace/2"
 _METADATA_KEY: Final = b"fsjoule.trace"
 _SAMPLE_COLUMNS: Final = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
-_CHECKPOINT_COLUMNS: Final = {"checkpoint_tick": pa.int64(), "checkpoint_raw": pa.int64()}
+_CHECKPOINT_COLUMNS: Final = {
+    "checkpoint_tick": pa.int64(),
+    "checkpoint_raw": pa.int64(),
+    "checkpoint_bus": pa.int64(),
+    "checkpoint_missed": pa.int64(),
+}
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
 
@@ -42,7 +47,7 @@ class _Header:
     info: MeterInfo
     marks: tuple[Mark, ...]
     faults: tuple[str, ...]
-    schema: Literal["fsjoule.trace/1"] = TRACE_SCHEMA
+    schema: Literal["fsjoule.trace/2"] = TRACE_SCHEMA
 
 
 _HEADER: Final = TypeAdapter(with_config(STRICT)(_Header))
@@ -61,7 +66,7 @@ def encode_trace(trace: Trace) -> bytes:
     )
     rows = max(header.samples, header.checkpoints)
     samples = (trace.ticks, trace.times_us, trace.shunt_raw, trace.bus_raw)
-    checkpoints = (trace.checkpoint_ticks, trace.checkpoint_raw)
+    checkpoints = (trace.checkpoint_ticks, trace.checkpoint_raw, trace.checkpoint_bus, trace.checkpoint_missed)
     types = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
     arrays = [_padded(values, kind, rows) for values, kind in zip(samples + checkpoints, types.values(), strict=True)]
     schema = pa.schema(list(types.items()), metadata={_METADATA_KEY: encode(_HEADER, header, "the trace")})
@@ -106,6 +111,8 @@ def read_trace(path: Path) -> Trace:
             bus_raw=column("bus_raw", header.samples, np.uint16),
             checkpoint_ticks=column("checkpoint_tick", header.checkpoints, np.int64),
             checkpoint_raw=column("checkpoint_raw", header.checkpoints, np.int64),
+            checkpoint_bus=column("checkpoint_bus", header.checkpoints, np.int64),
+            checkpoint_missed=column("checkpoint_missed", header.checkpoints, np.int64),
             marks=header.marks,
             missed=header.missed,
             lost=header.lost,

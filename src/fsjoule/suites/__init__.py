@@ -62,9 +62,9 @@ def plan_entries(
     temperature, the host's load) meets all kernels alike.
 
     A boot is measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one
-    filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is always
-    the image's own, so that the boot is measured once a kernel and repetition. Sizes of published suites are multiplied
-    by `size_factor`; ours were made to fit.
+    filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is that
+    of the image, so that the boot is measured once a kernel and repetition. Sizes of published suites are multiplied by
+    `size_factor`; ours were made to fit.
 
     Raises ConfigError for an unknown filesystem or one without what the suite needs.
     """

@@ -1,0 +1,27 @@
+"""Options that the meter's commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsjoule.meter_access import ADDRESSES
+
+MeterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--meter",
+        "-m",
+        envvar="FSJOULE_METER",
+        metavar="ADDRESS",
+        help=f"{ADDRESSES}. Not needed if there is only one meter.",
+    ),
+]
+Environment = Annotated[
+    Path | None, typer.Option("--lg-env", metavar="FILE", help="The meter of a labgrid environment file instead.")
+]
+Seconds = Annotated[
+    float | None, typer.Option("--seconds", "-s", min=0.1, help="End after this long; else with Ctrl-C.")
+]
