@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fsjoule.cli import image, lab, meter, results
+from fsjoule.cli import image, kernel, lab, meter, results
 from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError
 
@@ -22,6 +22,7 @@ app.command(name="report")(results.report_command)
 app.command()(results.choices)
 app.command()(results.schema)
 app.add_typer(image.app, name="image")
+app.add_typer(kernel.app, name="kernel")
 app.add_typer(lab.app, name="lab")
 app.add_typer(meter.app, name="meter")
 

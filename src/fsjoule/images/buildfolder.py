@@ -22,6 +22,7 @@ _MODULES: Final = ("lib/modules", "usr/lib/modules", "modules/lib/modules", "mod
 _DEVICE_TREES: Final = ("arch/arm/boot/dts", "dtbs", "boot", "usr/lib")
 _TARS: Final = (".tar", ".tar.xz", ".tar.gz")
 _BUILT_IN: Final = "modules.builtin"
+NOTES: Final = "fsjoule.json"  # of `fsjoule kernel build`
 _GIT_TIMEOUT_S: Final = 120.0
 
 
@@ -86,14 +87,10 @@ def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> 
 
 
 def git_describe(folder: Path) -> str:
-    """Which revision was built, by what tuxmake noted, or by the source tree that the folder is; empty if unknown."""
-    noted = folder / "metadata.json"
-    if noted.is_file():
-        try:
-            git = json.loads(noted.read_text()).get("git", {})
-            return str(git.get("git_describe") or git.get("git_commit", "")[:12])
-        except (ValueError, AttributeError) as error:
-            raise ConfigError(f"tuxmake's notes cannot be read: {error}", file=noted, hint="build it again") from error
+    """Which revision was built, as was noted beside it, or by the source that the folder is; empty if unknown."""
+    for noted in (folder / NOTES, folder / "metadata.json"):
+        if noted.is_file():
+            return _noted_revision(noted)
     source = folder / "source"  # a link that the kernel's own makefile leaves in a build folder of its own
     for tree in (folder, source):
         if (tree / "Kbuild").is_file() and (tree / ".git").exists():
@@ -101,6 +98,15 @@ def git_describe(folder: Path) -> str:
             done = process.run(command, timeout_s=_GIT_TIMEOUT_S, check=False)
             return done.stdout.decode().strip()
     return ""
+
+
+def _noted_revision(file: Path) -> str:
+    try:
+        notes = json.loads(file.read_text())
+        git = notes.get("git", notes)  # tuxmake has a table of its own for it
+        return str(git.get("git_describe") or git.get("git_commit", "")[:12])
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"its notes cannot be read: {error}", file=file, hint="build the kernel again") from error
 
 
 def _modules(folder: Path) -> Path | None:
