@@ -60,15 +60,19 @@ class Table:
         rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
         return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
 
+    def widths(self, gap: int) -> list[int]:
+        """What each column takes, with `gap` behind it."""
+        return [
+            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
+            for i, column in enumerate(self.columns)
+        ]
+
     def split(self, width: int, gap: int) -> list[Table]:
         """Narrower tables that fit into `width` characters, `gap` between columns, each with all head columns.
 
         A table that cannot fit is as narrow as it can be.
         """
-        widths = [
-            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
-            for i, column in enumerate(self.columns)
-        ]
+        widths = self.widths(gap)
         heads = [i for i, column in enumerate(self.columns) if column.head]
         parts: list[list[int]] = []
         for i, column in enumerate(self.columns):
