@@ -109,8 +109,10 @@ def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) 
         try:
             parts = _unpacked([file.path for file in files], work / "tree", recipe.boot.dtb)
         except LabError as error:
-            absent = [name for name in package.depends if name.startswith("linux-") and name != "linux-base"]
-            where = f"put {', '.join(absent)} beside it" if absent else f"rebuild it with {recipe.boot.dtb}"
+            there = {file.name for file in files}
+            kernels = {name for file in files for name in file.depends if package.release in name}
+            absent = ", ".join(sorted(kernels - there))
+            where = f"put {absent} beside it" if absent else f"build it again with modules and {recipe.boot.dtb}"
             raise ConfigError(f"{package.path}: {error.what}", hint=where) from error
         return replace(
             parts,
@@ -155,7 +157,8 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str) -> Parts:
     if not installed.exists():
         installed.parent.mkdir(exist_ok=True)
         installed.symlink_to("../usr/lib/modules")
-    modules = _one_of("modules", installed.glob("*"), f"lib/modules/RELEASE in {_names(files)}")
+    listed = _one_of("modules", installed.glob("*/modules.builtin"), f"lib/modules/RELEASE in {_names(files)}")
+    modules = listed.parent
     release = modules.name
     return Parts(
         zimage=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),

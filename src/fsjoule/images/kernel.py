@@ -127,6 +127,11 @@ def read_index(folder: Path) -> ModuleIndex:
 def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> dict[str, Any]:
     """Take kernel, device tree and needed modules out of the parts; returns what is to be kept about them."""
     release = parts.modules.name
+    if not (parts.modules / "modules.builtin").is_file():
+        raise ConfigError(
+            f"the modules of {release} are not whole: there is no modules.builtin",
+            hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
+        )
     _check_release(parts.zimage, release)
     shutil.copyfile(parts.zimage, folder / "zImage")
     shutil.copyfile(parts.dtb, folder / "board.dtb")
