@@ -160,20 +160,20 @@ static void command_byte(uint8_t byte)
 	follow_stream();
 }
 
-/* A whole command, with a payload that is taken from the input. */
-static void command(void)
+static void put_u32(uint8_t *out, uint32_t value)
 {
-	uint8_t payload[32];
-	uint8_t encoded[sizeof(payload) + 12];
-	const uint8_t type = take();
-	const uint8_t protocol = take() == 255 ? take() : FSJ_PROTOCOL;
-	const size_t length = take() % (sizeof(payload) + 1);
-	size_t size;
-
-	for (size_t i = 0; i < length; i++) {
-		payload[i] = take();
+	for (size_t i = 0; i < 4; i++) {
+		out[i] = (uint8_t)(value >> (8 * i));
 	}
-	size = encode_command(type, protocol, fuzz.asked, payload, length, encoded);
+}
+
+#define PAYLOAD_MAX 32u
+
+static void send(uint8_t type, uint8_t protocol, const uint8_t *payload, size_t length)
+{
+	uint8_t encoded[PAYLOAD_MAX + 12];
+	const size_t size = encode_command(type, protocol, fuzz.asked, payload, length, encoded);
+
 	command_byte(0);
 	fuzz.asked += type >= 1 && type <= 4 ? 0u : 1u;
 	for (size_t i = 0; i < size; i++) {
@@ -181,18 +181,81 @@ static void command(void)
 	}
 }
 
-static void number(uint16_t *out)
+/* Any command, with a payload that is taken from the input. */
+static void command(void)
+{
+	uint8_t payload[PAYLOAD_MAX];
+	const uint8_t type = take();
+	const uint8_t protocol = take() == 255 ? take() : FSJ_PROTOCOL;
+	const size_t length = take() % (PAYLOAD_MAX + 1);
+
+	for (size_t i = 0; i < length; i++) {
+		payload[i] = take();
+	}
+	send(type, protocol, payload, length);
+}
+
+/* A command whose payload is often right. */
+static void right_command(void)
+{
+	static const uint32_t values[] = {100, 125, 1000, 2000, 2001, 1000000, 40, 320, 80, 0};
+	const uint8_t type = (uint8_t)(FSJ_COMMAND_INFO + take() % 13);
+	uint8_t payload[PAYLOAD_MAX] = {0};
+
+	put_u32(payload, values[take() % 10]);
+	switch (type) {
+	case FSJ_COMMAND_RANGE:
+		send(type, FSJ_PROTOCOL, payload, 2);
+		break;
+	case FSJ_COMMAND_RATE:
+	case FSJ_COMMAND_SHUNT:
+	case FSJ_COMMAND_ZERO:
+		send(type, FSJ_PROTOCOL, payload, 4);
+		break;
+	case FSJ_COMMAND_MARK:
+		send(type, FSJ_PROTOCOL, (const uint8_t *)"0123456789abcdefghi\x7F", take() % 21u);
+		break;
+	default:
+		send(type, FSJ_PROTOCOL, payload, 0);
+	}
+}
+
+static uint16_t number(void)
 {
 	const uint8_t high = take();
 
-	*out = (uint16_t)((unsigned int)high << 8 | take());
+	return (uint16_t)((unsigned int)high << 8 | take());
+}
+
+/* A point of a calibration that makes sense, measured to its end: bytes at random would hardly ever come to one. What is
+ * read differs from what is true by some units of the chip.
+ */
+static void calibrate(uint8_t what)
+{
+	uint8_t payload[17] = {(uint8_t)(1 + what / 16 % 2)};
+	const uint16_t shunt = number();
+	const int32_t true_nv = (shunt < 0x8000u ? shunt : shunt - 0x10000) * 10000;
+
+	put_u32(payload + 1, (uint32_t)(int32_t)((int64_t)true_nv * 1000 / fuzz.meter.settings.shunt_uohm));
+	fuzz.registers[FSJ_INA219_SHUNT] = (uint16_t)(shunt + take() - 128);
+	fuzz.registers[FSJ_INA219_BUS] = number();
+	put_u32(payload + 5, fuzz.registers[FSJ_INA219_BUS] / 8u * 4000u + take() * 1024u);
+	put_u32(payload + 9, number());
+	send(what < 64 ? FSJ_COMMAND_ZERO : FSJ_COMMAND_GAIN, FSJ_PROTOCOL, payload, what < 64 ? 4 : sizeof(payload));
+	for (uint32_t i = 2 * fuzz.meter.settings.rate_hz; i > 0 && fuzz.meter.task.kind != FSJ_TASK_NONE; i--) {
+		tick(1);
+	}
 }
 
 static void event(uint8_t what)
 {
 	switch (what % 16) {
 	case 0:
-		command();
+		if (what < 128) {
+			right_command();
+		} else {
+			command();
+		}
 		break;
 	case 1:
 		for (int count = take(); count > 0; count--) {
@@ -206,7 +269,7 @@ static void event(uint8_t what)
 		fsj_meter_mark_byte(&fuzz.meter, take(), fuzz.now_us);
 		break;
 	case 4:
-		fsj_meter_mark_byte(&fuzz.meter, what < 128 ? '\n' : 'S', fuzz.now_us);
+		fuzz.registers[FSJ_INA219_CONFIG] = number();
 		break;
 	case 5:
 		fsj_meter_mark_edge(&fuzz.meter, what < 128, fuzz.now_us);
@@ -229,13 +292,13 @@ static void event(uint8_t what)
 		fuzz.ready = what < 128;
 		break;
 	case 11:
-		number(&fuzz.registers[FSJ_INA219_SHUNT]);
+		fuzz.registers[FSJ_INA219_SHUNT] = number();
 		break;
 	case 12:
-		number(&fuzz.registers[FSJ_INA219_BUS]);
+		fuzz.registers[FSJ_INA219_BUS] = number();
 		break;
 	case 13:
-		number(&fuzz.registers[FSJ_INA219_CONFIG]);
+		calibrate(what);
 		break;
 	case 14:
 		fuzz.write_stops_at = take();

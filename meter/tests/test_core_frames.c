@@ -157,6 +157,25 @@ static void test_the_longest_frame(void)
 	CHECK_EQUAL(command.protocol, 0x7F);
 }
 
+/* Head and checksum are there, but for one byte. */
+static void test_a_frame_that_is_too_short(void)
+{
+	for (size_t length = 0; length < 6; length++) {
+		uint8_t content[10] = {FSJ_COMMAND_INFO, FSJ_PROTOCOL, 1, 1, 1, 1};
+		uint8_t encoded[FSJ_COBS_ENCODED_BYTES(sizeof(content))];
+		const uint32_t crc = fsj_crc32(content, length);
+		struct fsj_receiver receiver = {0};
+		struct fsj_command command;
+		size_t size;
+
+		for (size_t i = 0; i < 4; i++) {
+			content[length + i] = (uint8_t)(crc >> (8 * i));
+		}
+		size = fsj_cobs_encode(content, length + 4, encoded);
+		CHECK_EQUAL(receive(&receiver, encoded, size, &command), FSJ_RECEIVED_DAMAGE);
+	}
+}
+
 static void test_silence_ends_a_command(void)
 {
 	struct fsj_receiver receiver = {0};
@@ -232,6 +251,7 @@ int main(void)
 	test_damage();
 	test_frames_of_any_length();
 	test_the_longest_frame();
+	test_a_frame_that_is_too_short();
 	test_silence_ends_a_command();
 	test_lengths_beyond_the_limits_are_cut();
 	test_crc_check_value();

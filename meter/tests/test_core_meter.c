@@ -159,7 +159,16 @@ static void test_a_chip_that_lost_its_supply_for_a_moment(void)
 	bench.chip = CHIP_GOOD;
 	bench_ticks(20);
 	CHECK_EQUAL(bench_samples(2)->first_tick, 21);
-	CHECK_EQUAL(bench_samples(2)->flags, 0);
+	CHECK_EQUAL(bench_samples(2)->flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
+	/* Where it is not late, it is asked once a second. */
+	bench.config = FSJ_INA219_CONFIG_RESET_VALUE;
+	bench_ticks(958);
+	CHECK_EQUAL(bench.configured, 2);
+	bench_ticks(1);
+	CHECK_EQUAL(bench.configured, 3);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_INFO)->info.i2c_faults, 0);
+	bench_ticks(22);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_SAMPLES)->samples.flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
 }
 
 static void test_a_chip_that_is_absent_at_start(void)

@@ -1,6 +1,7 @@
 /* What is stored: whole or not at all, whatever tears it. */
 
 #include "check.h"
+#include "fsjoule/crc32.h"
 #include "fsjoule/settings.h"
 
 static struct {
@@ -226,15 +227,19 @@ static void test_no_storage(void)
 /* Another version of the core may have stored what this one cannot do. */
 static void test_settings_that_are_not_allowed(void)
 {
-	const struct fsj_calibration offset = {.shunt_offset_nv = 400001};
-	const struct fsj_calibration gain = {.current_gain_ppm = -50001};
-	const struct fsj_calibration bus_gain = {.bus_gain_ppm = 50001};
 	const struct fsj_settings bad[] = {
-		{99, 100000, FSJ_INA219_RANGE_80MV, {0}},   {0, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{300, 100000, FSJ_INA219_RANGE_80MV, {0}},  {2500, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{1000, 999, FSJ_INA219_RANGE_80MV, {0}},    {1000, 1000001, FSJ_INA219_RANGE_80MV, {0}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, offset}, {1000, 100000, FSJ_INA219_RANGE_80MV, gain},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, bus_gain},
+		{99, 100000, FSJ_INA219_RANGE_80MV, {0}},
+		{0, 100000, FSJ_INA219_RANGE_80MV, {0}},
+		{300, 100000, FSJ_INA219_RANGE_80MV, {0}},
+		{2500, 100000, FSJ_INA219_RANGE_80MV, {0}},
+		{1000, 999, FSJ_INA219_RANGE_80MV, {0}},
+		{1000, 1000001, FSJ_INA219_RANGE_80MV, {0}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.shunt_offset_nv = 400001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.shunt_offset_nv = -400001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.current_gain_ppm = 50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.current_gain_ppm = -50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.bus_gain_ppm = 50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, {.bus_gain_ppm = -50001}},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -250,6 +255,50 @@ static void test_settings_that_are_not_allowed(void)
 	}
 }
 
+static void test_a_record_of_another_version(void)
+{
+	const struct fsj_settings settings = numbered(1);
+	struct fsj_store store;
+	uint32_t crc;
+
+	clear(0xFF);
+	store = loaded();
+	CHECK(fsj_store_save(&store, &settings));
+	memory.slot[0][4]++;
+	crc = fsj_crc32(memory.slot[0], FSJ_RECORD_BYTES - 4);
+	for (size_t i = 0; i < 4; i++) {
+		memory.slot[0][FSJ_RECORD_BYTES - 4 + i] = (uint8_t)(crc >> (8 * i));
+	}
+	store = loaded();
+	CHECK(store.damaged);
+	CHECK(fsj_settings_equal(&store.saved, &defaults));
+}
+
+static void test_settings_that_differ_in_one_field(void)
+{
+	struct fsj_settings other[9];
+
+	for (size_t i = 0; i < 9; i++) {
+		other[i] = numbered(1);
+		CHECK(fsj_settings_equal(&other[i], &other[0]));
+	}
+	other[0].rate_hz++;
+	other[1].shunt_uohm++;
+	other[2].range = FSJ_INA219_RANGE_40MV;
+	other[3].calibration.shunt_offset_nv++;
+	other[4].calibration.current_gain_ppm++;
+	other[5].calibration.bus_gain_ppm++;
+	other[6].calibration.gain_uncertainty_ppm++;
+	other[7].calibration.zero_date++;
+	other[8].calibration.gain_date++;
+	for (size_t i = 0; i < 9; i++) {
+		const struct fsj_settings one = numbered(1);
+
+		CHECK(!fsj_settings_equal(&other[i], &one));
+		CHECK(!fsj_settings_equal(&one, &other[i]));
+	}
+}
+
 int main(void)
 {
 	test_empty_storage();
@@ -260,5 +309,7 @@ int main(void)
 	test_storage_that_cannot_be_read();
 	test_no_storage();
 	test_settings_that_are_not_allowed();
+	test_a_record_of_another_version();
+	test_settings_that_differ_in_one_field();
 	return 0;
 }

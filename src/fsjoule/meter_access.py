@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import images, lab
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.meter.address import FORMS, opener
 from fsjoule.meter.client import MeterClient
 from fsjoule.meter.finder import Candidate, Found, find, serial_ports
@@ -86,6 +86,8 @@ def _virtual_lab(name: str, kernel: str, say: Callable[[str], None]) -> Generato
 
 
 def _opener(address: str) -> Callable[[], Stream]:
+    if address.startswith("/") and not Path(address).exists():
+        raise MeterError(f"there is no port {address}", hint="fsjoule meter list shows those that there are")
     return meter_opener(address.removeprefix(_LAB)) if address.startswith(_LAB) else opener(address)
 
 

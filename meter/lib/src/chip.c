@@ -42,17 +42,12 @@ static enum fsj_status write_register(struct fsj_chip *chip, uint8_t reg, uint16
 	return noted(chip, chip->i2c.write_register(chip->i2c.context, reg, value) == 0 ? FSJ_OK : FSJ_I2C_FAULT);
 }
 
-/* A chip that is late may have lost its supply for a moment, and with it its configuration. */
-static enum fsj_status look_why_late(struct fsj_chip *chip)
+/* A chip that lost its supply for a moment has lost its configuration too. */
+static bool is_configured(struct fsj_chip *chip)
 {
-	const struct fsj_ina219_setup setup = chip->setup;
 	uint16_t config;
 
-	if (read_register(chip, FSJ_INA219_CONFIG, &config) != FSJ_OK ||
-	    (config != setup.config && fsj_chip_start(chip, &setup) != FSJ_OK)) {
-		return FSJ_I2C_FAULT;
-	}
-	return FSJ_NOT_READY;
+	return read_register(chip, FSJ_INA219_CONFIG, &config) == FSJ_OK && config == chip->setup.config;
 }
 
 enum fsj_status fsj_chip_read(struct fsj_chip *chip, struct fsj_ina219_reading *reading, uint8_t *flags)
@@ -62,13 +57,20 @@ enum fsj_status fsj_chip_read(struct fsj_chip *chip, struct fsj_ina219_reading *
 	if (chip->started) {
 		status = noted(chip, fsj_ina219_read(&chip->i2c, &chip->setup, reading));
 	}
-	if (status == FSJ_NOT_READY) {
-		status = look_why_late(chip);
+	if (status == FSJ_NOT_READY && !is_configured(chip)) {
+		status = FSJ_I2C_FAULT;
 	}
 	if (status == FSJ_I2C_FAULT) {
 		bring_back(chip, flags);
 	}
 	return status;
+}
+
+void fsj_chip_check(struct fsj_chip *chip, uint8_t *flags)
+{
+	if (chip->started && !is_configured(chip)) {
+		bring_back(chip, flags);
+	}
 }
 
 /* CALIBRATION only scales the registers CURRENT and POWER, which nobody reads. The patterns are too small for OVF. */

@@ -28,11 +28,14 @@ static uint8_t say_info(struct fsj_meter *m, const struct order *order)
 	return FSJ_REPLY_DONE;
 }
 
+/* The chip is set up anew: while the meter was stopped nobody looked at it. */
 static uint8_t start(struct fsj_meter *m, const struct order *order)
 {
+	const struct fsj_settings settings = m->settings;
+
 	(void)order;
 	m->sampling = true;
-	fsj_meter_begin_stream(m);
+	fsj_meter_change(m, &settings);
 	return FSJ_REPLY_DONE;
 }
 

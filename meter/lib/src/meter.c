@@ -4,6 +4,8 @@
 
 /* After this many ticks an info frame for which there was no room is tried again. */
 #define INFO_AGAIN_TICKS 20u
+/* Up to this rate the chip is asked each second whether it is still as it was set up. */
+#define CHECK_MAX_HZ 1000u
 
 /* ------------------------------------------------------------------------------------------------------- info */
 
@@ -45,13 +47,15 @@ void fsj_meter_send_info(struct fsj_meter *m)
 	m->ticks_to_info = fsj_outbox_info(&m->queue.outbox, &info) ? m->settings.rate_hz : INFO_AGAIN_TICKS;
 }
 
-static void count_to_info(struct fsj_meter *m, uint32_t elapsed)
+/* @retval true  a second is over, and the info frame is sent */
+static bool count_to_info(struct fsj_meter *m, uint32_t elapsed)
 {
 	if (elapsed < m->ticks_to_info) {
 		m->ticks_to_info -= elapsed;
-	} else {
-		fsj_meter_send_info(m);
+		return false;
 	}
+	fsj_meter_send_info(m);
+	return true;
 }
 
 /* ---------------------------------------------------------------------------------------------------- streams */
@@ -80,8 +84,11 @@ static enum fsj_status start_chip(struct fsj_meter *m)
 
 void fsj_meter_change(struct fsj_meter *m, const struct fsj_settings *settings)
 {
+	const bool is_same = settings->rate_hz == m->settings.rate_hz && settings->range == m->settings.range &&
+			     settings->shunt_uohm == m->settings.shunt_uohm;
+
+	m->has_low = m->has_low && is_same;
 	m->settings = *settings;
-	m->has_low = false;
 	(void)start_chip(m);
 	fsj_meter_begin_stream(m);
 }
@@ -132,8 +139,21 @@ static void take_reading(struct fsj_meter *m, uint64_t end_us)
 	fsj_task_tick(m, status, &reading);
 }
 
+/* At the faster rates there is no time for it, and a chip with its default configuration is late. */
+static void check_chip(struct fsj_meter *m)
+{
+	uint8_t flags = 0;
+
+	if (m->sampling && m->settings.rate_hz <= CHECK_MAX_HZ) {
+		fsj_chip_check(&m->chip, &flags);
+		fsj_sampler_flag(&m->sampler, flags);
+	}
+}
+
 void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 {
+	bool is_second;
+
 	if (elapsed == 0) {
 		return;
 	}
@@ -147,8 +167,11 @@ void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 	if (m->sampling && elapsed > 1) {
 		fsj_sampler_miss(&m->sampler, &m->queue, elapsed - 1, end_us - fsj_meter_period_us(m), 0);
 	}
-	count_to_info(m, elapsed);
+	is_second = count_to_info(m, elapsed);
 	take_reading(m, end_us);
+	if (is_second) {
+		check_chip(m);
+	}
 }
 
 void fsj_meter_mark(struct fsj_meter *m, const struct fsj_mark *mark)

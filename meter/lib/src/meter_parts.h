@@ -14,7 +14,7 @@
 /** End the stream as fsj_meter_flush() does, and begin another one. */
 void fsj_meter_begin_stream(struct fsj_meter *meter);
 
-/** Go on with other settings, which must be valid, in a new stream. */
+/** Set the chip up for these settings, which must be valid, and go on in a new stream. */
 void fsj_meter_change(struct fsj_meter *meter, const struct fsj_settings *settings);
 
 void fsj_meter_send_info(struct fsj_meter *meter);

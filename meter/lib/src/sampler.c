@@ -52,13 +52,18 @@ void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint6
 	}
 }
 
+void fsj_sampler_flag(struct fsj_sampler *sampler, uint8_t flags)
+{
+	sampler->flags_unsaid |= flags;
+}
+
 void fsj_sampler_miss(struct fsj_sampler *sampler, struct fsj_queue *queue, uint32_t ticks, uint64_t end_us,
 		      uint8_t flags)
 {
 	fsj_sampler_close(sampler, queue);
 	sampler->missed_total += ticks;
 	sampler->missed_unsaid += ticks;
-	sampler->flags_unsaid |= flags;
+	fsj_sampler_flag(sampler, flags);
 	sampler->next_tick += ticks;
 	sampler->next_time_us = end_us;
 	/* A chip that stays away must not make the stream fall silent: an empty frame carries the count. */

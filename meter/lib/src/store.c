@@ -69,7 +69,7 @@ bool fsj_store_save(struct fsj_store *store, const struct fsj_settings *settings
 	fsj_record_encode(&record, bytes);
 	written = store->storage.write(store->storage.context, slot, bytes, sizeof(bytes)) == 0;
 	look_at_slots(store);
-	return written && store->generation == record.generation && fsj_settings_equal(&store->saved, settings);
+	return written && store->generation == record.generation;
 }
 
 bool fsj_store_works(const struct fsj_store *store)

@@ -1,31 +1,21 @@
 /* The program's main(), before Zephyr's: the simulator's command line instead of Zephyr's own. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "host_program.h"
+#include "process.h"
 
 #define EXIT_USAGE 2
 
 int __real_main(int argc, char **argv);
 int __wrap_main(int argc, char **argv);
-
-/* A real meter does not wait for a host's scheduler. Without the right to it, it goes on as it is. */
-static void ask_for_priority(void)
-{
-	const struct sched_param priority = {.sched_priority = 10};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0 && setpriority(PRIO_PROCESS, 0, -10) != 0) {
-		fputs(PROGRAM ": running without raised priority\n", stderr);
-	}
-}
 
 /* Zephyr's threads never run at once, but hand over to each other ten thousand times a second: between processors that
  * takes a third of one, within one a twentieth.
@@ -42,22 +32,21 @@ static void stay_on_one_processor(void)
 	}
 }
 
-/* Zephyr's flash simulator wants a file: without storage it gets one that nobody else sees. */
+/* Zephyr's flash simulator wants a file, and goes on without one that it cannot open. Without storage it gets one that
+ * nobody else sees.
+ */
 static bool flash_option(const struct options *options, char *text, size_t size)
 {
-	int fd;
+	const int fd = options->storage != NULL ? open(options->storage, O_RDWR | O_CREAT | O_CLOEXEC, 0666)
+						: memfd_create("flash", MFD_CLOEXEC);
 
-	if (options->storage != NULL) {
-		return snprintf(text, size, "--flash=%s", options->storage) < (int)size;
-	}
-	fd = memfd_create("flash", MFD_CLOEXEC);
 	return fd >= 0 && snprintf(text, size, "--flash=/proc/self/fd/%d", fd) < (int)size;
 }
 
 int __wrap_main(int argc, char **argv)
 {
 	static struct options options;
-	static char flash[4096];
+	static char flash[64];
 	char *zephyr_argv[] = {argv[0], flash, NULL};
 	const pid_t parent = getppid();
 
@@ -71,14 +60,14 @@ int __wrap_main(int argc, char **argv)
 		fputs(PROGRAM ": --replay: only the simulator replays\n", stderr);
 		return EXIT_USAGE;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent) {
+	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
 	}
-	ask_for_priority();
+	process_ask_for_priority(PROGRAM);
 	stay_on_one_processor();
 	if (!flash_option(&options, flash, sizeof(flash))) {
-		fprintf(stderr, PROGRAM ": --storage: %s\n", strerror(errno));
+		fprintf(stderr, PROGRAM ": --storage %s: %s\n", options.storage == NULL ? "" : options.storage,
+			strerror(errno));
 		return EXIT_FAILURE;
 	}
 	signal(SIGUSR1, host_hold_bus);

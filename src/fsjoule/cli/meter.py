@@ -9,11 +9,16 @@ import typer
 from rich.table import Table
 
 from fsjoule.cli.common import Json, err, out, print_json, progress
-from fsjoule.cli.meter_options import Environment, MeterAddress
+from fsjoule.cli.meter_calibrate import calibrate
+from fsjoule.cli.meter_options import Amperes, Environment, MeterAddress, Volts
+from fsjoule.cli.meter_record import record_command
+from fsjoule.cli.meter_run import run
+from fsjoule.cli.meter_selftest import selftest
 from fsjoule.cli.meter_watch import watch
 from fsjoule.errors import ConfigError
 from fsjoule.frames import InfoFrame
 from fsjoule.meter import words
+from fsjoule.meter.expected import expected
 from fsjoule.meter.notices import notices
 from fsjoule.meter_access import find_meters, open_meter
 from fsjoule.model import MeterInfo
@@ -53,6 +58,10 @@ def list_meters(json_output: Json = False) -> None:
 
 
 app.command()(watch)
+app.command("record")(record_command)
+app.command()(run)
+app.command()(calibrate)
+app.command()(selftest)
 
 
 def _found(frame: InfoFrame | None, why_not: str) -> tuple[str, str, str]:
@@ -71,8 +80,8 @@ def info(
     *,
     meter: MeterAddress = None,
     lg_env: Environment = None,
-    volts: Annotated[float, typer.Option(min=0.0, help="The load whose uncertainty is to be told.")] = 5.0,
-    amperes: Annotated[float, typer.Option(min=0.0, help="The same.")] = 0.25,
+    volts: Volts = 5.0,
+    amperes: Amperes = 0.25,
     json_output: Json = False,
 ) -> None:
     """Show what a meter says of itself, its calibration, the uncertainty that follows, and what is wrong with it.
@@ -81,10 +90,14 @@ def info(
     """
     with open_meter(meter, lg_env, progress) as client:
         frame = client.info()
+    uncertainty = expected(frame.info, volts, amperes)
     if json_output:
-        print_json(words.as_document(frame))
+        print_json(words.as_document(frame) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
         return
-    out.print(_info_table(frame))
+    table = _info_table(frame)
+    table.add_row("uncertainty", uncertainty.text(volts, amperes))
+    table.add_row("", uncertainty.causes())
+    out.print(table)
     for notice in notices(frame):
         out.print(f"[yellow]note[/yellow]  {notice}", highlight=False, soft_wrap=True)
 
@@ -99,11 +112,8 @@ def _info_table(frame: InfoFrame) -> Table:
         ("firmware", f"{info.firmware}, protocol {info.protocol}"),
         ("samples", f"{info.rate_hz} a second; {words.adc_text(info)}"),
         ("shunt", f"{info.shunt_uohm * 1e-6:g} Ohm, {info.shunt_range_mv} mV: up to {words.full_scale_a(info):.3g} A"),
-        ("zero", words.date_text(calibration.zero_date, now_s)),
-        ("", f"offset {calibration.shunt_offset_nv / 1e3:+.1f} uV"),
-        ("gain", words.date_text(calibration.gain_date, now_s)),
-        ("", f"current {calibration.current_gain_ppm:+d} ppm, bus {calibration.bus_gain_ppm:+d} ppm"),
-        ("", f"reference known to {calibration.gain_uncertainty_ppm} ppm (k=1)"),
+        ("zero", words.zero_text(calibration, now_s)),
+        ("gain", words.gain_text(calibration, now_s)),
         ("last start", f"by {frame.status.reset_cause.value}; stream {frame.status.stream_id:08x}"),
     ]
     for row in rows:

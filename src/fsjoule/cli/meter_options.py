@@ -25,3 +25,5 @@ Environment = Annotated[
 Seconds = Annotated[
     float | None, typer.Option("--seconds", "-s", min=0.1, help="End after this long; else with Ctrl-C.")
 ]
+Volts = Annotated[float, typer.Option(min=0.1, max=26.0, help="Bus voltage of the load that uncertainty is told for.")]
+Amperes = Annotated[float, typer.Option(min=0.0, help="Current of the load that uncertainty is told for.")]

@@ -57,7 +57,7 @@ def watch(
         else:
             shower, pause_s = _text_line, _LINE_PAUSE_S
         with watching.listening():
-            _repeat(pause_s, seconds, ended, lambda: typer.echo(shower(watching)))
+            _repeat(watching, pause_s, seconds, ended, lambda: typer.echo(shower(watching)))
 
 
 class _Watching:
@@ -103,7 +103,9 @@ class _View:
     trouble: str
 
 
-def _repeat(pause_s: float, seconds: float | None, ended: threading.Event, show: Callable[[], None]) -> None:
+def _repeat(
+    watching: _Watching, pause_s: float, seconds: float | None, ended: threading.Event, show: Callable[[], None]
+) -> None:
     begin = time.monotonic()
     shown = 0
     while not ended.is_set():
@@ -111,6 +113,7 @@ def _repeat(pause_s: float, seconds: float | None, ended: threading.Event, show:
         until = begin + shown * pause_s if seconds is None else begin + min(shown * pause_s, seconds)
         ended.wait(max(0.0, until - time.monotonic()))
         show()
+        watching.receiver.raise_if_over()
         if seconds is not None and time.monotonic() - begin >= seconds:
             return
 
@@ -155,7 +158,7 @@ def mark_text(mark: Mark) -> str:
 
 def _on_screen(watching: _Watching, seconds: float | None, ended: threading.Event) -> None:
     with watching.listening(), Screen(console=out, auto_refresh=False, vertical_overflow="crop") as screen:
-        _repeat(_SCREEN_PAUSE_S, seconds, ended, lambda: screen.update(_picture(watching), refresh=True))
+        _repeat(watching, _SCREEN_PAUSE_S, seconds, ended, lambda: screen.update(_picture(watching), refresh=True))
 
 
 def _picture(watching: _Watching) -> Group:

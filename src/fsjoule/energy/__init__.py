@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.energy.instrument import Instrument
-from fsjoule.energy.window import Recording, Share, share
+from fsjoule.energy.window import Recording, Share, marks_j, share
 from fsjoule.model import MIB, Energy, EnergyBudget, Trace, Value, Window
 from fsjoule.validity import DEFAULT, Limits
 
@@ -100,7 +100,7 @@ def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudge
         offset_mj=work.offset_w * per_watt,
         gain_mj=abs(work.mean_w) * work.gain * per_watt,
         shunt_mj=abs(work.mean_w) * work.shunt * per_watt,
-        marks_mj=math.hypot(*work.edges_w) * meter.mark_s / _SQRT3 * 1e3,
+        marks_mj=marks_j(work, meter) * 1e3,
         slack_mj=abs(work.mean_w) * slack_s / _SQRT3 * 1e3,
         sampling_mj=work.sampling_w * per_watt,
         gaps_mj=work.gaps_w * per_watt,
@@ -121,7 +121,7 @@ def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> 
         offset_mj=0.0,
         gain_mj=net_w * work.gain * per_watt,
         shunt_mj=net_w * work.shunt * per_watt,
-        marks_mj=math.hypot(*(edge_w - rest.mean_w for edge_w in work.edges_w)) * meter.mark_s / _SQRT3 * 1e3,
+        marks_mj=marks_j(work, meter, rest.mean_w) * 1e3,
         slack_mj=net_w * slack_s / _SQRT3 * 1e3,
         sampling_mj=work.sampling_w * per_watt,
         gaps_mj=work.gaps_w * per_watt,

@@ -37,14 +37,15 @@ _AVERAGED: Final = 0x8
 _BADC_SHIFT: Final = 7
 _SADC_SHIFT: Final = 3
 
-# How late a mark may be besides its place in a tick: a byte at 115200 baud; the interrupt of an edge; a command on its
-# way through the host and a USB-serial adapter.
+# How late a mark may be: a byte at 115200 baud; the interrupt of an edge; a command on its way through the host and a
+# USB-serial adapter. What an emulated meter is told passes several programs of a busy host.
 _LATE_S: Final = {
     MarkSource.LINE: 10 / 115200,
     MarkSource.RISING: 50e-6,
     MarkSource.FALLING: 50e-6,
     MarkSource.HOST: 5e-3,
 }
+_LATE_EMULATED_S: Final = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Instrument:
     In volts at the shunt: `shunt_rounding_v`, half a step of its converter; `offset_v`, and `offset_per_volt` more for
     each volt that the bus is off `offset_bus_v`, or off its voltage at the zero calibration where that is None. In
     volts of the bus: `bus_rounding_v`. As fractions of the power: `gain` of both converters, `shunt` (the resistor),
-    and `reference`, with which the gains were calibrated. `mark_s` bounds how late a mark may be.
+    and `reference`, with which the gains were calibrated. `mark_s` bounds how late a mark may be, and `sample_s` how
+    far a sample may be off: what the chip converts of a tick is neither its middle nor the same in every tick.
     """
 
     shunt_rounding_v: float
@@ -66,6 +68,7 @@ class Instrument:
     shunt: float
     reference: float
     mark_s: float
+    sample_s: float
 
     @classmethod
     def of(cls, info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instrument:
@@ -88,7 +91,8 @@ class Instrument:
             gain=math.hypot(*gains, drift, drift),
             shunt=_SHUNT_PER_KELVIN * _KELVIN if gained else _SHUNT_LIMIT,
             reference=info.calibration.gain_uncertainty_ppm * 1e-6 if gained else 0.0,
-            mark_s=_LATE_S[marks] + 1 / info.rate_hz,
+            mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
+            sample_s=1 / info.rate_hz,
         )
 
     def offset_at(self, bus_v: float) -> float:

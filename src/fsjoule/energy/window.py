@@ -41,12 +41,24 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """The lowest and the highest power near a mark, in watts."""
+
+    lowest_w: float
+    highest_w: float
+
+    def furthest_w(self, from_w: float) -> float:
+        """How far the power here is from another, at most."""
+        return max(abs(self.lowest_w - from_w), abs(self.highest_w - from_w))
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """Power over one window: its mean, its standard deviation over samples, and standard uncertainties of the mean.
 
     `gain` and `shunt` are fractions of the power, all others are in watts. `shunt_rounding_w`, `bus_rounding_w`,
     `offset_w`, `gain` and `shunt` belong to the instrument; `sampling_w` is for what changes between samples, and
-    `gaps_w` for what is not known of gaps. `edges_w` is the highest power at each mark.
+    `gaps_w` for what is not known of gaps. `edges` are the lowest and the highest power near each mark.
     """
 
     mean_w: float
@@ -62,7 +74,7 @@ class Share:
     shunt: float
     sampling_w: float
     gaps_w: float
-    edges_w: tuple[float, float]
+    edges: tuple[Edge, Edge]
 
 
 def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
@@ -101,10 +113,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
         shunt=instrument.shunt / _SQRT3,
         sampling_w=_sampling_w(recording, inside, duration_us / tick_us),
         gaps_w=_gaps_w(recording, parts) / duration_us,
-        edges_w=(
-            _edge_w(recording, window.start_us, instrument.mark_s),
-            _edge_w(recording, window.stop_us, instrument.mark_s),
-        ),
+        edges=(_edge(recording, window.start_us, instrument), _edge(recording, window.stop_us, instrument)),
     )
 
 
@@ -159,11 +168,26 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
     return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
 
 
-def _edge_w(recording: Recording, mark_us: float, mark_s: float) -> float:
-    """The highest power, in either direction, within which a mark may be off."""
-    reach_us = mark_s * 1e6
+def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
+    """Power as far around a mark as a late mark and a sample that is off by a tick may reach."""
+    reach_us = (instrument.mark_s + instrument.sample_s) * 1e6
     near = [
-        np.abs(spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)])
+        spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)]
         for spans in (recording.samples, recording.gaps)
     ]
-    return float(np.concatenate(near).max())
+    watts = np.concatenate(near)
+    return Edge(float(watts.min()), float(watts.max()))
+
+
+def marks_j(part: Share, instrument: Instrument, base_w: float = 0.0) -> float:
+    """Standard uncertainty in J of where the window begins and ends, for the energy above a power of `base_w`.
+
+    A late mark takes what is drawn meanwhile off one end, or adds it to the other. Samples that are off by the same
+    time at both ends take as much at one end as the power there differs from that at the other; what they are off by
+    changes from tick to tick, and that matters as much as the power changes near a mark.
+    """
+    start, stop = part.edges
+    late = [edge.furthest_w(base_w) * instrument.mark_s for edge in part.edges]
+    same = max(stop.furthest_w(start.lowest_w), stop.furthest_w(start.highest_w)) * instrument.sample_s
+    each = [(edge.highest_w - edge.lowest_w) * instrument.sample_s for edge in part.edges]
+    return math.hypot(*late, same, *each) / _SQRT3

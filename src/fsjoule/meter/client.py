@@ -25,6 +25,19 @@ _HINTS: Final[dict[int, str]] = {
 }
 
 
+class CommandRefusedError(MeterError):
+    """The meter did not do what it was told. `values` are those of its reply: what it measured, if it did."""
+
+    def __init__(self, command: Command, reply: ReplyFrame) -> None:
+        super().__init__(
+            f"the meter refuses the command {command.title!r}: {commands.status_text(reply.status)}",
+            transient=reply.status == ReplyStatus.BUSY,
+            hint=_HINTS.get(reply.status),
+        )
+        self.status = reply.status
+        self.values = reply.values
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """A command on its way. `request` is the seq that its reply repeats; `sent_s` is monotonic."""
@@ -50,7 +63,7 @@ class MeterClient:
     def command(self, command: Command, payload: bytes = b"") -> tuple[int, int, int]:
         """Have one command carried out. Returns the values of its reply (docs/meter-protocol.md).
 
-        Raises MeterError with the meter's reason if it refuses, or if it does not reply in time.
+        Raises CommandRefusedError with the meter's reason, MeterError if it does not reply in time.
         """
         with self._one_at_a_time:
             return self.finish(self.begin(command, payload))
@@ -64,7 +77,7 @@ class MeterClient:
         """Wait for the reply to what `begin` sent. See `command`."""
         reply = self.receiver.reply(sent.request, sent.sent_s, _LONG_S.get(sent.command, _TIMEOUT_S))
         if reply.status != ReplyStatus.DONE:
-            raise _refusal(sent.command, reply)
+            raise CommandRefusedError(sent.command, reply)
         return reply.values
 
     def change(self, command: Command, payload: bytes = b"") -> InfoFrame:
@@ -101,11 +114,3 @@ class MeterClient:
     def save(self) -> int:
         """Keep settings and calibration over a loss of power. Returns the generation of the record."""
         return self.command(Command.SAVE)[0]
-
-
-def _refusal(command: Command, reply: ReplyFrame) -> MeterError:
-    return MeterError(
-        f"the meter refuses the command {command.title!r}: {commands.status_text(reply.status)}",
-        transient=reply.status == ReplyStatus.BUSY,
-        hint=_HINTS.get(reply.status),
-    )

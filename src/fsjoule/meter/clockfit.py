@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 _FIRST_SPAN_US: Final = 500_000.0
 _MOST_SPANS: Final = 2048
-_LEAST_SPANS: Final = 5
+_LEAST_SPANS: Final = 8
 _OUTLIER: Final = 2.5  # times the residuals' standard deviation
 _ROUNDS: Final = 8
 
@@ -54,7 +54,7 @@ class ClockFit:
                 self._keep(*point)
 
     def drift(self) -> Drift | None:
-        """The drift; None after less than 2.5 s."""
+        """The drift; None after less than 4 s."""
         if len(self._least) < _LEAST_SPANS:
             return None
         points = np.array(list(self._least.values()))
@@ -69,7 +69,8 @@ class ClockFit:
             chosen = kept
             slope, residuals = _line(x, y, chosen)
         used = x[chosen]
-        error = np.sqrt(np.sum(residuals[chosen] ** 2) / (len(used) - 2) / np.sum((used - used.mean()) ** 2))
+        # Of few points the slope has Student's distribution, with the variance n / (n - 2) of n degrees of freedom.
+        error = np.sqrt(np.sum(residuals[chosen] ** 2) / (len(used) - 4) / np.sum((used - used.mean()) ** 2))
         return Drift(-slope * 1e6, float(error) * 1e6, float(np.ptp(used)) / 1e6, len(used))
 
     def _keep(self, meter_us: float, lag_us: float) -> None:

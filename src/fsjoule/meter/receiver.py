@@ -15,7 +15,7 @@ from fsjoule.errors import MeterError
 from fsjoule.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame, StreamCounters
 from fsjoule.meter.notices import news
 from fsjoule.meter.stray import Stray, StrayWatch
-from fsjoule.meter.streams import PortHeldError, Stream
+from fsjoule.meter.streams import PortError, Stream
 from fsjoule.model import Trace
 from fsjoule.trace_builder import TraceBuilder
 
@@ -72,6 +72,12 @@ class Receiver:
     @property
     def running(self) -> bool:
         return self._thread.is_alive()
+
+    def raise_if_over(self) -> None:
+        """Raise MeterError if the stream was given up."""
+        if not self._thread.is_alive():
+            self._raise_refused()
+            raise self._complaint("cannot be reached any more")
 
     @property
     def refused(self) -> MeterError | None:
@@ -249,7 +255,7 @@ class Receiver:
                     connected = True
                     self._connect(stream)
                     self._receive(stream)
-            except PortHeldError as error:
+            except PortError as error:
                 if not connected:
                     self._refuse(error)
                     return
@@ -263,7 +269,7 @@ class Receiver:
                 self._stream = None
 
     def _refuse(self, error: MeterError) -> None:
-        _log.warning("%s", error.what)
+        _log.info("%s", error.what)  # whoever uses the receiver next gets it as an error
         with self._news:
             self._refused = error
             self._news.notify_all()

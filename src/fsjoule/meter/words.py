@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fsjoule.frames import InfoFrame
 from fsjoule.meter.notices import notices
-from fsjoule.model import MeterInfo
+from fsjoule.model import MeterCalibration, MeterInfo
 
 _DAY_S: Final = 86400
 _HOUR_S: Final = 3600
@@ -37,6 +37,23 @@ def full_scale_a(info: MeterInfo) -> float:
     return info.shunt_range_mv * 1e-3 / (info.shunt_uohm * 1e-6)
 
 
+def zero_text(calibration: MeterCalibration, now_s: float) -> str:
+    """The zero calibration, with its age."""
+    when = date_text(calibration.zero_date, now_s)
+    return f"{when}: offset {calibration.shunt_offset_nv / 1e3:+.2f} uV" if calibration.zero_date else when
+
+
+def gain_text(calibration: MeterCalibration, now_s: float) -> str:
+    """The gain calibration, with its age."""
+    when = date_text(calibration.gain_date, now_s)
+    if not calibration.gain_date:
+        return when
+    return (
+        f"{when}: current {calibration.current_gain_ppm:+d} ppm, bus {calibration.bus_gain_ppm:+d} ppm, "
+        f"known to {calibration.gain_uncertainty_ppm} ppm (k=1)"
+    )
+
+
 def date_text(date: int, now_s: float) -> str:
     """A date of the meter's, with its age."""
     if not date:
@@ -57,9 +74,19 @@ def _age(seconds: float) -> str:
 def as_document(frame: InfoFrame) -> dict[str, Any]:
     """All that a meter says of itself, as a JSON document; dates are ISO 8601, or null for never."""
     document = dataclasses.asdict(frame.info) | dataclasses.asdict(frame.status)
+    return document | {
+        "calibration": calibration_document(frame.info),
+        "adc": adc_text(frame.info),
+        "notices": notices(frame),
+    }
+
+
+def calibration_document(info: MeterInfo) -> dict[str, Any]:
+    """Its calibration as a JSON document."""
+    document = dataclasses.asdict(info.calibration)
     for name in ("zero_date", "gain_date"):
-        document["calibration"][name] = iso_date(document["calibration"][name])
-    return document | {"adc": adc_text(frame.info), "notices": notices(frame)}
+        document[name] = iso_date(document[name])
+    return document
 
 
 def iso_date(date: int) -> str | None:

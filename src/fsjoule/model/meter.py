@@ -161,6 +161,19 @@ class Trace:
         return self.info.power_w(self.shunt_raw * bus, bus)
 
     @property
+    def voltage_v(self) -> npt.NDArray[np.float64]:
+        """Bus voltage of each sample, the calibration applied, shape (n,)."""
+        lsb_v = self.info.bus_lsb_mv * 1e-3 * (1 + self.info.calibration.bus_gain_ppm * 1e-6)
+        return self.bus_raw.astype(np.float64) * lsb_v
+
+    @property
+    def current_a(self) -> npt.NDArray[np.float64]:
+        """Current of each sample, the calibration applied, shape (n,)."""
+        info = self.info
+        lsb_a = info.shunt_lsb_uv / info.shunt_uohm * (1 + info.calibration.current_gain_ppm * 1e-6)
+        return (self.shunt_raw.astype(np.float64) - info.shunt_offset_raw) * lsb_a
+
+    @property
     def counts(self) -> SampleCounts:
         received = len(self.ticks)
         return SampleCounts(received + self.missed + self.lost, received, self.missed, self.lost)

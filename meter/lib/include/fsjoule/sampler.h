@@ -32,6 +32,9 @@ void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint6
 void fsj_sampler_miss(struct fsj_sampler *sampler, struct fsj_queue *queue, uint32_t ticks, uint64_t end_us,
 		      uint8_t flags);
 
+/** Let the next frame have these FSJ_FLAG_... */
+void fsj_sampler_flag(struct fsj_sampler *sampler, uint8_t flags);
+
 /** Send what has been sampled so far: something comes that is later. */
 void fsj_sampler_close(struct fsj_sampler *sampler, struct fsj_queue *queue);
 
