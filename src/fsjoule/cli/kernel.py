@@ -39,7 +39,8 @@ def kernel_list(json_output: Json = False) -> None:
     if json_output:
         print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in kernels])
         return
-    table = Table("revision", "built", "took", "MiB", "path", box=None)
+    table = Table("revision", "built", "took", "MiB", box=None)
+    table.add_column("path", overflow="fold")
     for entry, notes in kernels:
         size = f"{entry.size_bytes / 2**20:.0f}"
         table.add_row(notes.git_describe, entry.created_utc, f"{notes.seconds:.0f} s", size, str(entry.path))
