@@ -28,7 +28,7 @@ from fsjoule.images.buildfolder import NOTES
 from fsjoule.images.cache import CacheEntry, Progress, build_once, cache_key, cached, clean, locked
 from fsjoule.images.kconfig import check_fragment, not_granted, parse_config
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
-from fsjoule.images.sourcetree import check_out, find_revision, has_changes
+from fsjoule.images.sourcetree import Revision, check_out, find_revision, has_changes
 from fsjoule.images.watched import run_watched, size_mib
 from fsjoule.paths import cache_dir, project_dir
 
@@ -132,21 +132,10 @@ def build_kernel(
             progress(f"kernel build: checking out {found.describe}")
             check_out(found, place / "source")
             _run_tuxmake(place, folder, configuration, jobs or os.cpu_count() or 1, progress)
-            lacking = _lacking(folder, configuration)
-        notes = BuildNotes(
-            git_describe=found.describe,
-            git_commit=found.commit,
-            git_tree=found.tree,
-            base=configuration.base,
-            fragments=configuration.fragments,
-            compiler=compiler,
-            tuxmake=version("tuxmake"),
-            not_granted=lacking,
-            seconds=round(time.monotonic() - started, 1),
-        )
+        notes = _notes(folder, found, configuration, compiler, seconds=time.monotonic() - started)
         (folder / NOTES).write_bytes(_NOTES.dump_json(notes, indent=2) + b"\n")
-        if lacking:
-            progress(f"kernel build: this source does not grant {', '.join(lacking)}")
+        if notes.not_granted:
+            progress(f"kernel build: this source does not grant {', '.join(notes.not_granted)}")
         progress(f"kernel build: {found.describe} done in {notes.seconds:.0f} s")
 
     name = f"{chosen.name}-{found.tree[:12]}"
@@ -248,8 +237,20 @@ def _errors(log: Path) -> str:
     return "\n".join((found or lines)[-12:])
 
 
-def _lacking(folder: Path, wanted: _Configuration) -> tuple[str, ...]:
-    return tuple(not_granted(wanted.wanted, parse_config((folder / "config").read_text())))
+def _notes(
+    folder: Path, found: Revision, configuration: _Configuration, compiler: str, *, seconds: float
+) -> BuildNotes:
+    return BuildNotes(
+        git_describe=found.describe,
+        git_commit=found.commit,
+        git_tree=found.tree,
+        base=configuration.base,
+        fragments=configuration.fragments,
+        compiler=compiler,
+        tuxmake=version("tuxmake"),
+        not_granted=tuple(not_granted(configuration.wanted, parse_config((folder / "config").read_text()))),
+        seconds=round(seconds, 1),
+    )
 
 
 def _read_notes(folder: Path) -> BuildNotes:
