@@ -14,9 +14,8 @@ find_zephyr() {
         ZEPHYR_BASE=$(cd "$meter" && west list -f '{abspath}' zephyr 2>/dev/null) || true
     fi
     if [ -z "${ZEPHYR_BASE:-}" ] || [ ! -f "$ZEPHYR_BASE/share/zephyr-package/cmake/ZephyrConfig.cmake" ]; then
-        echo "The firmware needs Zephyr (3.2 or later): set ZEPHYR_BASE, or make a west workspace with" \
-            "\`west init -l meter && west update\`. Without a workspace set ZEPHYR_MODULES, too: cmsis and hal_stm32," \
-            "separated by ';'. meter/README.md says more." >&2
+        echo "The firmware needs Zephyr (3.2 or later): set ZEPHYR_BASE, and ZEPHYR_MODULES to its modules cmsis and" \
+            "hal_stm32, separated by ';'; or make a west workspace. docs/firmware.md says how." >&2
         exit 1
     fi
     export ZEPHYR_BASE

@@ -122,7 +122,7 @@ def test_info_tells_what_the_meter_is_and_what_follows_from_it(desk: Desk, fsjou
     for part in ("DESK 1  simulated", "1000 a second; shunt 12 bits, bus 11 bits", "40 mV: up to 0.4 A", "never"):
         assert part in text
     assert re.search(r"uncertainty +\d\.\d+ mW, 0\.\d+% at 5 V, 0\.25 A", text)
-    assert "never calibrated" in text
+    assert "not calibrated yet: zero, gain" in text
     document = fsjoule("meter", "info", "--volts", "3.3", "--amperes", "0.1", "--json").document
     assert document["shunt_range_mv"] == 40
     assert document["calibration"]["gain_date"] is None
