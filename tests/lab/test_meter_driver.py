@@ -99,7 +99,7 @@ def test_an_unplugged_meter_is_said_at_once_and_works_when_it_is_back(
     simulator = bench.start_meter()
     driver = bench.driver(network=False)
     driver.arm()
-    simulator.kill()
+    process.stop(simulator)  # its terminal goes, as that of a port that is unplugged
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
         wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
     with pytest.raises(MeterError, match="fell silent while it was recorded"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
-import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
 
@@ -29,13 +30,33 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2, default=str))  # noqa: T201 - rich would wrap it
 
 
+class Ending:
+    """Whether the user wants an end. A signal's handler may set it at any moment: unlike an Event it has no lock."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def set(self) -> None:
+        """End whoever waits, now and later."""
+        with suppress(BlockingIOError):
+            os.write(self._writer, b"\0")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the end is wanted, at once or within this time."""
+        return bool(select.select([self._reader], [], [], timeout_s)[0])
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
 @contextmanager
-def ending() -> Generator[threading.Event]:
-    """Set an event on Ctrl-C and SIGTERM, for a body that goes on until then; a second Ctrl-C ends it at once."""
-    ended = threading.Event()
+def ending() -> Generator[Ending]:
+    """Take Ctrl-C and SIGTERM as the wish to end a body that goes on until then; another Ctrl-C ends it at once."""
+    ended = Ending()
 
     def end(number: int, _frame: FrameType | None) -> None:
-        if ended.is_set() and number == signal.SIGINT:
+        if number == signal.SIGINT and ended.wait(0.0):
             raise KeyboardInterrupt
         ended.set()
 
@@ -45,3 +66,4 @@ def ending() -> Generator[threading.Event]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        ended.close()

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live as Screen
 from rich.text import Text
 
-from fsjoule.cli.common import Json, ending, out, progress
+from fsjoule.cli.common import Ending, Json, ending, out, progress
 from fsjoule.cli.meter_options import Environment, MeterAddress, Seconds
 from fsjoule.frames import Frame
 from fsjoule.meter.client import MeterClient
@@ -104,14 +104,15 @@ class _View:
 
 
 def _repeat(
-    watching: _Watching, pause_s: float, seconds: float | None, ended: threading.Event, show: Callable[[], None]
+    watching: _Watching, pause_s: float, seconds: float | None, ended: Ending, show: Callable[[], None]
 ) -> None:
     begin = time.monotonic()
     shown = 0
-    while not ended.is_set():
+    over = False
+    while not over:
         shown += 1
         until = begin + shown * pause_s if seconds is None else begin + min(shown * pause_s, seconds)
-        ended.wait(max(0.0, until - time.monotonic()))
+        over = ended.wait(max(0.0, until - time.monotonic()))
         show()
         watching.receiver.raise_if_over()
         if seconds is not None and time.monotonic() - begin >= seconds:
@@ -156,7 +157,7 @@ def mark_text(mark: Mark) -> str:
 # --------------------------------------------------------------------------------------------------- on a terminal
 
 
-def _on_screen(watching: _Watching, seconds: float | None, ended: threading.Event) -> None:
+def _on_screen(watching: _Watching, seconds: float | None, ended: Ending) -> None:
     with watching.listening(), Screen(console=out, auto_refresh=False, vertical_overflow="crop") as screen:
         _repeat(watching, _SCREEN_PAUSE_S, seconds, ended, lambda: screen.update(_picture(watching), refresh=True))
 

@@ -3,11 +3,13 @@
 A sample arrives some time after it was taken: by the line's own delay, which is steady, and by what busy machines add,
 which is never negative. So of each span only the least lag says something of the clocks; a straight line through these
 (ordinary least squares) has the drift as its slope. Spans that a busy machine kept off the lower envelope altogether
-lie far above the line and are left out. The uncertainty is the slope's standard error.
+lie far above the line and are left out. The uncertainty is the slope's standard error, and what a change of the least
+lag itself would do, as large as its scatter, from one end to the other.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,7 +76,9 @@ class ClockFit:
         used = x[chosen]
         # Of few points the slope has Student's distribution, with the variance n / (n - 2) of n degrees of freedom.
         error = np.sqrt(np.sum(residuals[chosen] ** 2) / (len(used) - 4) / np.sum((used - used.mean()) ** 2))
-        return Drift(-slope * 1e6, float(error) * 1e6, float(np.ptp(used)) / 1e6, len(used))
+        span_us = float(np.ptp(used))
+        uncertainty = math.hypot(float(error), float(np.std(residuals[chosen])) / span_us)
+        return Drift(-slope * 1e6, uncertainty * 1e6, span_us / 1e6, len(used))
 
     def _keep(self, meter_us: float, lag_us: float) -> None:
         assert self._begin_us is not None

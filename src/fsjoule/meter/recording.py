@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.frames import Frame, SamplesFrame
@@ -28,6 +27,14 @@ _TAIL_S: Final = 0.1  # so that samples of before the end arrive
 _LIVE_S: Final = 1.0
 # Ten minutes at 1 kHz: a disk that stands still for longer is broken.
 _MOST_WAITING: Final = 30_000
+
+
+class Ending(Protocol):
+    """Tells when the user wants an end."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the end is wanted, at once or within this time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,12 @@ def keep(path: Path, trace: Trace) -> None:
 def record(
     client: MeterClient,
     paths: Sequence[Path],
-    ended: threading.Event,
+    ended: Ending,
     *,
     seconds: float | None = None,
     say: Callable[[Reading], None] = lambda _reading: None,
 ) -> Recorded:
-    """Record into files until `ended` is set, or for some seconds; `say` is told once a second how it is.
+    """Record into files until an end is wanted, or for some seconds; `say` is told once a second how it is.
 
     A meter that is unplugged for less than 30 s leaves a gap, which is counted. Raises MeterError if it stays away or
     begins another stream, StorageError if no file is left to write to, ConfigError for a file that cannot be; files are
