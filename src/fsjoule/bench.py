@@ -13,7 +13,18 @@ from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterErro
 from fsjoule.filesystems import filesystem
 from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
-from fsjoule.model import BoardFacts, BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus, TimedKind
+from fsjoule.model import (
+    BoardFacts,
+    BoardProfile,
+    Measurement,
+    MeterInfo,
+    Plan,
+    Planned,
+    Provision,
+    Run,
+    RunStatus,
+    TimedKind,
+)
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.provisioning import working_directory
@@ -61,6 +72,7 @@ class Booted:
 
     number: int
     repetition: int
+    kernel: str
     root_filesystem: str
     transcript: Transcript
     measurer: Measurer
@@ -160,7 +172,7 @@ class Bench:
         else:
             booted = self._boot_for(entry)
             evidence = booted.measurer.measure(entry)
-        facts = self._learn_facts()
+        facts = self._learn_facts(entry)
         measurement = judge(
             entry,
             evidence,
@@ -182,16 +194,16 @@ class Bench:
         return entry.filesystem if self.plan.provision is Provision.ROOT else SCRATCH_ROOT
 
     def _boot_for(self, entry: Planned) -> Booted:
-        root, booted = self._root_filesystem(entry), self._booted
-        if booted is not None and (booted.repetition, booted.root_filesystem) == (entry.repetition, root):
+        wanted, booted = (entry.repetition, entry.kernel, self._root_filesystem(entry)), self._booted
+        if booted is not None and (booted.repetition, booted.kernel, booted.root_filesystem) == wanted:
             return booted
-        self._prepare(root)
+        self._prepare(entry)
         return self._boot(entry)
 
-    def _prepare(self, root_filesystem: str) -> None:
+    def _prepare(self, entry: Planned) -> None:
         self._switch_off()
         with self.phases("flash"):
-            self.board.prepare(root_filesystem)
+            self.board.prepare(entry.kernel, self._root_filesystem(entry))
 
     def _boot(self, entry: Planned) -> Booted:
         with self.phases("boot"):
@@ -208,24 +220,46 @@ class Bench:
                 phases=self.phases,
                 say=self.say,
             )
-            self._booted = Booted(self._boots, entry.repetition, self._root_filesystem(entry), shell, measurer)
+            root = self._root_filesystem(entry)
+            self._booted = Booted(self._boots, entry.repetition, entry.kernel, root, shell, measurer)
         return self._booted
 
-    def _learn_facts(self) -> BoardFacts:
-        """What the run keeps of its board and its meter; asked once, on the first boot."""
-        if self.run.board is None:
-            try:
-                meter = self.meter.info()
-            except MeterError as error:
-                self.say(error.what)
-                meter = None
-            self.run = dataclasses.replace(self.run, board=self.board.facts(), image=self.board.image(), meter=meter)
-            self.store.update(self.run)
-        assert self.run.board is not None
-        return self.run.board
+    def _learn_facts(self, entry: Planned) -> BoardFacts:
+        """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.
+
+        Raises LabError if the board runs another kernel than the one on its card.
+        """
+        run, image = self.run, self.board.image()
+        if entry.kernel not in run.boards:
+            board = self.board.facts()
+            self._check_kernel(entry.kernel, board)
+            run = dataclasses.replace(
+                run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
+            )
+        if image not in run.images:
+            run = dataclasses.replace(run, images=(*run.images, image))
+        if run is not self.run:
+            self.run = run
+            self.store.update(run)
+        return run.boards[entry.kernel]
+
+    def _ask_meter(self) -> MeterInfo | None:
+        try:
+            return self.meter.info()
+        except MeterError as error:
+            self.say(error.what)
+            return None
+
+    def _check_kernel(self, label: str, board: BoardFacts) -> None:
+        wanted = next((kernel.release for kernel in self.run.kernels if kernel.label == label), board.kernel_release)
+        if board.kernel_release != wanted:
+            raise LabError(
+                f"the board runs kernel {board.kernel_release}, its card has {wanted}",
+                hint="does its boot loader take the kernel from the card?",
+            )
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
-        self._prepare(self._root_filesystem(entry))
+        self._prepare(entry)
         with recorded(self.meter, self.clock, self.say) as recording:
             booted = self._boot(entry)
             with self.phases("idle"):

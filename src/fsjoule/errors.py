@@ -10,6 +10,7 @@
      |   +- MeterError        the meter is silent, unplugged or speaks another version
      |   +- PlaceHeldError    somebody else holds the place
      |   +- StorageError      a result could not be stored
+     +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but not to be believed
      +- ResultError           a run folder is missing, damaged or of another schema
 """
@@ -117,6 +118,12 @@ class PlaceHeldError(LabError):
         )
         self.place = place
         self.holder = holder
+
+
+class KernelBuildError(FsjouleError):
+    """A kernel's source does not build: neither the user's input nor the lab is at fault, and a bisection skips it."""
+
+    exit_code = 6
 
 
 class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measurement; the design's own word

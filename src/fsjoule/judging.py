@@ -85,6 +85,7 @@ def judge(
         slug=entry.slug,
         repetition=entry.repetition,
         boot=boot,
+        kernel=entry.kernel,
         series=series_key(entry, plan, profile, facts),
         workload=entry.workload,
         started_utc=started_utc,

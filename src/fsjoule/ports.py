@@ -41,10 +41,11 @@ class Shell(Protocol):
 class Board(Protocol):
     """The device under test, with its supply and its card."""
 
-    def prepare(self, root_filesystem: str) -> None:
-        """Switch the board off and bring the image with that root filesystem onto its card, if it is not there yet.
+    def prepare(self, kernel: str, root_filesystem: str) -> None:
+        """Switch the board off and bring the image with that kernel and root filesystem onto its card.
 
-        Raises ConfigError if no image can have it, LabError if flashing fails.
+        That is left out if it is there already and the run has no other. Raises ConfigError if there is no such image,
+        LabError if flashing fails.
         """
         ...
 

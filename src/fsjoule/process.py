@@ -26,6 +26,7 @@ PACKAGES: Final[dict[str, str]] = {
     "fdtget": "device-tree-compiler",
     "fdtput": "device-tree-compiler",
     "fsck.ext4": "e2fsprogs",
+    "git": "git",
     "losetup": "mount",
     "mcopy": "mtools",
     "mdir": "mtools",
@@ -45,8 +46,21 @@ PACKAGES: Final[dict[str, str]] = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "tar": "tar",
     "taskset": "util-linux",
     "zstd": "zstd",
+}
+
+# What only `fsjoule kernel build` starts, itself or through tuxmake; not in packages.txt, for it is large.
+BUILD_PACKAGES: Final[dict[str, str]] = {
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
+    "bc": "bc",
+    "bison": "bison",
+    "flex": "flex",
+    "gcc": "gcc",
+    "make": "make",
+    "perl": "perl",
+    "xz": "xz-utils",
 }
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -59,7 +73,7 @@ def find_tool(name: str) -> str:
     """The absolute path of a program. Raises MissingToolError with the package to install."""
     found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
     if found is None:
-        raise MissingToolError(name, PACKAGES.get(name, name))
+        raise MissingToolError(name, PACKAGES.get(name) or BUILD_PACKAGES.get(name, name))
     return found
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from fsjoule.bench import Bench
 from fsjoule.errors import FsjouleError, StorageError
-from fsjoule.model import Measurement, Planned, Provision
+from fsjoule.model import Measurement, Plan, Planned, Provision
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, choose
 
@@ -31,7 +31,12 @@ _SESSION: Final = pytest.StashKey[Session]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
     group.addoption("--fs", default="ext4,btrfs", metavar="NAME[,NAME]", help="filesystems (default: %(default)s)")
-    group.addoption("--kernel", default="6.1", metavar="NAME", help="kernel to boot (default: %(default)s)")
+    group.addoption(
+        "--kernel",
+        default="6.1",
+        metavar="KERNEL[,KERNEL]",
+        help="kernels to boot: names, package files (.deb), build folders; several alternate (default: %(default)s)",
+    )
     group.addoption("--suite", default="quick", metavar="NAME", help="what to measure (default: %(default)s)")
     group.addoption(
         "--repeat", default=3, type=int, metavar="N", help="repetitions, each a boot (default: %(default)s)"
@@ -70,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
             choose(
                 suite_name=option.suite,
                 filesystems=option.fs,
-                kernel=option.kernel,
+                kernels=option.kernel,
                 repeat=option.repeat,
                 provision=option.provision,
                 results=Path(option.results),
@@ -91,8 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "planned" not in metafunc.fixturenames:
         return
-    entries = _session(metafunc.config).plan.entries
-    metafunc.parametrize("planned", entries, ids=[f"{e.number:02d}-r{e.repetition}-{e.slug}" for e in entries])
+    plan = _session(metafunc.config).plan
+    metafunc.parametrize("planned", plan.entries, ids=[_test_id(e, plan) for e in plan.entries])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -181,6 +186,12 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
             # Whatever is measured now cannot be kept; or every other entry would wait for a dead board as long.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise
+
+
+def _test_id(entry: Planned, plan: Plan) -> str:
+    """`07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""
+    kernel = f"{entry.kernel}-" if len(plan.kernels) > 1 else ""
+    return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"
 
 
 class _Warnings(logging.Handler):

@@ -34,7 +34,7 @@ class Choice:
 
     suite: Suite
     filesystems: tuple[str, ...]
-    kernel: str
+    kernels: tuple[str, ...]
     repeat: int
     provision: Provision
     results: Path
@@ -51,7 +51,7 @@ def choose(
     *,
     suite_name: str,
     filesystems: str,
-    kernel: str,
+    kernels: str,
     repeat: int,
     provision: str,
     results: Path,
@@ -59,13 +59,16 @@ def choose(
     meter_program: Path | None = None,
 ) -> Choice:
     """Check the options. Raises ConfigError with the choices for a name that is none of them."""
-    names = tuple(dict.fromkeys(name.strip() for name in filesystems.split(",") if name.strip()))
+    names = _listed(filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     for name in names:
         filesystem(name)
-    if kernel not in images.kernel_choices():
-        raise ConfigError.unknown("kernel", kernel, images.kernel_choices())
+    wanted = _listed(kernels)
+    if not wanted:
+        raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
+    for kernel in wanted:
+        images.check_kernel(kernel)
     if repeat < 1:
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
     if provision not in {p.value for p in Provision}:
@@ -73,7 +76,7 @@ def choose(
     choice = Choice(
         suite(suite_name),
         names,
-        kernel,
+        wanted,
         repeat,
         Provision(provision),
         results,
@@ -87,6 +90,11 @@ def choose(
                 hint=f"use --provision scratch, or one of {', '.join(images.root_filesystem_choices())}",
             )
     return choice
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """`a,b` as an option has it; nothing twice."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 @dataclass
@@ -105,20 +113,35 @@ class Session:
     _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
     _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
+    _kernels: tuple[images.TakenKernel, ...] = field(default=(), init=False)
+    _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
 
     def open(self) -> None:
-        """Read the environment file, make the plan, and bring the virtual lab up if the file asks for one.
+        """Read the environment file, make plan and cards, and bring the virtual lab up if the file asks for one.
 
-        Raises ConfigError for a broken file, LabError if the lab cannot be brought up.
+        Raises ConfigError for a broken file or a kernel that will not do, LabError if the lab cannot be brought up.
         """
         started_s = time.monotonic()
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
-        choice = self.choice
-        self.plan = Plan(
+        self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
+        self._check_filesystems()
+        self.plan = self._plan()
+        self._cards = {
+            (kernel.facts.label, root): images.build_card(kernel, root, progress=self.say, recipe=self.profile.recipe)
+            for kernel in self._kernels
+            for root in self.choice.root_filesystems
+        }
+        if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
+            self._lab = self._virtual_lab(environment.virtual_lab)
+        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+
+    def _plan(self) -> Plan:
+        choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
+        return Plan(
             suite=choice.suite.name,
             filesystems=choice.filesystems,
-            kernel=choice.kernel,
+            kernels=labels,
             provision=choice.provision,
             repeat=choice.repeat,
             seed=choice.seed,
@@ -126,27 +149,39 @@ class Session:
             entries=plan_entries(
                 choice.suite,
                 choice.filesystems,
+                labels,
                 provision=choice.provision,
                 repeat=choice.repeat,
                 seed=choice.seed,
                 size_factor=self.profile.size_factor,
             ),
         )
-        for root in choice.root_filesystems:
-            images.build_card(choice.kernel, root, progress=self.say, recipe=self.profile.recipe)
-        if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            self._emulator = str(images.emulator(choice.kernel, progress=self.say))
-            handle = virtual_lab.up(
-                environment.virtual_lab,
-                owner_pid=os.getpid(),
-                emulator=self._emulator,
-                meter_program=choice.meter_program,
-                progress=self.say,
-            )
-            os.environ.update(handle.environment)
-            # One that somebody else brought up stays up.
-            self._lab = handle if handle.started else None
-        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+
+    def _check_filesystems(self) -> None:
+        """Raises ConfigError for a kernel without a filesystem that is to be measured: better now than in an hour."""
+        for kernel in self._kernels:
+            for name in self.choice.filesystems:
+                if lacking := set(filesystem(name).modules) & set(kernel.facts.lacks):
+                    raise ConfigError(
+                        f"the kernel {kernel.facts.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
+                        hint="switch it on in the kernel's configuration, or leave the filesystem out",
+                    )
+
+    def _virtual_lab(self, name: str) -> virtual_lab.LabHandle | None:
+        """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
+        emulator = images.emulator(*self._kernels, progress=self.say)
+        self._emulator = str(emulator)
+        if len(self._kernels) > 1:
+            self.say(f"all kernels run on one emulator, {_first_line(self._emulator, '--version')}")
+        handle = virtual_lab.up(
+            name,
+            owner_pid=os.getpid(),
+            emulator=self._emulator,
+            meter_program=self.choice.meter_program,
+            progress=self.say,
+        )
+        os.environ.update(handle.environment)
+        return handle if handle.started else None
 
     def close(self) -> None:
         """Take down the lab that `open` brought up."""
@@ -164,12 +199,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        choice = self.choice
-        cards = {
-            root: images.build_card(choice.kernel, root, progress=self.say, recipe=self.profile.recipe)
-            for root in choice.root_filesystems
-        }
-        board = lab.LabgridBoard(target, cards, self.say)
+        board = lab.LabgridBoard(target, self._cards, self.say)
         meter = lab.meter(target)
         clock = HostClock()
         started_utc = clock.utc()
@@ -179,10 +209,11 @@ class Session:
             status=RunStatus.RUNNING,
             simulated=self.profile.simulated,
             plan=self.plan,
+            kernels=tuple(kernel.facts for kernel in self._kernels),
             versions=_versions(self._emulator),
             command=self.command,
         )
-        folder = store.RunFolder(choice.results, board=self.profile.name)
+        folder = store.RunFolder(self.choice.results, board=self.profile.name)
         bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured)
         bench.phases.add("setup", self._setup_s)
         bench.begin()
@@ -201,7 +232,8 @@ class Session:
             show_run(self._folder, console)
 
     def _measured(self, measurement: Measurement) -> None:
-        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {report.one_line(measurement)}")
+        line = report.one_line(measurement, kernel=len(self.plan.kernels) > 1)
+        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}")
 
     def _write_page(self, folder: Path) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fsjoule.errors import BoardError, MeterError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
@@ -96,12 +96,12 @@ class FakeBoard:
     board_facts: BoardFacts
     image_facts: ImageFacts
     faults: list[BoardError] = field(default_factory=list[BoardError])
-    prepared: list[str] = field(default_factory=list[str])
+    prepared: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     boots: int = 0
     powered: bool = False
 
-    def prepare(self, root_filesystem: str) -> None:
-        self.prepared.append(root_filesystem)
+    def prepare(self, kernel: str, root_filesystem: str) -> None:
+        self.prepared.append((kernel, root_filesystem))
 
     def boot(self) -> FakeShell:
         self.boots += 1
@@ -117,4 +117,5 @@ class FakeBoard:
         return self.board_facts
 
     def image(self) -> ImageFacts:
-        return self.image_facts
+        kernel, root = self.prepared[-1]
+        return replace(self.image_facts, kernel_choice=kernel, root_filesystem=root)

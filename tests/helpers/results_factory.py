@@ -18,6 +18,8 @@ from fsjoule.model import (
     FioWorkload,
     ImageFacts,
     IoPattern,
+    KernelFacts,
+    KernelOrigin,
     Mark,
     Measurement,
     MeterInfo,
@@ -64,6 +66,16 @@ IMAGE = ImageFacts(
     card_sha256="ab" * 32,
     checksums={"zImage": "01" * 32, "board.dtb": "23" * 32, "initrd.img": "45" * 32},
     packages={"fio": "3.33-3", "e2fsprogs": "1.47.0-2", "btrfs-progs": "6.2-1"},
+    root_filesystem="ext4",
+)
+KERNEL = KernelFacts(
+    label="6.1",
+    asked="6.1",
+    origin=KernelOrigin.DEBIAN,
+    release=BOARD.kernel_release,
+    digest="cd" * 32,
+    package=IMAGE.kernel_package,
+    checksums={"linux-image-6.1.0-44-armmp_6.1.164-1_armhf.deb": "67" * 32},
 )
 # Rough MiB/s and watts above idle by filesystem and operation, so that charts have something to show.
 _SHAPE = {
@@ -136,6 +148,7 @@ def make_measurement(
         slug=planned.slug,
         repetition=planned.repetition,
         boot=1,
+        kernel=planned.kernel,
         series=SeriesKey(
             suite="quick",
             board="virtual",
@@ -228,6 +241,7 @@ def _fio(workload: FioWorkload, duration_s: float) -> FioResult:
 def make_run(
     *,
     filesystems: tuple[str, ...] = ("ext4", "btrfs"),
+    kernels: tuple[str, ...] = ("6.1",),
     repeat: int = 3,
     size_mib: int = 16,
     block_sizes_kib: tuple[int, ...] = (16,),
@@ -239,10 +253,16 @@ def make_run(
         FioWorkload(operation, block * KIB, size_mib * MIB) for operation in IoPattern for block in block_sizes_kib
     ]
     timed = [TimedWorkload(TimedKind.MKFS), TimedWorkload(TimedKind.MOUNT), TimedWorkload(TimedKind.UMOUNT)]
-    cells = [(fs, workload, r) for fs in filesystems for workload in [*workloads, *timed] for r in range(1, repeat + 1)]
-    cells.append(("ext4", TimedWorkload(TimedKind.BOOT), 1))
+    cells = [
+        (r, kernel, fs, workload)
+        for kernel in kernels
+        for fs in filesystems
+        for workload in [*workloads, *timed]
+        for r in range(1, repeat + 1)
+    ]
+    cells += [(1, kernel, "ext4", TimedWorkload(TimedKind.BOOT)) for kernel in kernels]
     order = np.random.default_rng(7).permutation(len(cells))
-    entries = tuple(Planned(number, cells[i][2], cells[i][0], cells[i][1]) for number, i in enumerate(order, start=1))
+    entries = tuple(Planned(number, *cells[i]) for number, i in enumerate(order, start=1))
     made = [
         make_measurement(
             entry,
@@ -259,9 +279,10 @@ def make_run(
         started_utc="2026-03-09T10:00:00Z",
         status=status,
         simulated=simulated,
-        plan=Plan("quick", filesystems, "6.1", Provision.SCRATCH, repeat, 7, size_mib / 500, entries),
-        board=replace(BOARD) if simulated else replace(BOARD, name="colibri"),
-        image=IMAGE,
+        plan=Plan("quick", filesystems, kernels, Provision.SCRATCH, repeat, 7, size_mib / 500, entries),
+        kernels=tuple(replace(KERNEL, label=kernel, asked=kernel) for kernel in kernels),
+        boards={kernel: replace(BOARD) if simulated else replace(BOARD, name="colibri") for kernel in kernels},
+        images=tuple(replace(IMAGE, kernel_choice=kernel) for kernel in kernels),
         meter=METER,
         versions={"fsjoule": "0.1.0", "qemu": "7.2.19", "fio": "3.33", "mkfs.btrfs": "6.2", "mkfs.ext4": "1.47.0"},
         phases_s={

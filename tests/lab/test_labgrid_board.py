@@ -46,7 +46,7 @@ class _Bench:
 
     def board(self, card: Card | None = None) -> LabgridBoard:
         assert self.strategy.target is not None
-        return LabgridBoard(self.strategy.target, {"ext4": card or self.card}, print)
+        return LabgridBoard(self.strategy.target, {(_KERNEL, "ext4"): card or self.card}, print)
 
     @property
     def power(self) -> str:
@@ -181,14 +181,14 @@ def test_without_a_card_image_the_board_is_not_booted(bench: _Bench) -> None:
         bench.strategy.transition("booted")
     with pytest.raises(ConfigError, match="unknown state 'asleep'"):
         bench.strategy.transition("asleep")
-    with pytest.raises(ConfigError, match="unknown root filesystem"):
-        bench.board().prepare("fat")
+    with pytest.raises(ConfigError, match=r"unknown card image '6\.1 with fat'"):
+        bench.board().prepare(_KERNEL, "fat")
     assert bench.power == "off"
 
 
 def test_a_card_with_nothing_on_it_fails_at_once_with_what_the_boot_loader_says(bench: _Bench, tmp_path: Path) -> None:
     board = bench.board(_zeros(tmp_path))
-    board.prepare("ext4")
+    board.prepare(_KERNEL, "ext4")
     begin = time.monotonic()
     with pytest.raises(BoardError, match="nothing to boot") as caught:
         board.boot()
@@ -199,7 +199,7 @@ def test_a_card_with_nothing_on_it_fails_at_once_with_what_the_boot_loader_says(
 
 def test_a_file_name_that_labgrid_would_split_is_refused(bench: _Bench, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="unquoted"):
-        bench.board(_zeros(tmp_path, "two words.img")).prepare("ext4")
+        bench.board(_zeros(tmp_path, "two words.img")).prepare(_KERNEL, "ext4")
 
 
 def test_an_image_that_does_not_fit_fails_and_gives_the_card_back(bench: _Bench, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_an_image_that_does_not_fit_fails_and_gives_the_card_back(bench: _Bench,
     with image.path.open("r+b") as file:
         file.truncate(2 * 1024**3)
     with pytest.raises(LabError, match=r"writing zeros\.img failed") as caught:
-        bench.board(replace(image, facts=replace(image.facts, card_sha256="too large"))).prepare("ext4")
+        bench.board(replace(image, facts=replace(image.facts, card_sha256="too large"))).prepare(_KERNEL, "ext4")
     assert caught.value.transient
     assert _card_position() == "dut"
 
@@ -226,21 +226,21 @@ def test_boot_too_slow_or_silent_is_an_error_and_the_board_is_off(
     bench: _Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = bench.board()
-    board.prepare("ext4")
+    board.prepare(_KERNEL, "ext4")
     moves = _moves()
     monkeypatch.setattr(bench.strategy, "boot_timeout", 2)
     with pytest.raises(BoardError, match="no login within 2 s of power-on") as caught:
         board.boot()
     assert caught.value.transient
     assert bench.power == "off"
-    board.prepare("ext4")
+    board.prepare(_KERNEL, "ext4")
     assert _moves() == moves, "the card holds the image already, and was written again"
     assert bench.strategy.status is Status.flashed
 
 
 def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
     board = bench.board()
-    board.prepare("ext4")
+    board.prepare(_KERNEL, "ext4")
     bench.meter.arm()
     shell = board.boot()
     trace = bench.meter.disarm()
@@ -290,7 +290,7 @@ def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
 
 def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[str, str]) -> None:
     board = bench.board()
-    board.prepare("ext4")
+    board.prepare(_KERNEL, "ext4")
     shell = board.boot()
     process.run([_CLIENT, "-p", "virtual", "power", "off"], timeout_s=60, env=environment)
     with pytest.raises(BoardError, match="did not end within 5 s, and the board does not answer"):

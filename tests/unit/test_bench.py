@@ -63,8 +63,10 @@ def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | N
     shell.files.update(
         {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02 1"}
     )
-    entries = plan_entries(suite("quick"), ("ext4",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0)
-    plan = Plan("quick", ("ext4",), "6.1", Provision.SCRATCH, 1, 3, 1.0, entries)
+    entries = plan_entries(
+        suite("quick"), ("ext4",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0
+    )
+    plan = Plan("quick", ("ext4",), ("6.1",), Provision.SCRATCH, 1, 3, 1.0, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])
     said: list[str] = []

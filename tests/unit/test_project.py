@@ -8,7 +8,7 @@ from fsjoule import process
 
 PROJECT = Path(__file__).parents[2]
 # On every Debian system (essential or of priority required), or part of build-essential.
-ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount"}
+ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount", "tar"}
 
 
 def test_every_program_that_is_started_has_its_package_in_the_list() -> None:

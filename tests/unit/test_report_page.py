@@ -114,7 +114,7 @@ def test_a_trace_that_is_missing_or_damaged_costs_only_itself(made: MadeRun) -> 
 
 
 def test_an_empty_run_has_a_page(made: MadeRun) -> None:
-    run = replace(made.run, board=None, image=None, meter=None, phases_s={}, versions={}, command=())
+    run = replace(made.run, boards={}, images=(), meter=None, phases_s={}, versions={}, command=())
     _parsed(render_page(summarise(run, []), [], made.traces.get))
 
 

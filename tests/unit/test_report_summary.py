@@ -64,7 +64,7 @@ def test_without_any_figure_there_is_none_and_never_a_zero() -> None:
 
 def test_an_empty_run_has_a_summary() -> None:
     made = make_run()
-    summary = summarise(replace(made.run, board=None, image=None, phases_s={}), [])
+    summary = summarise(replace(made.run, boards={}, images=(), phases_s={}), [])
     assert (summary.measured, summary.fio, summary.timed, summary.phases, summary.utilisation) == (0, (), (), (), None)
     assert published_table(summary) is None
 

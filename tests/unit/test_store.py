@@ -19,6 +19,7 @@ from fsjoule.model import Measurement, RunStatus, Value
 from fsjoule.store import RunFolder, load_run
 
 _HELPERS = Path(__file__).parents[1] / "helpers"
+_DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_facts_learnt_later_are_kept(made: MadeRun, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, board="virtual")
-    folder.begin(replace(made.run, status=RunStatus.RUNNING, board=None))
+    folder.begin(replace(made.run, status=RunStatus.RUNNING, boards={}))
     folder.update(made.run)
     assert folder.path.name == "20260309T100000Z-virtual-k3v9q2"
     assert load_run(folder.path).run.board == made.run.board
@@ -148,8 +149,9 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
     [
         ("", "not JSON"),
         ("[]", "names no schema"),
-        ('{"schema": "fsjoule.run/1"}', "'fsjoule.run/1'; this version of fsjoule reads 'fsjoule.run/2'"),
-        ('{"schema": "fsjoule.run/2"}', "(?s)run_id: Field required.*started_utc: Field required"),
+        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/3'"),
+        ('{"schema": "fsjoule.run/1"}', "does not follow fsjoule.run/1: KeyError"),
+        ('{"schema": "fsjoule.run/3"}', "(?s)run_id: Field required.*started_utc: Field required"),
     ],
 )
 def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:
@@ -169,10 +171,54 @@ def test_strictness_reaches_nested_fields(made: MadeRun, tmp_path: Path) -> None
     data = json.loads(path.read_text())
     data["plan"]["repeat"] = 3.5
     data["plan"]["entries"][0]["workload"]["extra"] = 1
-    data["board"]["cpus"] = "1"
+    data["boards"]["6.1"]["cpus"] = "1"
     path.write_text(json.dumps(data))
-    with pytest.raises(ResultError, match=r"(?s)plan\.repeat: .*plan\.entries\.0\.workload.*board\.cpus: "):
+    with pytest.raises(ResultError, match=r"(?s)plan\.repeat: .*plan\.entries\.0\.workload.*boards\.6\.1\.cpus: "):
         load_run(path)
+
+
+# -------------------------------------------------------------------------------------------------- older schemas
+
+
+def test_a_run_of_the_first_schema_is_read() -> None:
+    """The first two measurements of a real one."""
+    loaded = load_run(_DATA / "run-of-schema-1")
+    assert loaded.damaged == {}
+    assert loaded.run.plan.kernels == ("sid",)
+    assert [entry.kernel for entry in loaded.run.plan.entries] == ["sid", "sid"]
+    [kernel] = loaded.run.kernels
+    assert (kernel.label, kernel.release) == ("sid", "7.2.13+deb14-armmp")
+    assert kernel.package == "linux-image-7.2.13+deb14-armmp 7.2.13-1"
+    assert "linux-modules-7.2.13+deb14-armmp_7.2.13-1_armhf.deb" in kernel.checksums
+    assert loaded.run.board is not None
+    assert loaded.run.board.kernel_release == kernel.release
+    assert [image.kernel_choice for image in loaded.run.images] == ["sid"]
+    boot, write = loaded.measurements
+    assert (boot.kernel, write.kernel) == ("sid", "sid")
+    assert write.throughput_mib_per_s == pytest.approx(1.98, abs=0.01)
+    assert write.energy_mj_per_mib is not None
+    assert write.energy is None
+    assert any("older fsjoule" in note for note in write.notes)
+
+
+def test_a_run_of_the_second_schema_keeps_everything(made: MadeRun, tmp_path: Path) -> None:
+    """Schema 2 had one kernel, one board and one image instead of lists of them."""
+    path = _store(made, tmp_path).path
+    file = path / "run.json"
+    run = json.loads(file.read_text())
+    [run["plan"]["kernel"]] = run["plan"].pop("kernels")
+    for entry in run["plan"]["entries"]:
+        del entry["kernel"]
+    [run["board"]], [run["image"]] = run.pop("boards").values(), run.pop("images")
+    del run["kernels"], run["image"]["root_filesystem"]
+    file.write_text(json.dumps({**run, "schema": "fsjoule.run/2"}))
+    for file in path.glob("measurements/*/measurement.json"):
+        measurement = json.loads(file.read_text())
+        del measurement["kernel"]
+        file.write_text(json.dumps({**measurement, "schema": "fsjoule.measurement/2"}))
+    loaded = load_run(path)
+    assert loaded.measurements == made.measurements
+    assert (loaded.run.plan, loaded.run.board, loaded.run.image) == (made.run.plan, made.run.board, made.run.image)
 
 
 # ------------------------------------------------------------------------------------------------------- full disk

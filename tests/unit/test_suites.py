@@ -1,14 +1,32 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision, TimedKind
 from fsjoule.suites import SUITES, plan_entries, scaled, suite
 
 
-def entries(seed: int, provision: Provision = Provision.SCRATCH, name: str = "quick"):  # noqa: ANN201
-    return plan_entries(suite(name), ("ext4", "btrfs"), provision=provision, repeat=3, seed=seed, size_factor=0.1)
+def entries(
+    seed: int,
+    provision: Provision = Provision.SCRATCH,
+    name: str = "quick",
+    *,
+    kernels: tuple[str, ...] = ("6.1",),
+    repeat: int = 3,
+) -> tuple[Planned, ...]:
+    filesystems = ("ext4", "btrfs")
+    return plan_entries(
+        suite(name), filesystems, kernels, provision=provision, repeat=repeat, seed=seed, size_factor=0.1
+    )
+
+
+def boots(plan: tuple[Planned, ...]) -> list[tuple[int, str, str]]:
+    """Repetition, kernel and filesystem of each boot, in order."""
+    found = [e for e in plan if e.workload.operation is TimedKind.BOOT]
+    return [(e.repetition, e.kernel, e.filesystem) for e in found]
 
 
 def test_the_seed_gives_the_order() -> None:
@@ -39,6 +57,42 @@ def test_a_boot_from_a_root_filesystem_holds_that_one_only() -> None:
         assert entry.filesystem == current
 
 
+KERNELS = ("5.10", "6.1", "6.12", "sid")
+
+
+def test_with_several_kernels_a_repetition_is_a_block_of_one_boot_each() -> None:
+    plan = boots(entries(5, kernels=KERNELS))
+    blocks = [plan[:4], plan[4:8], plan[8:]]
+    for repetition, block in enumerate(blocks, start=1):
+        assert {r for r, _, _ in block} == {repetition}
+        assert sorted(kernel for _, kernel, _ in block) == sorted(KERNELS)
+
+
+def test_a_block_from_root_filesystems_has_every_kernel_with_every_filesystem() -> None:
+    plan = boots(entries(5, Provision.ROOT, kernels=("6.1", "6.12")))
+    assert len(plan) == 12
+    for first in (0, 4, 8):
+        pairs = [(kernel, filesystem) for _, kernel, filesystem in plan[first : first + 4]]
+        assert sorted(pairs) == [("6.1", "btrfs"), ("6.1", "ext4"), ("6.12", "btrfs"), ("6.12", "ext4")]
+
+
+def test_nothing_is_measured_between_the_boots_of_another_kernel() -> None:
+    current = ""
+    for entry in entries(5, kernels=KERNELS):
+        if entry.workload.operation is TimedKind.BOOT:
+            current = entry.kernel
+        assert entry.kernel == current
+
+
+def test_the_order_of_kernels_in_a_block_is_random() -> None:
+    """Of two kernels each comes first in about half of the blocks, whatever came first in the block before."""
+    firsts = [kernel for r, kernel, _ in boots(entries(3, kernels=("a", "b"), repeat=400))[::2] if r]
+    repeated = sum(first == then for first, then in pairwise(firsts))
+    # Five standard deviations of 400 fair coins: 50.
+    assert 150 < firsts.count("a") < 250
+    assert 150 < repeated < 250
+
+
 def test_only_published_sizes_are_scaled() -> None:
     quick = {e.workload.size_bytes for e in entries(1) if isinstance(e.workload, FioWorkload)}
     published = {e.workload.size_bytes for e in entries(1, name="energy-emmc-2025")}
@@ -53,7 +107,9 @@ def test_scaling_keeps_whole_blocks() -> None:
 
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
-        plan_entries(suite("operations"), ("nilfs2",), provision=Provision.SCRATCH, repeat=1, seed=1, size_factor=1.0)
+        plan_entries(
+            suite("operations"), ("nilfs2",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=1, size_factor=1.0
+        )
 
 
 def test_unknown_names_list_the_choices() -> None:

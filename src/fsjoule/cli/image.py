@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 
 @app.command("build")
 def image_build(
-    kernel: Annotated[str, typer.Option(help="Kernel, see `fsjoule choices`.")] = "6.1",
+    kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
 ) -> None:
     """Build a card image, or find it in the cache; prints its path.

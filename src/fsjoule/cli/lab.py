@@ -21,7 +21,7 @@ LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place
 @app.command("up")
 def lab_up(
     name: LabName = "virtual",
-    kernel: Annotated[str, typer.Option(help="A kernel that its board is to run: some need another QEMU.")] = "6.1",
+    kernel: Annotated[str, typer.Option(help="Kernels that its board is to run, a,b: some need another QEMU.")] = "6.1",
     meter_program: Annotated[
         Path | None, typer.Option(help="Its meter, for example the firmware built for the host; else the simulator.")
     ] = None,
@@ -30,7 +30,7 @@ def lab_up(
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
-    emulator = str(images.emulator(kernel, progress=progress))
+    emulator = str(images.emulator(*kernel.split(","), progress=progress))
     virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, progress=progress)
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True

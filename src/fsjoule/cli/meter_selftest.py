@@ -83,9 +83,10 @@ def _square(
     quiet: bool,
 ) -> tuple[bool, dict[str, Any]]:
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
-    board = lab.LabgridBoard(target, {SCRATCH_ROOT: card}, progress)
+    wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
+    board = lab.LabgridBoard(target, {wanted: card}, progress)
     with redirect_stdout(sys.stderr):  # labgrid shows what its tools say
-        board.prepare(SCRATCH_ROOT)
+        board.prepare(*wanted)
         shell = board.boot()
         try:
             found, info = square_load(shell, driver, HostClock(), profile.mark_device, progress)

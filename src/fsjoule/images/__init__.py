@@ -1,15 +1,32 @@
-"""Card images: Debian kernels and user land from recipes (`images/*.toml`), built once and cached."""
+"""Card images: kernels and Debian user land from recipes (`images/*.toml`), built once and cached."""
 
-from fsjoule.images.build import CardImage, build_card, emulator, kernel_choices, root_filesystem_choices
+from fsjoule.images.build import (
+    CardImage,
+    build_card,
+    check_kernel,
+    emulator,
+    kernel_choices,
+    root_filesystem_choices,
+    take_kernels,
+)
 from fsjoule.images.cache import CacheEntry, cached, clean
+from fsjoule.images.kernelbuild import BuildNotes, build_kernel, built_kernels, clean_kernels
+from fsjoule.images.kernels import TakenKernel
 
 __all__ = [
+    "BuildNotes",
     "CacheEntry",
     "CardImage",
+    "TakenKernel",
     "build_card",
+    "build_kernel",
+    "built_kernels",
     "cached",
+    "check_kernel",
     "clean",
+    "clean_kernels",
     "emulator",
     "kernel_choices",
     "root_filesystem_choices",
+    "take_kernels",
 ]

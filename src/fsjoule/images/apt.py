@@ -151,21 +151,27 @@ class PrivateApt:
 
 def parse_packages(text: str) -> list[Package]:
     """Packages from Debian control paragraphs, as `apt-cache show` prints them."""
-    return [_package(fields) for paragraph in text.split("\n\n") if (fields := _fields(paragraph))]
+    return [_package(fields) for paragraph in text.split("\n\n") if (fields := control_fields(paragraph))]
 
 
-def _fields(paragraph: str) -> dict[str, str]:
+def control_fields(paragraph: str) -> dict[str, str]:
+    """The fields of one Debian control paragraph."""
     matches = re.finditer(r"^([A-Za-z0-9-]+):[ \t]*(.*(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
     return {match[1]: match[2] for match in matches}
 
 
-def _package(fields: dict[str, str]) -> Package:
+def dependencies(fields: dict[str, str]) -> tuple[str, ...]:
+    """The names in Pre-Depends and Depends, alternatives included."""
     relations = ",".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
     names = [re.split(r"[\s(:\[]", part.strip(), maxsplit=1)[0] for part in re.split(r"[,|]", relations)]
+    return tuple(name for name in names if name)
+
+
+def _package(fields: dict[str, str]) -> Package:
     return Package(
         name=fields["Package"],
         version=fields["Version"],
         size_bytes=int(fields["Size"]),
         sha256=fields["SHA256"],
-        depends=tuple(name for name in names if name),
+        depends=dependencies(fields),
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fsjoule.errors import ConfigError
+from fsjoule.images import kernels
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
-from fsjoule.images.emulator import emulator_program
-from fsjoule.images.kernel import kernel as kernel_stage
+from fsjoule.images.emulator import emulator_program, needed_qemu
+from fsjoule.images.kernels import TakenKernel
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
 from fsjoule.images.userland import userland as userland_stage
@@ -26,7 +29,7 @@ class CardImage:
 
 
 def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
-    """Names of the kernels that a card can have, in the recipe's order."""
+    """Names of the kernels that a card can have, in the recipe's order; package files and build folders come on top."""
     return tuple(_recipe(recipe).kernels)
 
 
@@ -35,34 +38,63 @@ def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
     return tuple(_recipe(recipe).filesystems)
 
 
-def emulator(kernel: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
-    """The QEMU program for a board with that kernel; most kernels run on the installed one, some need a newer.
+def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE) -> None:
+    """Raises ConfigError if that is no kernel: an unknown name, no such file, a build folder that lacks something."""
+    kernels.kernel_choice(_recipe(recipe), kernel)
+
+
+def take_kernels(asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> tuple[TakenKernel, ...]:
+    """Kernels by name, package file or build folder, ready for cards, each with a label of its own.
+
+    Raises ConfigError for what is no kernel for this board, and LabError, transient if it was the download.
+    """
+    return kernels.take_kernels(_recipe(recipe), asked, progress=progress)
+
+
+def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
+    """One QEMU program for boards with any of those kernels; most run on the installed one, some need a newer.
 
     Raises ConfigError for an unknown kernel, MissingToolError, and LabError, transient if it was the download.
     """
-    return emulator_program(_recipe(recipe), kernel, progress=progress)
+    chosen = _recipe(recipe)
+
+    def needed(kernel: str | TakenKernel) -> str:
+        name = kernel if isinstance(kernel, str) else kernel.facts.asked
+        if name in chosen.kernels:
+            return chosen.kernels[name].qemu_at_least  # known without fetching the kernel
+        taken = kernels.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+        return needed_qemu(chosen, taken.facts.release)
+
+    return emulator_program(chosen, [needed(kernel) for kernel in asked], progress=progress)
 
 
-def build_card(kernel: str, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> CardImage:
+def build_card(
+    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
+) -> CardImage:
     """The card image with that kernel and root filesystem; what is in the cache is not built again.
 
     Raises ConfigError for a name that is not in the recipe or a mistake in it, MissingToolError, and LabError,
     transient if it was the download.
     """
     chosen = _recipe(recipe)
-    chosen.kernel(kernel)
-    chosen.filesystem(root_filesystem)
+    needed = chosen.filesystem(root_filesystem).modules
+    taken = kernels.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+    label, kernel_files = taken.facts.label, taken.files
+    if lacking := sorted(set(needed) & set(kernel_files.lacks)):
+        raise ConfigError(
+            f"the kernel {label} cannot mount a {root_filesystem} root: it has no {', '.join(lacking)}",
+            hint="switch it on in the kernel's configuration, or choose another root filesystem",
+        )
     overlay, init = _folder() / "overlay", _folder() / "initramfs" / "init"
-    kernel_files = kernel_stage(chosen, kernel, progress=progress)
     files = userland_stage(chosen, progress=progress)
-    name = f"{recipe}-{kernel}-{root_filesystem}"
+    name = f"{recipe}-{taken.short_name}-{root_filesystem}"
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay)
     inputs = {
         "version": STAGE_VERSION,
         "partition": root_key,
         "layout": chosen.card.model_dump(),
         "arguments": kernel_arguments(chosen, root_filesystem),
-        "modules": [*chosen.modules.card, *chosen.filesystem(root_filesystem).modules],
+        "modules": [*chosen.modules.card, *needed],
         "init": init.read_text(),
         "memory_base": chosen.boot.memory_base,
     }
@@ -72,21 +104,23 @@ def build_card(kernel: str, root_filesystem: str, *, progress: Progress, recipe:
         root_image = root_partition(
             chosen, root_filesystem, kernel_files, files, name=name, key=root_key, overlay=overlay, progress=progress
         )
-        progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {kernel} and {root_filesystem}")
+        progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {label} and {root_filesystem}")
         build_card_files(
             folder,
             chosen,
-            kernel,
+            label,
             root_filesystem,
             kernel=kernel_files,
             userland=files,
             root_image=root_image,
             init=init,
         )
-        progress(f"card: kernel {kernel}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
+        progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
 
     folder = build_once("card", name, cache_key(inputs), build, progress=progress)
-    return CardImage(folder / "card.img", read_facts(folder))
+    # The same card can have been built for a kernel that was called something else.
+    facts = replace(read_facts(folder), kernel_choice=label, root_filesystem=root_filesystem)
+    return CardImage(folder / "card.img", facts)
 
 
 def _folder() -> Path:

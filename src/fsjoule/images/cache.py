@@ -87,7 +87,7 @@ def build_once(
     final = folder / f"{name}-{key}"
     if final.is_dir():
         return final
-    with _locked(folder / f".{final.name}.lock", f"{stage} {name}", progress, lock_timeout_s):
+    with locked(folder / f".{final.name}.lock", f"{stage} {name}", progress, lock_timeout_s):
         if final.is_dir():
             return final
         for leftover in folder.glob(f".{final.name}.part-*"):  # of a builder that was killed: we hold its lock
@@ -105,10 +105,10 @@ def build_once(
     return final
 
 
-def cached(root: Path | None = None) -> list[CacheEntry]:
+def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
     """All complete entries, by stage and name."""
     base = root or images_cache()
-    files = [file for stage in STAGES for file in sorted((base / stage).glob(f"[!.]*/{_ENTRY_FILE}"))]
+    files = [file for stage in stages for file in sorted((base / stage).glob(f"[!.]*/{_ENTRY_FILE}"))]
     return [_read_entry(file) for file in files]
 
 
@@ -117,7 +117,7 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     freed = 0
     for entry in entries:
         lock = entry.path.parent / f".{entry.path.name}.lock"
-        with _locked(lock, f"{entry.stage} {entry.name}", progress, timeout_s=5.0):
+        with locked(lock, f"{entry.stage} {entry.name}", progress, timeout_s=5.0):
             # Renamed first: a removal that is interrupted must not leave half an entry in its place.
             doomed = entry.path.parent / f".{entry.path.name}.part-removed"
             shutil.rmtree(doomed, ignore_errors=True)
@@ -136,7 +136,7 @@ def _read_entry(file: Path) -> CacheEntry:
 
 
 @contextmanager
-def _locked(lock: Path, what: str, progress: Progress, timeout_s: float) -> Generator[None]:
+def locked(lock: Path, what: str, progress: Progress, timeout_s: float) -> Generator[None]:
     """Hold an exclusive lock that the kernel drops when this process ends, however it ends."""
     deadline = time.monotonic() + timeout_s
     said = 0.0

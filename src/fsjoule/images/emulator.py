@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,19 +21,27 @@ from fsjoule.images.recipe import Recipe
 STAGE_VERSION: Final = 1
 
 
-def emulator_program(recipe: Recipe, kernel: str, *, progress: Progress) -> Path:
-    """The QEMU to run that kernel with: the installed one if it is new enough, or else one fetched into the cache.
+def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progress) -> Path:
+    """A QEMU of at least the `needed` versions: the installed one if it is new enough, or one fetched into the cache.
 
-    Raises ConfigError for an unknown kernel, MissingToolError if no QEMU is installed, LabError if the one that was
-    fetched does not run on this machine (transient if it could not be fetched).
+    Raises MissingToolError if no QEMU is installed, LabError if the one that was fetched does not run on this machine
+    (transient if it could not be fetched).
     """
-    needed = recipe.kernel(kernel).qemu_at_least
     installed = Path(process.find_tool(recipe.emulator.program))
-    if parse_version(_version_text(installed)) >= parse_version(needed):
+    if parse_version(_version_text(installed)) >= max(map(parse_version, needed), default=()):
         return installed
-    key = cache_key({"version": STAGE_VERSION, "emulator": recipe.emulator.model_dump()})
+    key = cache_key(
+        {"version": STAGE_VERSION, "emulator": recipe.emulator.model_dump(include={"program", "package", "suite"})}
+    )
     folder = build_once("emulator", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
     return folder / "usr" / "bin" / recipe.emulator.program
+
+
+def needed_qemu(recipe: Recipe, release: str) -> str:
+    """The oldest QEMU that runs a kernel of that release, by the recipe."""
+    kernel = parse_version(release)
+    needs = [qemu for since, qemu in recipe.emulator.for_kernels_from.items() if kernel >= parse_version(since)]
+    return max(needs, key=parse_version, default="0.0")
 
 
 def parse_version(text: str) -> tuple[int, ...]:

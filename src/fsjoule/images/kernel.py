@@ -1,4 +1,4 @@
-"""Stage `kernel`: Debian's packages of one kernel, cut down to what the recipe needs.
+"""Stage `kernel`: one kernel, cut down to what the recipe needs, wherever it came from.
 
 The entry holds `zImage`, `board.dtb`, `modules/lib/modules/<release>/` (uncompressed, with depmod's indexes) and
 `kernel.json`.
@@ -6,20 +6,22 @@ The entry holds `zImage`, `board.dtb`, `modules/lib/modules/<release>/` (uncompr
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import lzma
 import shutil
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fsjoule import process
-from fsjoule.errors import LabError
-from fsjoule.images.apt import Package, PrivateApt, debian_mirror, source_line
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.images.recipe import Recipe
+from fsjoule.images.zimage import kernel_release
 
 # Raise it when this file changes what is in an entry.
 STAGE_VERSION: Final = 2
@@ -29,7 +31,10 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A built entry. `package_sha256` is by file name, `packages` Debian versions by name."""
+    """A built entry. `package_sha256` is by name of the files that it came from, `packages` Debian versions by name.
+
+    `package` is empty if it did not come in one; `lacks` are modules of the recipe that it does not have.
+    """
 
     key: str
     folder: Path
@@ -37,6 +42,7 @@ class Kernel:
     package: str
     packages: dict[str, str]
     package_sha256: dict[str, str]
+    lacks: tuple[str, ...] = ()
 
     @property
     def modules_root(self) -> Path:
@@ -46,26 +52,64 @@ class Kernel:
     def index(self) -> ModuleIndex:
         return read_index(self.modules_root / "lib" / "modules" / self.release)
 
+    def digest(self) -> str:
+        """SHA-256 of all that goes onto the card: image, device tree, modules (their indexes follow from them)."""
+        files = [self.folder / "zImage", self.folder / "board.dtb", *sorted(self.modules_root.rglob("*.ko"))]
+        digest = hashlib.sha256()
+        for file in files:
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(self.folder)} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
 
-def kernel(recipe: Recipe, choice: str, *, progress: Progress) -> Kernel:
-    """The kernel's files, fetched if they are not in the cache.
 
-    Raises ConfigError for an unknown kernel or module, LabError, transient, if the download failed.
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A kernel before it is cut down. `modules` is a folder lib/modules/<release> that depmod may write into.
+
+    The rest says where it came from, as in `Kernel`.
     """
-    source = recipe.kernel(choice)
-    wanted = wanted_modules(recipe)
+
+    zimage: Path
+    dtb: Path
+    modules: Path
+    package: str = ""
+    packages: dict[str, str] = field(default_factory=dict[str, str])
+    sha256: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def kernel_entry(
+    recipe: Recipe,
+    name: str,
+    source: Mapping[str, Any],
+    collect: Callable[[Path], Parts],
+    *,
+    needs: Sequence[str],
+    progress: Progress,
+) -> Kernel:
+    """The entry of a kernel; `collect` is called with an empty folder to work in if there is none yet.
+
+    `source` is what the entry's key is made from, beside the recipe. Raises ConfigError if the kernel lacks one of the
+    modules in `needs`, or does not fit together.
+    """
     inputs = {
         "version": STAGE_VERSION,
-        "source": source.model_dump(include={"suite", "package"}),
-        "architecture": recipe.architecture,
+        **source,
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
-        "modules": wanted,
+        "modules": wanted_modules(recipe),
     }
+
+    def build(folder: Path) -> None:
+        work = folder / "work"
+        work.mkdir()
+        stored = _take(collect(work), folder, recipe, needs)
+        shutil.rmtree(work)
+        (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
+
     key = cache_key(inputs)
-    name = f"{recipe.name}-{choice}"
-    folder = build_once("kernel", name, key, lambda into: _build(into, recipe, choice, progress), progress=progress)
-    stored = json.loads((folder / "kernel.json").read_text())
-    return Kernel(key=key, folder=folder, **stored)
+    folder = build_once("kernel", name, key, build, progress=progress)
+    stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
+    lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
+    return Kernel(key=key, folder=folder, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
@@ -80,93 +124,65 @@ def read_index(folder: Path) -> ModuleIndex:
     return parse_index(**{part: (folder / file).read_text() for part, file in names.items()})
 
 
-def _build(folder: Path, recipe: Recipe, choice: str, progress: Progress) -> None:
-    source = recipe.kernel(choice)
-    work = folder / "work"
-    line = source_line(debian_mirror(), source.suite, check_valid_until=source.check_valid_until)
-    apt = PrivateApt(work / "apt", source=line, architecture=recipe.architecture)
-    progress(f"kernel {choice}: fetching the package lists of {source.suite}")
-    apt.update(progress)
-    packages = _kernel_packages(apt, source.package, source.flavour)
-    size_mib = sum(package.size_bytes for package in packages) / 2**20
-    progress(f"kernel {choice}: downloading {packages[-1].name} {packages[-1].version}, {size_mib:.0f} MiB")
-    files = apt.download(packages, work, progress)
-
-    progress(f"kernel {choice}: unpacking")
-    tree = work / "tree"
-    for file in files:
-        process.run(["dpkg-deb", "--extract", file, tree], timeout_s=300)
-    release = _take(tree, folder, recipe)
-    shutil.rmtree(work)
-
-    image = next(package for package in packages if package.name == f"linux-image-{release}")
-    facts = Kernel(
-        key="",
-        folder=folder,
-        release=release,
-        package=f"{image.name} {image.version}",
-        packages={package.name: package.version for package in packages},
-        package_sha256={file.name: package.sha256 for file, package in zip(files, packages, strict=True)},
-    )
-    stored = {name: value for name, value in asdict(facts).items() if name not in ("key", "folder")}
-    (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
-
-
-def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Package]:
-    """The metapackage and the packages of the same kernel below it, however the release splits them; largest last."""
-    found: dict[str, Package] = {}
-    names = [metapackage]
-    while names:
-        shown = apt.show(names)
-        found.update((package.name, package) for package in shown)
-        below = {name for package in shown for name in package.depends}
-        names = sorted(n for n in below - found.keys() if n.startswith("linux-") and n.endswith(f"-{flavour}"))
-    return sorted(found.values(), key=lambda package: package.size_bytes)
-
-
-def _take(tree: Path, folder: Path, recipe: Recipe) -> str:
-    """Take kernel, device tree and needed modules out of the unpacked packages; returns the kernel's release."""
-    modules = next((path for top in ("lib", "usr/lib") for path in (tree / top).glob("modules/*")), None)
-    if modules is None:
-        raise LabError("the kernel packages hold no modules", hint="has the packaging changed? see docs/images.md")
-    release = modules.name
-    # Newer packages keep everything below /usr/lib/modules/<release>.
-    if not (tree / "lib").exists():
-        (tree / "lib").symlink_to("usr/lib")
-    shutil.copyfile(_one_of([tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"]), folder / "zImage")
-    shutil.copyfile(_one_of((tree / "usr" / "lib").rglob(recipe.boot.dtb)), folder / "board.dtb")
+def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> dict[str, Any]:
+    """Take kernel, device tree and needed modules out of the parts; returns what is to be kept about them."""
+    release = parts.modules.name
+    if not (parts.modules / "modules.builtin").is_file():
+        raise ConfigError(
+            f"the modules of {release} are not whole: there is no modules.builtin",
+            hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
+        )
+    _check_release(parts.zimage, release)
+    shutil.copyfile(parts.zimage, folder / "zImage")
+    shutil.copyfile(parts.dtb, folder / "board.dtb")
     _change_device_tree(folder / "board.dtb", recipe)
-    process.run(["depmod", "-b", tree, release], timeout_s=300)
-    index = read_index(modules)
+    process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
+    index = read_index(parts.modules)
+    lacks = [name for name in wanted_modules(recipe) if not index.has(name)]
+    if missing := [name for name in lacks if name in needs]:
+        raise ConfigError(
+            f"the kernel {release} has no {', '.join(missing)}, neither built in nor as a module",
+            hint="switch them on in its configuration, build it, and install its modules as well",
+        )
     target = folder / "modules" / "lib" / "modules" / release
-    for module in closure(wanted_modules(recipe), index):
-        source = modules / index.paths[module]
+    target.mkdir(parents=True)
+    for module in closure([name for name in wanted_modules(recipe) if name not in lacks], index):
+        source = parts.modules / index.paths[module]
         into = (target / index.paths[module]).with_name(f"{module_name(source.name)}.ko")
         into.parent.mkdir(parents=True, exist_ok=True)
         into.write_bytes(_decompressed(source))
     for name in _INDEX_FILES:
-        shutil.copyfile(modules / name, target / name)
+        if (parts.modules / name).exists():
+            shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
-    return release
+    kept = Kernel("", folder, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
+    return {name: value for name, value in asdict(kept).items() if name not in ("key", "folder")}
+
+
+def _check_release(zimage: Path, release: str) -> None:
+    """An image that was built anew, beside modules that were not installed anew, would boot and find no module."""
+    own = kernel_release(zimage.read_bytes())
+    if own is not None and own != release:
+        raise ConfigError(
+            f"the kernel image is {own}, its modules are those of {release}",
+            hint="install the modules of the same build: make modules_install INSTALL_MOD_PATH=FOLDER",
+        )
 
 
 def _change_device_tree(file: Path, recipe: Recipe) -> None:
     for node, properties in recipe.boot.device_tree.items():
-        present = process.run(["fdtget", "-p", file, node], timeout_s=10).stdout.decode().split()
+        try:
+            present = process.run(["fdtget", "-p", file, node], timeout_s=10).stdout.decode().split()
+        except LabError as error:
+            raise ConfigError(
+                f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
+                hint=f"mend [boot.device_tree] in images/{recipe.name}.toml, or take another device tree",
+            ) from error
         for name, text in properties.items():
             if text is not False:
                 process.run(["fdtput", "-t", "s", file, node, name, text], timeout_s=10)
             elif name in present:
                 process.run(["fdtput", "-d", file, node, name], timeout_s=10)
-
-
-def _one_of(candidates: Iterable[Path]) -> Path:
-    tried: list[str] = []
-    for path in candidates:
-        if path.is_file():
-            return path
-        tried.append(str(path))
-    raise LabError(f"the kernel packages hold none of: {', '.join(tried) or 'the device tree of the recipe'}")
 
 
 def _decompressed(module: Path) -> bytes:
@@ -176,5 +192,7 @@ def _decompressed(module: Path) -> bytes:
             return lzma.decompress(module.read_bytes())
         case ".zst":
             return process.run(["zstd", "--decompress", "--stdout", module], timeout_s=60).stdout
+        case ".gz":
+            return gzip.decompress(module.read_bytes())
         case _:
             return module.read_bytes()

@@ -33,6 +33,10 @@ class ModuleIndex:
             return (name,)
         return tuple(dict.fromkeys(module for pattern, module in self.aliases if fnmatchcase(wanted, pattern)))
 
+    def has(self, wanted: str) -> bool:
+        """Whether the kernel has it at all, built in or as a module."""
+        return bool(self.resolve(wanted)) or module_name(wanted) in self.builtin
+
 
 def module_name(path_or_name: str) -> str:
     """`kernel/drivers/mmc/core/mmc-block.ko.xz` -> `mmc_block`."""

@@ -16,6 +16,7 @@ DEFAULT_RECIPE: Final = "imx6ul"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 Mebibytes = Annotated[int, Field(gt=0, le=65536)]
 
 
@@ -93,7 +94,7 @@ class KernelSource(_Table):
     suite: Name
     package: Annotated[str, StringConstraints(pattern=r"^linux-image-[a-z0-9-]+$")]
     check_valid_until: bool = True
-    qemu_at_least: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = "0.0"
+    qemu_at_least: Version = "0.0"
 
     @property
     def flavour(self) -> str:
@@ -102,11 +103,23 @@ class KernelSource(_Table):
 
 
 class Emulator(_Table):
-    """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself."""
+    """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself.
+
+    `for_kernels_from` maps the first kernel version that needs a QEMU to that QEMU's; it is for kernels that are not in
+    the recipe.
+    """
 
     program: Name
     package: Name
     suite: Name
+    for_kernels_from: dict[Version, Version] = {}
+
+
+class KernelBuild(_Table):
+    """How `fsjoule kernel build` configures a kernel: a target of its makefile, and a fragment beside the recipe."""
+
+    base: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+config$")]
+    fragment: Name
 
 
 class RootFilesystem(_Table):
@@ -128,6 +141,7 @@ class Recipe(_Table):
     modules: Modules
     userland: Userland
     emulator: Emulator
+    kernel_build: KernelBuild
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
 

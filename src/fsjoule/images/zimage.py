@@ -7,12 +7,15 @@ it is wrapped as U-Boot's legacy image, which says where in memory it belongs. P
 from __future__ import annotations
 
 import lzma
+import re
 import struct
 import zlib
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 _ZIMAGE_MAGIC: Final = 0x016F2818  # at 0x24; Linux: arch/arm/boot/compressed/head.S
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _DECOMPRESSOR_BYTES: Final = 16384  # the code before the packed kernel is within this
 
 _ADD_R4: Final = 0xE2804000  # add r4, rN, #constant (ARM Architecture Reference Manual, A8.8.5, encoding A1)
@@ -37,14 +40,37 @@ def unpacked_kernel(zimage: bytes, *, memory_base: int, name: str) -> bytes | No
     return legacy_image(kernel, load_address=memory_base + offset, name=name)
 
 
+def kernel_release(zimage: bytes) -> str | None:
+    """The release that the kernel in a zImage calls itself; None if it is packed in a way not known here."""
+    found = re.search(rb"Linux version (\S+) \(", _kernel(zimage) or b"")
+    return found[1].decode() if found else None
+
+
 def _kernel(zimage: bytes) -> bytes | None:
-    position = zimage.find(_XZ_MAGIC)
+    return _unpacked(zimage, _XZ_MAGIC, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)) or _unpacked(
+        zimage, _GZIP_MAGIC, lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)
+    )
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _unpacked(zimage: bytes, magic: bytes, decompressor: Callable[[], _Decompressor]) -> bytes | None:
+    position = zimage.find(magic)
     while position >= 0:
-        # The first ones found are the decompressor's own constants.
+        # The first ones found are the decompressor's own constants, or chance.
+        stream = decompressor()
         try:
-            return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(zimage[position:])
-        except lzma.LZMAError:
-            position = zimage.find(_XZ_MAGIC, position + 1)
+            kernel = stream.decompress(zimage[position:])
+        except (lzma.LZMAError, zlib.error):
+            kernel = b""
+        if stream.eof and kernel:
+            return kernel
+        position = zimage.find(magic, position + 1)
     return None
 
 

@@ -14,23 +14,27 @@ from fsjoule.model import BoardFacts, ImageFacts
 
 
 class LabgridBoard:
-    """The board of a labgrid target, with the card images that it may be given, by root filesystem."""
+    """The board of a labgrid target, with the card images that it may be given, by kernel and root filesystem."""
 
     def __init__(
-        self, target: Target, cards: Mapping[str, Card], say: Callable[[str], None] = lambda _text: None
+        self, target: Target, cards: Mapping[tuple[str, str], Card], say: Callable[[str], None] = lambda _text: None
     ) -> None:
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._cards = cards
         self._say = say
         self._shell: LabgridShell | None = None
 
-    def prepare(self, root_filesystem: str) -> None:
+    def prepare(self, kernel: str, root_filesystem: str) -> None:
         """See ports.Board."""
-        if root_filesystem not in self._cards:
-            raise ConfigError.unknown("root filesystem of a card image", root_filesystem, self._cards)
+        wanted = (kernel, root_filesystem)
+        if wanted not in self._cards:
+            raise ConfigError.unknown("card image", " with ".join(wanted), map(" with ".join, self._cards))
         self._shell = None
-        self._strategy.card = self._cards[root_filesystem]
-        self._say(f"card with {root_filesystem} as its root")
+        self._strategy.card = self._cards[wanted]
+        if len(self._cards) > 1:
+            # Where cards change, one kernel must not start from a fresh card and the next from one that was cut off.
+            self._strategy.forget_card()
+        self._say(f"card with kernel {kernel} and {root_filesystem} as its root")
         self._strategy.transition("flashed")
 
     def boot(self) -> LabgridShell:

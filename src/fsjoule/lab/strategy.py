@@ -178,6 +178,10 @@ class BoardStrategy(Strategy):
         """Note that a booted board has left its shell: the next transition begins with the power off."""
         self.status = Status.unknown
 
+    def forget_card(self) -> None:
+        """Flash the card anew at the next transition, whatever is on it."""
+        self._on_card_sha256 = None
+
     # ------------------------------------------------------------------------------------------------------------
 
     def _must_flash(self) -> bool:

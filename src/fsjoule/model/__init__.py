@@ -39,7 +39,16 @@ from fsjoule.model.plan import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.model.run import RUN_SCHEMA, BoardFacts, BoardProfile, ImageFacts, Run, RunStatus
+from fsjoule.model.run import (
+    RUN_SCHEMA,
+    BoardFacts,
+    BoardProfile,
+    ImageFacts,
+    KernelFacts,
+    KernelOrigin,
+    Run,
+    RunStatus,
+)
 
 __all__ = [
     "KIB",
@@ -55,6 +64,8 @@ __all__ = [
     "FioWorkload",
     "ImageFacts",
     "IoPattern",
+    "KernelFacts",
+    "KernelOrigin",
     "Mark",
     "MarkSource",
     "Measurement",

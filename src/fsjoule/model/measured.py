@@ -9,7 +9,7 @@ from typing import Final, Literal
 from fsjoule.model.meter import SampleCounts
 from fsjoule.model.plan import MIB, FioWorkload, SeriesKey, TimedWorkload
 
-MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/2"
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class FioResult:
 class Measurement:
     """One fio job or one timed operation, with all that explains it.
 
+    `kernel` is the label of one of the run's kernels; it is not part of the series, whose points it tells apart.
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement.
     """
@@ -135,6 +136,7 @@ class Measurement:
     slug: str
     repetition: int
     boot: int
+    kernel: str
     series: SeriesKey
     workload: FioWorkload | TimedWorkload
     started_utc: str
@@ -156,7 +158,7 @@ class Measurement:
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None
-    schema: Literal["fsjoule.measurement/2"] = MEASUREMENT_SCHEMA
+    schema: Literal["fsjoule.measurement/3"] = MEASUREMENT_SCHEMA
 
     @property
     def valid(self) -> bool:

@@ -90,10 +90,14 @@ Workload = FioWorkload | TimedWorkload
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One entry of a plan. `number` is its place in the randomised order, counted from 1."""
+    """One entry of a plan. `number` is its place in the randomised order, counted from 1.
+
+    `kernel` is the label of one of the plan's kernels.
+    """
 
     number: int
     repetition: int
+    kernel: str
     filesystem: str
     workload: Workload
 
@@ -122,7 +126,7 @@ class Plan:
 
     suite: str
     filesystems: tuple[str, ...]
-    kernel: str
+    kernels: tuple[str, ...]
     provision: Provision
     repeat: int
     seed: int

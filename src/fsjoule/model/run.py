@@ -9,7 +9,7 @@ from typing import Final, Literal
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/2"
+RUN_SCHEMA: Final = "fsjoule.run/3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,40 @@ class BoardFacts:
     root_filesystem: str
 
 
+class KernelOrigin(StrEnum):
+    """Where a kernel came from."""
+
+    DEBIAN = "debian"  # the archive
+    PACKAGE = "package"  # a package file that the user named
+    FOLDER = "folder"  # a build folder that the user named
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """One kernel of a run. `label` is what plan, measurements and reports call it, `asked` what the user called it.
+
+    `digest` (SHA-256) is of the kernel image, the device tree and the modules as they went onto the card: kernels with
+    equal ones are the same (empty in runs of older schemas). `checksums` are of the files that they came from.
+    `lacks` are modules that the recipe wants and the kernel does not have.
+    """
+
+    label: str
+    asked: str
+    origin: KernelOrigin
+    release: str
+    digest: str
+    package: str = ""
+    checksums: dict[str, str] = field(default_factory=dict[str, str])
+    git_describe: str = ""
+    lacks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name."""
+    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name.
+
+    `kernel_choice` is the label of the kernel; `kernel_package` is empty if that did not come in one.
+    """
 
     recipe: str
     kernel_choice: str
@@ -66,19 +97,25 @@ class ImageFacts:
     card_sha256: str
     checksums: dict[str, str]
     packages: dict[str, str]
+    root_filesystem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One invocation on one board. `phases_s` says where the time went."""
+    """One invocation on one board. `phases_s` says where the time went.
+
+    `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
+    flashed. Both grow with the run.
+    """
 
     run_id: str
     started_utc: str
     status: RunStatus
     simulated: bool
     plan: Plan
-    board: BoardFacts | None = None
-    image: ImageFacts | None = None
+    kernels: tuple[KernelFacts, ...] = ()
+    boards: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
+    images: tuple[ImageFacts, ...] = ()
     meter: MeterInfo | None = None
     versions: dict[str, str] = field(default_factory=dict[str, str])
     phases_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -86,4 +123,14 @@ class Run:
     abort_reason: str | None = None
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/2"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/3"] = RUN_SCHEMA
+
+    @property
+    def board(self) -> BoardFacts | None:
+        """What the board said at its first boot."""
+        return next(iter(self.boards.values()), None)
+
+    @property
+    def image(self) -> ImageFacts | None:
+        """The first card."""
+        return self.images[0] if self.images else None

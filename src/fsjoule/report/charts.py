@@ -25,7 +25,11 @@ _DATA: Final = "bars"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its group (an operation), its label (a filesystem), its figure and what stands beside it."""
+    """One bar: its group, its label, its figure and what stands beside it.
+
+    A group is an operation and a label a filesystem; in a run of several kernels, an operation on a filesystem, and a
+    kernel.
+    """
 
     group: str
     label: str
@@ -37,6 +41,7 @@ class Bar:
 def throughput_chart(summary: Summary) -> str | None:
     """MiB/s by operation and filesystem, the published figure as a tick; None without a figure."""
     bars = _bars(
+        summary,
         summary.fio,
         lambda row: row.throughput_mib_per_s,
         published=lambda row: row.published.throughput_mib_per_s if row.published else None,
@@ -47,6 +52,7 @@ def throughput_chart(summary: Summary) -> str | None:
 def energy_chart(summary: Summary) -> str | None:
     """Gross mJ/MiB by operation and filesystem, its share above idle darker; None without a figure."""
     bars = _bars(
+        summary,
         summary.fio,
         lambda row: row.energy_mj_per_mib,
         net=lambda row: row.energy_net_mj_per_mib,
@@ -60,8 +66,8 @@ def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
     charts: list[tuple[str, list[str]]] = []
     for operation in dict.fromkeys(workload_label(row.workload) for row in summary.timed):
         rows = [row for row in summary.timed if workload_label(row.workload) == operation]
-        times = _bars(rows, lambda row: row.duration_s)
-        energies = _bars(rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
+        times = _bars(summary, rows, lambda row: row.duration_s)
+        energies = _bars(summary, rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
         drawn = [_grouped(f"{operation}: time", "s", times, summary)] if times else []
         drawn += [_grouped(f"{operation}: energy", "mJ", energies, summary)] if energies else []
         charts.append((operation, drawn))
@@ -69,6 +75,7 @@ def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def _bars(
+    summary: Summary,
     rows: Sequence[Any],
     figure: Callable[[Any], Spread | None],
     *,
@@ -79,10 +86,12 @@ def _bars(
     for row in rows:
         spread = figure(row)
         if spread is not None:
+            operation = workload_label(row.workload)
+            kernels = summary.several_kernels
             bars.append(
                 Bar(
-                    workload_label(row.workload),
-                    row.label,
+                    f"{operation}, {row.label}" if kernels else operation,
+                    row.kernel if kernels else row.label,
                     spread,
                     net(row) if net else None,
                     published(row) if published else None,
@@ -94,7 +103,10 @@ def _bars(
 def _grouped(title: str, unit: str, bars: Sequence[Bar], summary: Summary) -> str:
     groups = list(dict.fromkeys(bar.group for bar in bars))
     labels = list(dict.fromkeys(bar.label for bar in bars))
-    colours = style.filesystem_colours(list(dict.fromkeys(row.label for row in (*summary.fio, *summary.timed))))
+    if summary.several_kernels:
+        colours = style.kernel_colours(summary.run.plan.kernels)
+    else:
+        colours = style.filesystem_colours(list(dict.fromkeys(row.label for row in (*summary.fio, *summary.timed))))
     base = _base(groups, labels)
     colour = alt.Color(
         "label:N",

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.model import EnergyBudget, Measurement, Run, Value
+from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.summary import size_label, workload_label
 
@@ -116,7 +116,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             [
                 ("suite", plan.suite),
                 ("filesystems", ", ".join(plan.filesystems)),
-                ("kernel", plan.kernel),
+                ("kernels", ", ".join(plan.kernels)),
                 ("provisioned as", plan.provision.value),
                 ("repetitions", str(plan.repeat)),
                 ("seed of the order", str(plan.seed)),
@@ -124,7 +124,11 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             ],
         ),
         ("Board", _board_facts(run)),
-        ("Image", _image_facts(run)),
+        *((f"Kernel {kernel.label}", _kernel_facts(kernel, run.boards.get(kernel.label))) for kernel in run.kernels),
+        *(
+            (f"Card with {image.kernel_choice} and {image.root_filesystem}", _image_facts(image))
+            for image in run.images
+        ),
         ("Meter", _meter_facts(run)),
         ("Versions", list(run.versions.items())),
     ]
@@ -136,6 +140,13 @@ def command_text(run: Run) -> str:
     return shlex.join(run.command)
 
 
+def kernels_text(run: Run) -> str:
+    """`kernel 6.1.0-50-armmp`, or the labels of several."""
+    if len(run.plan.kernels) > 1:
+        return f"kernels {', '.join(run.plan.kernels)}"
+    return f"kernel {run.board.kernel_release if run.board else ''.join(run.plan.kernels)}"
+
+
 def _board_facts(run: Run) -> list[Fact]:
     board = run.board
     if board is None:
@@ -143,7 +154,6 @@ def _board_facts(run: Run) -> list[Fact]:
     return [
         ("name", board.name),
         ("machine", board.machine),
-        ("kernel", f"{board.kernel_release} {board.kernel_version}"),
         ("CPU", f"{board.cpus} x {board.cpu}"),
         ("memory", size_label(board.memory_bytes)),
         ("storage", f"{board.storage}, {size_label(board.storage_bytes)}, {board.storage_bus}"),
@@ -151,13 +161,25 @@ def _board_facts(run: Run) -> list[Fact]:
     ]
 
 
-def _image_facts(run: Run) -> list[Fact]:
-    image = run.image
-    if image is None:
-        return []
+def _kernel_facts(kernel: KernelFacts, board: BoardFacts | None) -> list[Fact]:
+    says = f"{board.kernel_release} {board.kernel_version}" if board else ABSENT
+    facts = [
+        ("asked for as", kernel.asked),
+        ("from", kernel.origin.value),
+        ("release", kernel.release),
+        ("the board says", says),
+        ("package", kernel.package),
+        ("git describe", kernel.git_describe),
+        ("image, device tree and modules, SHA-256", kernel.digest),
+        *((f"{name}, SHA-256", checksum) for name, checksum in kernel.checksums.items()),
+        ("modules that it lacks", ", ".join(kernel.lacks)),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _image_facts(image: ImageFacts) -> list[Fact]:
     return [
         ("recipe", image.recipe),
-        ("kernel package", image.kernel_package),
         ("card, SHA-256", image.card_sha256),
         *((f"{name}, SHA-256", checksum) for name, checksum in image.checksums.items()),
         ("packages", ", ".join(f"{name} {version}" for name, version in sorted(image.packages.items()))),

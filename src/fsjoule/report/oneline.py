@@ -5,8 +5,11 @@ from __future__ import annotations
 from fsjoule.model import Measurement
 
 
-def one_line(measurement: Measurement) -> str:
-    """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`; what is missing is left out."""
+def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
+    """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`; what is missing is left out.
+
+    With `kernel`, its label comes first: `6.1 ext4 randread-16k: ...`.
+    """
     figures: list[str] = []
     if measurement.throughput_mib_per_s is not None:
         figures.append(f"{measurement.throughput_mib_per_s:.2f} MiB/s")
@@ -16,7 +19,9 @@ def one_line(measurement: Measurement) -> str:
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
-    text = f"{measurement.series.filesystem} {measurement.workload.slug}: {', '.join(figures) or 'no figure'}"
+    what = f"{measurement.series.filesystem} {measurement.workload.slug}"
+    text = f"{measurement.kernel} {what}" if kernel else what
+    text += f": {', '.join(figures) or 'no figure'}"
     if measurement.simulated:
         text += " (simulated)"
     if not measurement.valid:

@@ -14,10 +14,10 @@ from fsjoule.model import Measurement, RunStatus, Trace
 from fsjoule.published import REMARKS
 from fsjoule.report import style
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
-from fsjoule.report.facts import Fact, command_text, measurement_facts, run_facts
+from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary, workload_label
-from fsjoule.report.tables import FOOTNOTE, fio_footnote, fio_table, published_table, timed_table
+from fsjoule.report.tables import FOOTNOTE, fio_footnote, fio_table, kernel_tables, published_table, timed_table
 from fsjoule.report.trace_chart import trace_chart
 
 # A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
@@ -50,14 +50,14 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
     run = summary.run
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
-        (row, [_entry(m, trace_of) for m in in_order if m.series == row.series])
+        (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
         for row in (*summary.fio, *summary.timed)
     ]
     return _TEMPLATES.get_template("page.html.j2").render(
         run=run,
         summary=summary,
         board=run.board.name if run.board else "board",
-        kernel=run.board.kernel_release if run.board else run.plan.kernel,
+        kernels=kernels_text(run),
         aborted=run.status is not RunStatus.COMPLETE,
         valid=summary.measured - len(summary.invalid),
         samples=samples_text(summary.samples) if summary.samples.expected else "",
@@ -68,6 +68,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
+        kernel_tables=kernel_tables(summary),
         timed_charts=_marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
         groups=groups,
         facts=run_facts(run),

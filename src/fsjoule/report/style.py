@@ -6,6 +6,7 @@ dark partner. A colour therefore has one meaning only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Final
 
@@ -32,6 +33,9 @@ FILESYSTEMS: Final[dict[str, str]] = {
 }
 _OTHERS: Final = ("#7a5548", "#4d7f9e", "#a3623a", "#6d7f2e")
 
+# In a report on several kernels colours tell those apart; none is one of a filesystem.
+_KERNELS: Final = ("#0f766e", "#b45309", "#4f46e5", "#be185d", "#4d7c0f", "#0369a1", "#86198f", "#57534e")
+
 DARK: Final[dict[str, str]] = {
     TEXT: "#e6eaf0",
     MUTED: "#98a3b1",
@@ -54,6 +58,14 @@ DARK: Final[dict[str, str]] = {
     "#4d7f9e": "#86b8d8",
     "#a3623a": "#d5976e",
     "#6d7f2e": "#a9bd63",
+    "#0f766e": "#3cc9ba",
+    "#b45309": "#f0a04b",
+    "#4f46e5": "#9d97ff",
+    "#be185d": "#f277ac",
+    "#4d7c0f": "#9ccc4a",
+    "#0369a1": "#5fb8ea",
+    "#86198f": "#d884e0",
+    "#57534e": "#b3aca6",
 }
 
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -67,6 +79,11 @@ def filesystem_colours(labels: list[str]) -> dict[str, str]:
         own = FILESYSTEMS.get(label.split(" ", 1)[0])
         colours[label] = next(spare) if own is None or own in colours.values() else own
     return colours
+
+
+def kernel_colours(labels: Sequence[str]) -> dict[str, str]:
+    """A colour for each kernel, in the order of the plan."""
+    return dict(zip(labels, cycle(_KERNELS), strict=False))
 
 
 def chart_config() -> dict[str, object]:

@@ -44,9 +44,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all tables say of one series. `label` is the filesystem, with its options where the run has several."""
+    """What all tables say of one series on one kernel.
+
+    `label` is the filesystem, with its options where the run has several; `kernel` is the kernel's label.
+    """
 
     label: str
+    kernel: str
     series: SeriesKey
     valid: int
     invalid: int
@@ -124,19 +128,27 @@ class Summary:
     sources: tuple[str, ...]
     size_factor: float | None
 
+    @property
+    def several_kernels(self) -> bool:
+        """Whether kernels are to be told apart."""
+        return len(self.run.plan.kernels) > 1
+
 
 def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[str, str] | None = None) -> Summary:
-    """Aggregate a run. Measurements are grouped by series; the order is that of operations, then of the plan."""
+    """Aggregate a run. Measurements are grouped by series and kernel.
+
+    The order is that of operations, then of the plan's filesystems, then of its kernels.
+    """
     groups = _grouped(run, measurements)
-    labels = _labels(groups)
+    labels = _labels(series for series, _ in groups)
     fio: list[FioRow] = []
     timed: list[TimedRow] = []
-    for key, group in groups.items():
+    for (series, _), group in groups.items():
         workload = group[0].workload
         if isinstance(workload, FioWorkload):
-            fio.append(_fio_row(labels[key], key, workload, group))
+            fio.append(_fio_row(labels[series], workload, group))
         else:
-            timed.append(_timed_row(labels[key], key, workload, group))
+            timed.append(_timed_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
     return Summary(
         run=run,
@@ -176,22 +188,25 @@ def size_label(size_bytes: int) -> str:
 # --------------------------------------------------------------------------------------------------------- grouping
 
 
-def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[SeriesKey, list[Measurement]]:
-    groups: dict[SeriesKey, list[Measurement]] = {}
+def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[SeriesKey, str], list[Measurement]]:
+    groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for measurement in measurements:
-        groups.setdefault(measurement.series, []).append(measurement)
+        groups.setdefault((measurement.series, measurement.kernel), []).append(measurement)
     filesystems = {name: i for i, name in enumerate(run.plan.filesystems)}
+    kernels = {label: i for i, label in enumerate(run.plan.kernels)}
 
-    def rank(key: SeriesKey) -> tuple[object, ...]:
-        workload = groups[key][0].workload
+    def rank(group: tuple[SeriesKey, str]) -> tuple[object, ...]:
+        key, kernel = group
+        workload = groups[group][0].workload
         if isinstance(workload, FioWorkload):
             place = (0, workload.block_size_bytes, list(IoPattern).index(workload.operation))
         else:
             place = (1, workload.size_bytes, list(TimedKind).index(workload.operation))
         options = (key.make_options, key.mount_options)
-        return (*place, key.workload, filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
+        filesystem = (filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
+        return (*place, key.workload, *filesystem, kernels.get(kernel, len(kernels)), kernel)
 
-    return {key: groups[key] for key in sorted(groups, key=rank)}
+    return {group: groups[group] for group in sorted(groups, key=rank)}
 
 
 def _labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
@@ -223,12 +238,14 @@ def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | Non
 # ------------------------------------------------------------------------------------------------------------- rows
 
 
-def _fio_row(label: str, key: SeriesKey, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
+def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
+    key = group[0].series
     published = figure_for(key.filesystem, workload)
     throughput = _spread(group, lambda m: m.throughput_mib_per_s)
     energy = _spread(group, lambda m: m.energy_mj_per_mib.value if m.energy_mj_per_mib else None)
     return FioRow(
         label=label,
+        kernel=group[0].kernel,
         series=key,
         valid=sum(m.valid for m in group),
         invalid=sum(not m.valid for m in group),
@@ -253,10 +270,11 @@ def _fio_row(label: str, key: SeriesKey, workload: FioWorkload, group: Sequence[
     )
 
 
-def _timed_row(label: str, key: SeriesKey, workload: TimedWorkload, group: Sequence[Measurement]) -> TimedRow:
+def _timed_row(label: str, workload: TimedWorkload, group: Sequence[Measurement]) -> TimedRow:
     return TimedRow(
         label=label,
-        series=key,
+        kernel=group[0].kernel,
+        series=group[0].series,
         valid=sum(m.valid for m in group),
         invalid=sum(not m.valid for m in group),
         power_w=_spread(group, _power_w),

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Row, Spread, Summary, TimedRow, size_label, workload_label
+from fsjoule.report.summary import FioRow, Spread, Summary, TimedRow, size_label, workload_label
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", FioRow, TimedRow)
 
 # Before a figure that fewer than n repetitions have; the footnote of every table that may hold it explains it.
 FEWER: Final = "†"
@@ -60,15 +60,19 @@ class Table:
         rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
         return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
 
+    def widths(self, gap: int) -> list[int]:
+        """What each column takes, with `gap` behind it."""
+        return [
+            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
+            for i, column in enumerate(self.columns)
+        ]
+
     def split(self, width: int, gap: int) -> list[Table]:
         """Narrower tables that fit into `width` characters, `gap` between columns, each with all head columns.
 
         A table that cannot fit is as narrow as it can be.
         """
-        widths = [
-            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
-            for i, column in enumerate(self.columns)
-        ]
+        widths = self.widths(gap)
         heads = [i for i, column in enumerate(self.columns) if column.head]
         parts: list[list[int]] = []
         for i, column in enumerate(self.columns):
@@ -85,11 +89,10 @@ class Table:
         return [self.part([*heads, *part]) for part in packed]
 
 
-_SERIES_COLUMNS = (
-    Column("operation", is_figure=False, head=True),
-    Column("filesystem", is_figure=False, head=True),
-    Column("n", head=True),
-)
+_OPERATION: Final = Column("operation", is_figure=False, head=True)
+_FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
+_KERNEL: Final = Column("kernel", is_figure=False, head=True)
+_N: Final = Column("n", head=True)
 
 
 def fio_table(summary: Summary) -> Table:
@@ -154,6 +157,41 @@ def published_table(summary: Summary) -> Table | None:
     return _series_table("Beside the published figures", summary, rows, columns, with_n=False)
 
 
+def kernel_tables(summary: Summary) -> list[Table]:
+    """With several kernels: one table a figure, the kernels side by side; none for a run of one kernel."""
+    if not summary.several_kernels:
+        return []
+    tables = [
+        _kernel_table("Throughput by kernel, MiB/s", summary, summary.fio, lambda row: row.throughput_mib_per_s),
+        _kernel_table("Energy by kernel, mJ/MiB", summary, summary.fio, lambda row: row.energy_mj_per_mib),
+        _kernel_table("CPU time by kernel, s/MiB", summary, summary.fio, lambda row: row.cpu_s_per_mib, most=4),
+        _kernel_table("Time by kernel, s", summary, summary.timed, lambda row: row.duration_s),
+        _kernel_table("Energy by kernel, mJ", summary, summary.timed, lambda row: row.energy_mj, most=1),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _kernel_table(
+    title: str, summary: Summary, rows: Sequence[R], get: Callable[[R], Spread | None], *, most: int = 3
+) -> Table:
+    """A row for each operation and filesystem, a column for each kernel; all figures have the same decimals."""
+    found = {(workload_label(row.workload), row.label, row.kernel): row for row in rows if get(row) is not None}
+    series = list(dict.fromkeys((operation, label) for operation, label, _ in found))
+    decimals = decimals_for([get(row) for row in found.values()], most=most)
+    body: list[tuple[Cell, ...]] = []
+    for operation, label in series:
+        cells: list[Cell] = []
+        for kernel in summary.run.plan.kernels:
+            row = found.get((operation, label, kernel))
+            spread = None if row is None else get(row)
+            fewer = FEWER if row is not None and spread is not None and spread.n != row.valid else ""
+            cells.append(Cell(fewer + mean_text(spread, decimals), sd_text(spread, decimals)))
+        body.append((Cell(operation), Cell(label), *cells))
+    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(series), start=1) if above[0] != below[0])
+    columns = (_OPERATION, _FILESYSTEM, *(Column(kernel) for kernel in summary.run.plan.kernels))
+    return Table(title, summary.simulated, columns, tuple(body), breaks)
+
+
 def time_table(summary: Summary) -> Table:
     """Where the time went, by phase."""
     rows = [(Cell(p.name), Cell(f"{p.seconds:.1f}"), Cell(share_text(p.share))) for p in summary.phases]
@@ -183,9 +221,13 @@ def _series_table(
     with_n: bool = True,
 ) -> Table:
     operations = [workload_label(row.workload) for row in rows]
-    counts = [Cell(f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid)) for row in rows]
-    heads = [[Cell(name) for name in operations], [Cell(row.label) for row in rows], *([counts] if with_n else [])]
-    body = [*heads, *(cells for _, cells in columns)]
+    heads = [(_OPERATION, [Cell(name) for name in operations]), (_FILESYSTEM, [Cell(row.label) for row in rows])]
+    if summary.several_kernels:
+        heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
+    if with_n:
+        counts = [f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid) for row in rows]
+        heads.append((_N, [Cell(count) for count in counts]))
     breaks = frozenset(i for i, (above, below) in enumerate(pairwise(operations), start=1) if above != below)
-    shown = (*_SERIES_COLUMNS[: len(heads)], *(column for column, _ in columns))
+    shown = tuple(column for column, _ in (*heads, *columns))
+    body = [cells for _, cells in (*heads, *columns)]
     return Table(title, summary.simulated, shown, tuple(zip(*body, strict=True)), breaks)

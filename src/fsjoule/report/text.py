@@ -13,9 +13,19 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
+from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.tables import Table, fio_footnote, fio_table, published_table, time_table, timed_table
+from fsjoule.report.tables import (
+    FOOTNOTE,
+    Table,
+    fio_footnote,
+    fio_table,
+    kernel_tables,
+    published_table,
+    time_table,
+    timed_table,
+)
 
 _GAP: Final = 2
 
@@ -23,7 +33,7 @@ _GAP: Final = 2
 def print_summary(console: Console, summary: Summary, *, folder: Path | None = None, page: Path | None = None) -> None:
     """Print all tables of a run, what was left out and why, and where to find the rest."""
     for renderable in _renderables(summary, console.width):
-        console.print(renderable)
+        console.print(renderable, crop=False)
     for name, path in (("run folder", folder), ("report", page)):
         if path is not None:
             # A path is not to be wrapped or coloured: it is there to be copied.
@@ -41,6 +51,10 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield _footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
         yield from _rich(timed_table(summary), width)
+    if kernels := kernel_tables(summary):
+        for table in kernels:
+            yield from _rich(table, width)
+        yield _footnote(FOOTNOTE)
     if summary.phases:
         yield from _rich(time_table(summary), width)
         if summary.board_on_s:
@@ -53,9 +67,8 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 def _headline(summary: Summary) -> Text:
     run = summary.run
-    kernel = run.board.kernel_release if run.board else run.plan.kernel
     board = run.board.name if run.board else "board"
-    text = Text(f"\n{run.plan.suite} on {board}, kernel {kernel}", style="bold")
+    text = Text(f"\n{run.plan.suite} on {board}, {kernels_text(run)}", style="bold")
     if summary.simulated:
         text.append("  simulated", style="bold yellow")
     valid = summary.measured - len(summary.invalid)
@@ -70,14 +83,19 @@ def _headline(summary: Summary) -> Text:
 def _rich(table: Table, width: int) -> Iterator[ConsoleRenderable]:
     """The table, or narrower ones that together say the same: no figure is ever cut off."""
     # One character of margin on either side is the box's.
-    return map(_rich_part, table.split(width - 2, _GAP))
+    for part in table.split(width - 2, _GAP):
+        yield Text("")
+        yield _rich_part(part, width)
 
 
-def _rich_part(table: Table) -> ConsoleRenderable:
+def _rich_part(table: Table, width: int) -> ConsoleRenderable:
     title = Text(table.title, style="bold")
     if table.simulated:
         title.append("  simulated", style="yellow")
     shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    # One that cannot be made narrow enough is wider than the terminal, which wraps it: better than figures cut off.
+    needed = sum(table.widths(_GAP)) - _GAP + 2
+    shown.width = needed if needed > width else None
     for column in table.columns:
         name = f"{column.name}\n{column.unit}" if column.unit else column.name
         if column.is_figure:
@@ -88,7 +106,7 @@ def _rich_part(table: Table) -> ConsoleRenderable:
         goes_on = i > 0 and i not in table.breaks and row[0] == table.rows[i - 1][0]
         cells = [Text("" if goes_on else row[0].joined), *(Text(cell.joined) for cell in row[1:])]
         shown.add_row(*cells, end_section=i + 1 in table.breaks)
-    return Padding(shown, (1, 0, 0, 0))
+    return shown
 
 
 def _footnote(text: str) -> Text:

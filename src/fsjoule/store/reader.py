@@ -62,7 +62,7 @@ def load_run(path: Path) -> LoadedRun:
     damaged: dict[str, str] = {}
     for name in _measurement_folders(folder, run):
         try:
-            measurement = _load_measurement(folder / MEASUREMENTS_FOLDER / name)
+            measurement = _load_measurement(folder / MEASUREMENTS_FOLDER / name, run)
         except ResultError as error:
             damaged[name] = error.what
             continue
@@ -93,13 +93,15 @@ def _measurement_folders(folder: Path, run: Run) -> list[str]:
     return sorted(found | set(run.measurements))
 
 
-def _load_measurement(folder: Path) -> Measurement:
+def _load_measurement(folder: Path, run: Run) -> Measurement:
     if folder.name.endswith(PARTIAL_SUFFIX):
         raise ResultError("its writing was cut short")
     if not folder.is_dir():
         raise ResultError("run.json lists it, but the folder is missing")
     path = folder / MEASUREMENT_FILE
-    return decode(MEASUREMENT, _read(path), MEASUREMENT_SCHEMA, path)
+    measurement = decode(MEASUREMENT, _read(path), MEASUREMENT_SCHEMA, path)
+    # Those of the first schema do not say; their run had one.
+    return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0])
 
 
 def _read(path: Path) -> bytes:

@@ -6,6 +6,7 @@ Strict means: no number from a string, no unknown field, no NaN or infinity. All
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -13,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from fsjoule.errors import ResultError
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
+from fsjoule.store.upgrade import Document, upgraded_measurement, upgraded_run
 
 T = TypeVar("T")
 
@@ -22,6 +24,12 @@ STRICT: Final = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, ser
 # Nested dataclasses take over the configuration of the outermost one.
 RUN: Final = TypeAdapter(with_config(STRICT)(Run))
 MEASUREMENT: Final = TypeAdapter(with_config(STRICT)(Measurement))
+
+# Older documents that are turned into today's before they are read: schema -> (older schemas, how).
+_OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
+    RUN_SCHEMA: (("fsjoule.run/1", "fsjoule.run/2"), upgraded_run),
+    MEASUREMENT_SCHEMA: (("fsjoule.measurement/1", "fsjoule.measurement/2"), upgraded_measurement),
+}
 
 _NEWER: Final = "it was written by another version of fsjoule: read it with that one"
 _DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or delete its folder"
@@ -41,24 +49,35 @@ def encode(adapter: TypeAdapter[T], value: T, name: str) -> bytes:
 
 
 def decode(adapter: TypeAdapter[T], content: bytes, schema: str, path: Path) -> T:
-    """Read what `encode` wrote. Raises ResultError with the path and all errors, field by field."""
-    _check_schema_name(content, schema, path)
+    """Read what `encode` wrote, now or in an older schema.
+
+    Raises ResultError with the path and all errors, field by field.
+    """
     try:
-        return adapter.validate_json(content)
+        return adapter.validate_json(_in_schema(content, schema, path))
     except ValidationError as error:
         raise ResultError(f"{path} does not follow {schema}:{_listed(error)}", hint=_DAMAGED) from error
 
 
-def _check_schema_name(content: bytes, schema: str, path: Path) -> None:
+def _in_schema(content: bytes, schema: str, path: Path) -> bytes:
+    """The document in that schema. Raises ResultError if it is in one that cannot be read."""
     try:
         data: object = json.loads(content)
     except ValueError as error:
         raise ResultError(f"{path} is not JSON: {error}", hint=_DAMAGED) from error
-    found = cast("dict[str, object]", data).get("schema") if isinstance(data, dict) else None
+    document = cast("Document", data) if isinstance(data, dict) else {}
+    found = document.get("schema")
     if not isinstance(found, str):
         raise ResultError(f"{path} names no schema; {schema!r} was expected", hint=_DAMAGED)
-    if found != schema:
+    if found == schema:
+        return content
+    older, upgrade = _OLDER.get(schema, ((), dict))
+    if found not in older:
         raise ResultError(f"{path} is of schema {found!r}; this version of fsjoule reads {schema!r}", hint=_NEWER)
+    try:
+        return json.dumps(upgrade(document)).encode()
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ResultError(f"{path} does not follow {found}: {error!r}", hint=_DAMAGED) from error
 
 
 def _listed(error: ValidationError) -> str:

@@ -46,15 +46,25 @@ def scaled(workload: Workload, factor: float) -> Workload:
 
 
 def plan_entries(
-    chosen: Suite, filesystems: tuple[str, ...], *, provision: Provision, repeat: int, seed: int, size_factor: float
+    chosen: Suite,
+    filesystems: tuple[str, ...],
+    kernels: tuple[str, ...],
+    *,
+    provision: Provision,
+    repeat: int,
+    seed: int,
+    size_factor: float,
 ) -> tuple[Planned, ...]:
     """Everything to measure, in the order that the seed gives.
 
-    A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013): its boot is
-    measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one filesystem
-    only, so that the order of filesystems is random, and that of the workloads within each. With `scratch` the root
-    filesystem is always the image's own, so that the boot is measured once a repetition. Sizes of published suites are
-    multiplied by `size_factor`; ours were made to fit.
+    A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013). With several
+    kernels it is a block, one boot of each in random order, so that whatever drifts (the card's age, the room's
+    temperature, the host's load) meets all kernels alike.
+
+    A boot is measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one
+    filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is that
+    of the image, so that the boot is measured once a kernel and repetition. Sizes of published suites are multiplied by
+    `size_factor`; ours were made to fit.
 
     Raises ConfigError for an unknown filesystem or one without what the suite needs.
     """
@@ -70,15 +80,15 @@ def plan_entries(
     workloads = [scaled(w, size_factor) if chosen.source else w for w in chosen.workloads]
     boots = [w for w in workloads if w.kind == "timed" and w.operation is TimedKind.BOOT]
     others = [w for w in workloads if w not in boots]
-    wanted: list[tuple[int, str, Workload]] = []
+    rooted = provision is Provision.ROOT
+    roots = [(kernel, (name,)) for kernel in kernels for name in filesystems] if rooted else []
+    boots_of_a_block = roots or [(kernel, filesystems) for kernel in kernels]
+    wanted: list[tuple[int, str, str, Workload]] = []
     for repetition in range(1, repeat + 1):
-        groups = [(name,) for name in order.sample(filesystems, len(filesystems))]
-        if provision is Provision.SCRATCH:
-            groups = [filesystems]
-        for group in groups:
-            boot_filesystem = group[0] if provision is Provision.ROOT else SCRATCH_ROOT
-            wanted += [(repetition, boot_filesystem, w) for w in boots]
-            pairs = [(repetition, name, w) for name in group for w in others]
+        for kernel, group in order.sample(boots_of_a_block, len(boots_of_a_block)):
+            boot_filesystem = group[0] if rooted else SCRATCH_ROOT
+            wanted += [(repetition, kernel, boot_filesystem, w) for w in boots]
+            pairs = [(repetition, kernel, name, w) for name in group for w in others]
             wanted += order.sample(pairs, len(pairs))
     return tuple(Planned(number, *entry) for number, entry in enumerate(wanted, start=1))
 

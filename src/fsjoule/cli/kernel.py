@@ -1,0 +1,54 @@
+"""`fsjoule kernel`: kernels built from source."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fsjoule import images
+from fsjoule.cli.common import Json, out, print_json, progress
+
+app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --kernel.")
+
+
+@app.command("build")
+def kernel_build(
+    tree: Annotated[Path, typer.Option(help="A repository with the kernel's source.")],
+    rev: Annotated[str, typer.Option(help="Which revision of it: a commit, a tag, a branch.")] = "HEAD",
+    config: Annotated[
+        list[str] | None, typer.Option(help="A file with lines CONFIG_NAME=y, or one such line; may be repeated.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at a time (default: as many as CPUs).")] = None,
+) -> None:
+    """Cross-build a kernel for the board, or find it in the cache; prints its folder.
+
+    Example: fsjoule kernel build --tree ~/linux --rev v6.12 --config CONFIG_EXT4_DEBUG=y
+    """
+    folder = images.build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
+    out.print(str(folder), soft_wrap=True)
+
+
+@app.command("list")
+def kernel_list(json_output: Json = False) -> None:
+    """List the kernels that were built."""
+    kernels = images.built_kernels()
+    if json_output:
+        print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in kernels])
+        return
+    table = Table("revision", "built", "took", "MiB", box=None)
+    table.add_column("path", overflow="fold")
+    for entry, notes in kernels:
+        size = f"{entry.size_bytes / 2**20:.0f}"
+        table.add_row(notes.git_describe, entry.created_utc, f"{notes.seconds:.0f} s", size, str(entry.path))
+    out.print(table)
+
+
+@app.command("clean")
+def kernel_clean() -> None:
+    """Remove all kernels that were built, and the folders that they were built in."""
+    freed_bytes = images.clean_kernels(progress=progress)
+    out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

@@ -1,0 +1,104 @@
+"""What `--kernel` can be, and the kernels themselves: by name, in a package file, in a build folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fsjoule.errors import ConfigError
+from fsjoule.images.buildfolder import BuildFolder, build_folder, folder_kernel
+from fsjoule.images.cache import Progress
+from fsjoule.images.debs import PackageFile, archive_kernel, package_file, package_kernel
+from fsjoule.images.kernel import Kernel
+from fsjoule.images.recipe import Recipe
+from fsjoule.model import KernelFacts, KernelOrigin
+
+_KINDS = "or name a package file (linux-image-….deb) or a build folder"
+
+# One of the recipe's names, a package file, or a build folder.
+KernelChoice = str | PackageFile | BuildFolder
+
+
+@dataclass(frozen=True, slots=True)
+class TakenKernel:
+    """A kernel that is ready to go onto a card."""
+
+    facts: KernelFacts
+    files: Kernel
+
+    @property
+    def short_name(self) -> str:
+        """For names of cache entries, which hold no path and no blank."""
+        return self.facts.asked if self.facts.origin is KernelOrigin.DEBIAN else self.facts.release
+
+
+def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
+    """What the user means by a kernel. Names come first: `./6.1` is a folder of the same name.
+
+    Raises ConfigError for one that does not exist, or of which something is missing.
+    """
+    if asked in recipe.kernels:
+        return asked
+    path = Path(asked).expanduser()
+    if path.is_dir():
+        return build_folder(path.resolve(), recipe.boot.dtb)
+    if path.suffix == ".deb" and path.is_file():
+        return package_file(path.resolve(), recipe.architecture)
+    if path.exists():
+        raise ConfigError(
+            f"{asked} is neither a package file (.deb) nor a build folder",
+            hint="an image alone is not enough: give the folder that also holds its device tree and modules",
+        )
+    if "/" in asked or path.suffix == ".deb":
+        raise ConfigError(f"there is no kernel at {asked}", hint="name a package file or a build folder that is there")
+    choices = ", ".join(sorted(recipe.kernels))
+    raise ConfigError(f"unknown kernel {asked!r}", hint=f"choose from: {choices}; {_KINDS}")
+
+
+def take_kernel(recipe: Recipe, asked: str, *, progress: Progress) -> TakenKernel:
+    """The kernel, fetched or unpacked if it is not in the cache. Raises as `kernel_choice` does, and LabError."""
+    choice = kernel_choice(recipe, asked)
+    describe = ""
+    match choice:
+        case str():
+            origin, label = KernelOrigin.DEBIAN, choice
+            kernel = archive_kernel(recipe, choice, progress=progress)
+        case PackageFile():
+            origin, label = KernelOrigin.PACKAGE, choice.release
+            kernel = package_kernel(recipe, choice, progress=progress)
+        case BuildFolder():
+            origin, label, describe = KernelOrigin.FOLDER, choice.label, choice.git_describe
+            kernel = folder_kernel(recipe, choice, progress=progress)
+    facts = KernelFacts(
+        label=label,
+        asked=asked,
+        origin=origin,
+        release=kernel.release,
+        digest=kernel.digest(),
+        package=kernel.package,
+        checksums=kernel.package_sha256,
+        git_describe=describe,
+        lacks=kernel.lacks,
+    )
+    return TakenKernel(facts, kernel)
+
+
+def take_kernels(recipe: Recipe, asked: Sequence[str], *, progress: Progress) -> tuple[TakenKernel, ...]:
+    """All of them, each with a label of its own: what has the same gets a number behind it."""
+    taken = [take_kernel(recipe, one, progress=progress) for one in asked]
+    labels = numbered([kernel.facts.label for kernel in taken])
+    return tuple(
+        replace(kernel, facts=replace(kernel.facts, label=label)) for kernel, label in zip(taken, labels, strict=True)
+    )
+
+
+def numbered(labels: Sequence[str]) -> list[str]:
+    """`build, 6.1, build` -> `build#1, 6.1, build#2`."""
+    times, seen = Counter(labels), Counter[str]()
+    found: list[str] = []
+    for label in labels:
+        seen[label] += 1
+        found.append(f"{label}#{seen[label]}" if times[label] > 1 else label)
+    return found

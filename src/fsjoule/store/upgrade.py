@@ -1,0 +1,53 @@
+"""Documents of older run folders in today's shape. Pure functions over parsed JSON.
+
+Until schema 3 a run had one kernel, always one of Debian's, called by its name in the recipe.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA
+
+Document = dict[str, Any]
+
+_OLD_ENERGY: Final = "kept by an older fsjoule: power, and where its energy's uncertainty comes from, are not shown"
+
+
+def upgraded_run(old: Document) -> Document:
+    """A run of schema 1 or 2 in schema 3. Raises KeyError, TypeError or AttributeError if it is not one."""
+    run = dict(old)
+    plan = dict(run["plan"])
+    kernel = plan.pop("kernel")
+    plan["kernels"] = [kernel]
+    plan["entries"] = [{**entry, "kernel": kernel} for entry in plan["entries"]]
+    board, image = run.pop("board", None), run.pop("image", None)
+    run["kernels"] = [_kernel(kernel, board, image)]
+    run["boards"] = {kernel: board} if board else {}
+    run["images"] = [{**image, "root_filesystem": board["root_filesystem"] if board else ""}] if image else []
+    return {**run, "plan": plan, "schema": RUN_SCHEMA}
+
+
+def upgraded_measurement(old: Document) -> Document:
+    """A measurement of schema 1 or 2 in schema 3; only its run knows the kernel, so that stays empty.
+
+    Schema 1 does not say where an energy's uncertainty comes from. Its energy per MiB is kept, the rest of it left out.
+    """
+    new = {**old, "kernel": "", "schema": MEASUREMENT_SCHEMA}
+    if old["schema"] == "fsjoule.measurement/1" and old.get("energy") is not None:
+        new["energy"] = None
+        new["notes"] = [*old.get("notes", ()), _OLD_ENERGY]
+    return new
+
+
+def _kernel(name: str, board: Document | None, image: Document | None) -> Document:
+    checksums: dict[str, str] = image["checksums"] if image else {}
+    return {
+        "label": name,
+        "asked": name,
+        "origin": "debian",
+        "release": board["kernel_release"] if board else "",
+        "digest": "",
+        "package": image["kernel_package"] if image else "",
+        "checksums": {file: checksum for file, checksum in checksums.items() if file.endswith(".deb")},
+    }
