@@ -13,15 +13,15 @@ from sqlalchemy import Connection, select
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.schema import kernels, series
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns
 
 
 class Catalogue:
     """Series and kernels by their numbers in this index."""
 
     def __init__(self, connection: Connection) -> None:
-        rows = connection.execute(select(series)).mappings()
-        self.series: Final = {int(row["id"]): IndexedSeries.from_columns(dict(row)) for row in rows}
+        rows = connection.execute(select(series.c.id, *(series.c[name] for name in COLUMNS)))
+        self.series: Final = {number: from_columns(*columns) for number, *columns in rows}
         chosen = select(kernels.c.id, kernels.c.release, kernels.c.version)
         self.kernels: Final = {
             number: Kernel(release, version) for number, release, version in connection.execute(chosen)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -163,7 +164,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement) -> ReadMeasurement
             raise ResultError(f"{name}: {count} cannot be")
     # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
     series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
-    if "\0" in "".join(map(str, series.row().values())):
+    if _holds_nul(series):
         raise ResultError("series: a NUL is part of no name")
     digest = _digest(json.loads(content))
     return ReadMeasurement(
@@ -201,6 +202,12 @@ def _utc(text: str) -> str:
 def _check_name(name: str, text: str) -> None:
     if not text.isprintable() or not 0 < len(text) <= _LONGEST_NAME:
         raise ResultError(f"{name}: {text[:_LONGEST_NAME]!r} is no name of up to {_LONGEST_NAME} printable characters")
+
+
+# The same few series come again and again.
+@lru_cache(maxsize=10_000)
+def _holds_nul(series: IndexedSeries) -> bool:
+    return "\0" in "".join(map(str, series.row().values()))
 
 
 def _array(texts: Sequence[str]) -> str:

@@ -5,11 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Final, cast
 
 from fsjoule.model import Provision, SeriesKey
 
 KEY_LENGTH: Final = 16
+# In the order in which `from_columns` takes them.
+COLUMNS: Final = (
+    "suite",
+    "board",
+    "storage",
+    "filesystem",
+    "make_options",
+    "mount_options",
+    "provision",
+    "workload",
+    "simulated",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +38,7 @@ class IndexedSeries:
     @property
     def key(self) -> str:
         """A hash of everything else: 16 hexadecimal digits, the same on every machine."""
-        content = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_LENGTH]
+        return _key(self)
 
     @property
     def label(self) -> str:
@@ -41,17 +53,37 @@ class IndexedSeries:
         columns["provision"] = self.series.provision.value
         return columns
 
-    @classmethod
-    def from_columns(cls, columns: dict[str, object]) -> IndexedSeries:
-        """The series that `row` was made of; other columns are ignored."""
-        text = {name: str(columns[name]) for name in ("suite", "board", "storage", "filesystem", "workload")}
-        key = SeriesKey(
-            **text,
-            make_options=tuple(cast("list[str]", json.loads(str(columns["make_options"])))),
-            mount_options=tuple(cast("list[str]", json.loads(str(columns["mount_options"])))),
-            provision=Provision(str(columns["provision"])),
-        )
-        return cls(key, bool(columns["simulated"]))
+
+@lru_cache(maxsize=10_000)
+def from_columns(
+    suite: str,
+    board: str,
+    storage: str,
+    filesystem: str,
+    make_options: str,
+    mount_options: str,
+    provision: str,
+    workload: str,
+    simulated: bool,
+) -> IndexedSeries:
+    """The series that `row` was made of. Every query reads all of them, and they never change."""
+    key = SeriesKey(
+        suite=suite,
+        board=board,
+        storage=storage,
+        filesystem=filesystem,
+        make_options=tuple(cast("list[str]", json.loads(make_options))),
+        mount_options=tuple(cast("list[str]", json.loads(mount_options))),
+        provision=Provision(provision),
+        workload=workload,
+    )
+    return IndexedSeries(key, simulated)
+
+
+@lru_cache(maxsize=10_000)
+def _key(one: IndexedSeries) -> str:
+    content = json.dumps(asdict(one), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def what_differs(one: IndexedSeries, other: IndexedSeries) -> dict[str, tuple[object, object]]:

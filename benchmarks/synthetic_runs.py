@@ -1,0 +1,198 @@
+"""Run folders by the thousand, with made-up figures, as fast as files can be written.
+
+They are what `RunFolder` writes, without traces and attachments, which no import reads, and without its flushing of every
+file to the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from fsjoule.model import (
+    KIB,
+    MIB,
+    BoardFacts,
+    DeviceCounters,
+    Energy,
+    FioResult,
+    FioWorkload,
+    ImageFacts,
+    IoPattern,
+    Measurement,
+    Plan,
+    Planned,
+    Provision,
+    Run,
+    RunStatus,
+    SampleCounts,
+    SeriesKey,
+    TimedKind,
+    TimedWorkload,
+    Value,
+    Window,
+    Workload,
+)
+from fsjoule.store.schemas import MEASUREMENT, RUN, encode
+
+REPETITIONS: Final = 3
+_SIZE_BYTES: Final = 32 * MIB
+_KERNELS: Final = 60
+_BEGIN: Final = datetime(2024, 1, 1, tzinfo=UTC)
+# Numbers that stand nowhere else in a measurement; each place of them gets another figure.
+_NUMBER, _REPETITION, _SPEED, _ENERGY, _SECONDS = 987_001, 987_002, 987_003.5, 987_004.5, 987_005.5
+_STARTED: Final = "2000-01-01T00:00:00Z"
+
+Cell = tuple[str, Workload]
+
+
+class SyntheticLab:
+    """Boards that take turns, each with runs of all cells in three repetitions."""
+
+    def __init__(self, boards: int, seed: int) -> None:
+        self._boards = boards
+        self._rng = np.random.default_rng(seed)
+        workloads: list[Workload] = [FioWorkload(pattern, 16 * KIB, _SIZE_BYTES) for pattern in IoPattern]
+        workloads += [TimedWorkload(kind) for kind in (TimedKind.MKFS, TimedKind.MOUNT, TimedKind.UMOUNT)]
+        self._cells: list[Cell] = [(fs, workload) for fs in ("ext4", "btrfs") for workload in workloads]
+        self._cells.append(("ext4", TimedWorkload(TimedKind.BOOT)))
+        self._texts = {(b, i): _text(b, cell) for b in range(boards) for i, cell in enumerate(self._cells)}
+
+    @property
+    def measurements_per_run(self) -> int:
+        return len(self._cells) * REPETITIONS
+
+    @property
+    def series(self) -> int:
+        return len(self._cells) * self._boards
+
+    def write(self, into: Path, first: int, runs: int) -> Iterator[Path]:
+        """Write the runs number `first` and following, all of them different; gives each folder when it is written."""
+        for number in range(first, first + runs):
+            yield self._write_run(into, number)
+
+    def _write_run(self, into: Path, number: int) -> Path:
+        board = number % self._boards
+        started = _BEGIN + timedelta(minutes=number)
+        run = self._run(number, board, _iso(started))
+        folder = into / f"{started:%Y%m%dT%H%M%SZ}-{_board(board)}-{run.run_id}"
+        parent = folder / "measurements"
+        parent.mkdir(parents=True)
+        for entry, cell in enumerate(map(int, self._rng.permutation(self.measurements_per_run)), start=1):
+            index, repetition = cell % len(self._cells), cell // len(self._cells) + 1
+            filesystem, workload = self._cells[index]
+            into_folder = parent / f"{entry:02d}-{filesystem}-{workload.slug}"
+            into_folder.mkdir()
+            text = self._measurement(board, index, entry, repetition, _iso(started + timedelta(seconds=entry)))
+            (into_folder / "measurement.json").write_text(text)
+        (folder / "run.json").write_bytes(encode(RUN, run, "the run"))
+        return folder
+
+    def _measurement(self, board: int, cell: int, number: int, repetition: int, started_utc: str) -> str:
+        noise = self._rng.normal(1.0, 0.02)
+        return (
+            self._texts[board, cell]
+            .replace(str(_NUMBER), str(number))
+            .replace(str(_REPETITION), str(repetition))
+            .replace(str(_SPEED), repr(17.0 * noise))
+            .replace(str(_ENERGY), repr(80.0 / noise))
+            .replace(str(_SECONDS), repr(1.8 / noise))
+            .replace(_STARTED, started_utc)
+        )
+
+    def _run(self, number: int, board: int, started_utc: str) -> Run:
+        kernel = number * _KERNELS // 1_000_000 + number % 7
+        entries = tuple(Planned(i, 1, fs, workload) for i, (fs, workload) in enumerate(self._cells, start=1))
+        return Run(
+            run_id=f"{number:010x}",
+            started_utc=started_utc,
+            status=RunStatus.COMPLETE,
+            simulated=True,
+            plan=Plan("quick", ("ext4", "btrfs"), "6.12", Provision.SCRATCH, REPETITIONS, number, 1.0, entries),
+            board=_facts(board, f"6.12.{kernel}-armmp", f"6.12.{kernel}-1"),
+            image=ImageFacts("imx6ul", "6.12", f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1", "ab" * 32, {}, {}),
+            versions={"fsjoule": "0.1.0", "branch": "main" if number % 10 else f"topic-{number % 50}"},
+            finished_utc=started_utc,
+        )
+
+
+def _text(board: int, cell: Cell) -> str:
+    """A measurement as it stands in its file, with marks where figures go."""
+    filesystem, workload = cell
+    moves = isinstance(workload, FioWorkload)
+    value = Value(_ENERGY, 1.5)
+    measurement = Measurement(
+        number=_NUMBER,
+        slug=f"{filesystem}-{workload.slug}",
+        repetition=_REPETITION,
+        boot=_REPETITION,
+        series=SeriesKey(
+            suite="quick",
+            board=_board(board),
+            storage="mmc1 32 GB",
+            filesystem=filesystem,
+            make_options=("-q", "-f"),
+            mount_options=(),
+            provision=Provision.SCRATCH,
+            workload=f"{workload.slug} 32768KiB",
+        ),
+        workload=workload,
+        started_utc=_STARTED,
+        simulated=True,
+        invalid_reasons=(),
+        window_s=_SECONDS,
+        duration_s=_SECONDS,
+        energy=Energy(value, value, Value(1.1, 0.008), Value(1.35, 0.009), 0.02, 80.0, 80.0),
+        samples=SampleCounts(5613, 5613, 0, 0),
+        counters=DeviceCounters(2048, _SIZE_BYTES, 2, 98304, 0, 0, 1747),
+        cpu_busy_s=3.4,
+        window=Window(38_921_207.0, 42_332_948.0),
+        idle_window=Window(37_149_000.0, 37_849_000.0),
+    )
+    if moves:
+        measurement = replace(
+            measurement,
+            throughput_mib_per_s=_SPEED,
+            iops=_SPEED,
+            energy_mj_per_mib=value,
+            energy_net_mj_per_mib=value,
+            cpu_s_per_mib=0.1,
+            write_amplification=1.01 if workload.operation.writes else None,
+            fio=_fio(),
+        )
+    return encode(MEASUREMENT, measurement, "the measurement").decode()
+
+
+def _fio() -> FioResult:
+    names = ("1", "5", "10", "20", "30", "40", "50", "60", "70", "80", "90", "95", "99", "99.5", "99.9", "99.95", "99.99")
+    percentiles = {name: 1_200_000 + 100_000 * place for place, name in enumerate(names)}
+    return FioResult("fio-3.39", 3_313_000_000, _SIZE_BYTES, 2048, 1_519_644.4, 13_183_104, percentiles, 6.5, 29.0, 0, 0)
+
+
+def _facts(board: int, release: str, version: str) -> BoardFacts:
+    return BoardFacts(
+        name=_board(board),
+        machine="Freescale i.MX6 UltraLite 14x14 EVK Board",
+        kernel_release=release,
+        kernel_version=f"#1 SMP Debian {version}",
+        cpu="ARMv7 Processor rev 5 (v7l)",
+        cpus=1,
+        memory_bytes=512 * MIB,
+        storage="mmc1 32 GB",
+        storage_bytes=32_000_000_000,
+        storage_bus="sdhci",
+        root_filesystem="ext4",
+    )
+
+
+def _board(board: int) -> str:
+    return f"board{board:02d}"
+
+
+def _iso(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
