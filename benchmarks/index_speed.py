@@ -57,6 +57,7 @@ Figures = dict[str, float | int | str | None]
 
 
 def main(
+    *,
     count: Annotated[int, typer.Option("--measurements", help="How many measurements to import.", min=1)] = 1_000_000,
     boards: Annotated[int, typer.Option(help="Boards; each has 15 series.", min=1)] = 20,
     row_by_row: Annotated[int, typer.Option(help="How many more to import row by row.", min=1)] = 4_000,

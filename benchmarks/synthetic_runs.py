@@ -1,7 +1,7 @@
 """Run folders by the thousand, with made-up figures, as fast as files can be written.
 
-They are what `RunFolder` writes, without traces and attachments, which no import reads, and without its flushing of every
-file to the disk.
+They are what `RunFolder` writes, without traces and attachments, which no import reads, and without flushing every file
+to the disk.
 """
 
 from __future__ import annotations
@@ -169,9 +169,29 @@ def _text(board: int, cell: Cell) -> str:
 
 
 def _fio() -> FioResult:
-    names = ("1", "5", "10", "20", "30", "40", "50", "60", "70", "80", "90", "95", "99", "99.5", "99.9", "99.95", "99.99")
+    names = (
+        "1",
+        "5",
+        "10",
+        "20",
+        "30",
+        "40",
+        "50",
+        "60",
+        "70",
+        "80",
+        "90",
+        "95",
+        "99",
+        "99.5",
+        "99.9",
+        "99.95",
+        "99.99",
+    )
     percentiles = {name: 1_200_000 + 100_000 * place for place, name in enumerate(names)}
-    return FioResult("fio-3.39", 3_313_000_000, _SIZE_BYTES, 2048, 1_519_644.4, 13_183_104, percentiles, 6.5, 29.0, 0, 0)
+    return FioResult(
+        "fio-3.39", 3_313_000_000, _SIZE_BYTES, 2048, 1_519_644.4, 13_183_104, percentiles, 6.5, 29.0, 0, 0
+    )
 
 
 def _facts(board: int, release: str, version: str) -> BoardFacts:

@@ -12,7 +12,7 @@ series in the order of time or of kernels. docs/index.md describes the tables fo
 from __future__ import annotations
 
 from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
-from fsjoule.store.index.importing import ImportReport, Progress, import_runs, rebuild
+from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.metrics import Metric
 from fsjoule.store.index.queries import list_kernels, list_series, points, stats
@@ -36,6 +36,7 @@ __all__ = [
     "Selection",
     "SeriesCount",
     "Stats",
+    "Watcher",
     "Where",
     "comparable",
     "import_runs",

@@ -55,29 +55,17 @@ class IndexedSeries:
 
 
 @lru_cache(maxsize=10_000)
-def from_columns(
-    suite: str,
-    board: str,
-    storage: str,
-    filesystem: str,
-    make_options: str,
-    mount_options: str,
-    provision: str,
-    workload: str,
-    simulated: bool,
-) -> IndexedSeries:
-    """The series that `row` was made of. Every query reads all of them, and they never change."""
+def from_columns(*columns: str | bool) -> IndexedSeries:
+    """The series that `row` was made of, from its COLUMNS. Every query reads all of them, and they never change."""
+    row = dict(zip(COLUMNS, columns, strict=True))
+    texts = {name: str(row[name]) for name in ("suite", "board", "storage", "filesystem", "workload")}
     key = SeriesKey(
-        suite=suite,
-        board=board,
-        storage=storage,
-        filesystem=filesystem,
-        make_options=tuple(cast("list[str]", json.loads(make_options))),
-        mount_options=tuple(cast("list[str]", json.loads(mount_options))),
-        provision=Provision(provision),
-        workload=workload,
+        **texts,
+        make_options=tuple(cast("list[str]", json.loads(str(row["make_options"])))),
+        mount_options=tuple(cast("list[str]", json.loads(str(row["mount_options"])))),
+        provision=Provision(str(row["provision"])),
     )
-    return IndexedSeries(key, simulated)
+    return IndexedSeries(key, bool(row["simulated"]))
 
 
 @lru_cache(maxsize=10_000)
