@@ -73,8 +73,9 @@ def rebuild(
 
     Example: fsjoule index rebuild results copied/from/another/machine
     """
+    wanted = runindex.check_folders(folders or [RESULTS])  # before an index is made for nothing
     with runindex.open_index(index, create=True) as opened, _watcher() as watch:
-        report = runindex.rebuild(opened, folders or [RESULTS], watch=watch)
+        report = runindex.rebuild(opened, wanted, watch=watch)
     _show_import(report, index, json_output=json_output)
 
 
@@ -90,8 +91,9 @@ def import_(
 
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
+    wanted = runindex.check_folders(folders)
     with runindex.open_index(index, create=True) as opened, _watcher() as watch:
-        report = runindex.import_runs(opened, folders, watch=watch)
+        report = runindex.import_runs(opened, wanted, watch=watch)
     _show_import(report, index, json_output=json_output)
 
 

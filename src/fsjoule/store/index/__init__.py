@@ -16,7 +16,7 @@ from fsjoule.store.index.importing import ImportReport, Progress, Watcher, impor
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.metrics import Metric
 from fsjoule.store.index.queries import list_kernels, list_series, points, stats
-from fsjoule.store.index.reading import Fault
+from fsjoule.store.index.reading import Fault, check_folders
 from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
 from fsjoule.store.index.selection import Selection, comparable, resolve
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
@@ -38,6 +38,7 @@ __all__ = [
     "Stats",
     "Watcher",
     "Where",
+    "check_folders",
     "comparable",
     "import_runs",
     "index_url",

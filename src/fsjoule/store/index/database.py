@@ -72,7 +72,7 @@ def open_index(location: str | Path, *, create: bool = False, migrations: Path =
     there is no index, if it is of a newer schema or no index at all, LabError if the database cannot be reached.
     """
     url = index_url(location)
-    if url.database is not None and url.get_backend_name() == "sqlite":
+    if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith("file:"):
         _check_file(Path(url.database), url, create=create)
     engine = _engine(url)
     try:
@@ -138,6 +138,15 @@ def _shown(url: URL) -> str:
 # --------------------------------------------------------------------------------------------------- engines
 
 
+def _wait_s(url: URL) -> float:
+    """How long to wait for another writer: sqlite:///FILE?timeout=SECONDS."""
+    wanted = url.query.get("timeout", str(_WAIT_S))
+    try:
+        return float(str(wanted))
+    except ValueError as error:
+        raise ConfigError(f"timeout={wanted} is no number of seconds", hint=_CHOICES) from error
+
+
 class _RawSqlite(Protocol):
     """What is used of the standard library's sqlite3.Connection."""
 
@@ -149,7 +158,7 @@ class _RawSqlite(Protocol):
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         return create_engine(url, connect_args={"connect_timeout": _CONNECT_WAIT_S})
-    engine = create_engine(url, connect_args={"timeout": _WAIT_S})
+    engine = create_engine(url, connect_args={"timeout": _wait_s(url)})
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
@@ -190,7 +199,11 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     said = " ".join(str(error.orig).split())
     index = f"the index {_shown(url)}"
     if isinstance(error.orig, sqlite3.Error):
-        return _from_sqlite(error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0], index, said)
+        kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
+        if kind in ("BUSY", "LOCKED"):
+            held = f"{index} has been held by another process for {_wait_s(url):g} s"
+            return LabError(held, transient=True, hint="try again; nothing was changed")
+        return _from_sqlite(kind, index, said)
     if error.connection_invalidated or type(error.orig).__name__ == "OperationalError":
         return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
     return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
@@ -198,9 +211,6 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
 
 def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
     match kind:
-        case "BUSY" | "LOCKED":
-            held = f"{index} has been held by another process for {_WAIT_S:.0f} s"
-            return LabError(held, transient=True, hint="try again; nothing was changed")
         case "NOTADB" | "CORRUPT":
             hint = f"delete it and run: fsjoule index rebuild results; or {_ANOTHER}"
             return ResultError(f"{index} is damaged, or is no index: {said}", hint=hint)

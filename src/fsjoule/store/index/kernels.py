@@ -1,7 +1,7 @@
 """Kernels in their order: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, Debian revisions included.
 
-`order_key` is Debian's rule for comparing versions (Debian Policy 5.6.12) turned into a text, so that a database sorts
-kernels by plain bytes. Pure.
+`version_key` is Debian's rule for comparing versions (Debian Policy 5.6.12) turned into a text, so that a database
+sorts kernels by plain bytes. Pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Kernel:
     @property
     def order(self) -> str:
         """Sorts by bytes as kernels should be sorted: by release, then by version."""
-        return f"{order_key(_CANDIDATE.sub('~rc', self.release))}|{order_key(self.version)}"
+        return _key(_CANDIDATE.sub("~rc", self.release)) + version_key(self.version)
 
     @property
     def label(self) -> str:
@@ -56,9 +56,15 @@ def is_of(kernel: str, wanted: str) -> bool:
     return kernel == wanted or (kernel.startswith(wanted) and not kernel[len(wanted)].isalnum())
 
 
-def order_key(version: str) -> str:
-    """A text that sorts by its bytes as Debian sorts `version`; for numbers of up to 99 digits."""
-    return "".join(map(_part, _PARTS.findall(version)))
+def version_key(version: str) -> str:
+    """A text that sorts by its bytes as Debian sorts `version`; for versions without epoch, of up to 99 digits."""
+    upstream, dash, revision = version.rpartition("-")
+    return _key(upstream if dash else version) + _key(revision if dash else "0")
+
+
+def _key(text: str) -> str:
+    """Words and numbers in turn. No key is the beginning of another one, so they can be joined."""
+    return "".join(map(_part, _PARTS.findall(text)))
 
 
 def _part(part: tuple[str, str]) -> str:

@@ -65,10 +65,7 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
 
     Raises ConfigError for a path that is not there, or if there is no run at all.
     """
-    wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
-    for path in wanted:
-        if not path.is_dir():
-            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that have some below them")
+    wanted = check_folders(paths)
     found: dict[Path, None] = {}
     faults: list[Fault] = []
     for path in wanted:
@@ -78,6 +75,15 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
         where = ", ".join(map(str, wanted)) or "(no path)"
         raise ConfigError(f"there is no run folder at or below {where}", hint="give the folder that --results named")
     return sorted(found, key=lambda folder: (folder.name, folder)), faults
+
+
+def check_folders(paths: Iterable[Path]) -> list[Path]:
+    """The folders that are meant by `paths`; a run's file means its folder. Raises ConfigError for one that is not there."""
+    wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
+    for path in wanted:
+        if not path.is_dir():
+            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that have some below them")
+    return wanted
 
 
 def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:

@@ -1,0 +1,62 @@
+"""The index on a PostgreSQL server: what every database must do, and what is PostgreSQL's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from index_import_contract import ImportContract
+from index_opening_contract import OpeningContract
+from index_query_contract import QueryContract
+from index_runs import write_run
+from postgres_server import PostgresServer, running_server
+from sqlalchemy import func, select
+
+from fsjoule.errors import LabError
+from fsjoule.store.index import import_runs, open_index
+from fsjoule.store.index.schema import runs
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+class _OnPostgresql:
+    @pytest.fixture
+    def new_location(self, server: PostgresServer) -> Callable[[], str]:
+        return server.new_database
+
+
+class TestOpening(_OnPostgresql, OpeningContract):
+    pass
+
+
+class TestImporting(_OnPostgresql, ImportContract):
+    pass
+
+
+class TestAsking(_OnPostgresql, QueryContract):
+    pass
+
+
+def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    with open_index(location, create=True) as index, open_index(location) as other:
+        import_runs(other, [write_run(tmp_path / "a").path])
+        with index.reading() as connection:
+            counted = select(func.count()).select_from(runs)
+            assert connection.execute(counted).scalar_one() == 1
+            import_runs(other, [write_run(tmp_path / "b", "bbbbbb").path])
+            assert connection.execute(counted).scalar_one() == 1
+        with index.reading() as connection:
+            assert connection.execute(counted).scalar_one() == 2
+
+
+def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"(?s)cannot be reached.*is its server up") as caught:
+        open_index(f"postgresql://lab:secret@/fsjoule?host={tmp_path}", create=True)
+    assert caught.value.transient
+    assert "secret" not in str(caught.value)
