@@ -229,7 +229,7 @@ def _show_points(
     series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, json_output: bool
 ) -> None:
     if json_output:
-        _print_json({"series": _named(series), "points": [dataclasses.asdict(point) for point in found]})
+        _print_json({"series": _named(series), "points": [_point(point) for point in found]})
         return
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
     metrics = metrics or _usual(found)
@@ -260,6 +260,11 @@ def _figure(point: Point, metric: Metric) -> str:
         return ABSENT
     uncertainty = point.uncertainties.get(metric)
     return f"{point.figures[metric]:.4g}" + ("" if uncertainty is None else f" ± {uncertainty:.2g}")
+
+
+def _point(point: Point) -> dict[str, object]:
+    kernel = dataclasses.asdict(point.kernel) if point.kernel else None
+    return {**point._asdict(), "kernel": kernel, "valid": point.valid}
 
 
 def _named(series: IndexedSeries) -> dict[str, object]:

@@ -84,7 +84,7 @@ def _started(program: Path, data: Path, folder: Path) -> Generator[None]:
             time.sleep(0.05)
         yield
     finally:
-        server.send_signal(signal.SIGINT)  # its fast way down: clients are cut off
+        server.send_signal(signal.SIGQUIT)  # without a checkpoint: nothing is kept
         try:
             server.wait(_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -96,7 +96,7 @@ def _as_owner(argv: Sequence[str | Path]) -> list[str]:
     if os.geteuid() != 0:
         return command
     # The kernel forgets who is to be told of a parent's death when the user changes: setpriv asks for it again.
-    who = ("--reuid", _OWNER, "--regid", _OWNER, "--init-groups", "--inh-caps=-all", "--pdeathsig", "INT")
+    who = ("--reuid", _OWNER, "--regid", _OWNER, "--init-groups", "--inh-caps=-all", "--pdeathsig", "QUIT")
     return ["setpriv", *who, "--", *command]
 
 

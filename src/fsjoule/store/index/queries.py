@@ -38,7 +38,7 @@ def points(
     with index.reading() as connection:
         catalogue = Catalogue(connection)
         reader = _PointReader(metrics, catalogue)
-        for row in connection.execute(_restricted(reader.statement(), where, catalogue)):
+        for row in connection.execute(_restricted(reader.statement(), where, catalogue)).all():
             found.setdefault(row[0], []).append(reader.point(row))
     if order is Order.KERNEL:
         places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
@@ -142,20 +142,21 @@ class _PointReader:
         in_time = (columns.series, columns.started_utc, columns.run, columns.number)
         return select(*self._columns).select_from(joined).order_by(*in_time)
 
-    def point(self, row: Row[Any]) -> Point:
+    def point(self, row: Row[*tuple[Any, ...]]) -> Point:
+        """The point of a row; by position, as this is done for every measurement."""
         _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons = row[: self._identity]
         return Point(
-            run_id=run_id,
-            number=number,
-            started_utc=started_utc,
-            kernel=None if kernel is None else self._kernels[kernel],
-            branch=branch,
-            commit=commit,
-            boot=boot,
-            repetition=repetition,
-            invalid_reasons=() if reasons is None else tuple(cast("list[str]", json.loads(reasons))),
-            figures={metric: row[place] for metric, place in self._figures if row[place] is not None},
-            uncertainties={metric: row[place] for metric, place in self._uncertainties if row[place] is not None},
+            run_id,
+            number,
+            started_utc,
+            None if kernel is None else self._kernels[kernel],
+            branch,
+            commit,
+            boot,
+            repetition,
+            () if reasons is None else tuple(cast("list[str]", json.loads(reasons))),
+            {metric: row[place] for metric, place in self._figures if row[place] is not None},
+            {metric: row[place] for metric, place in self._uncertainties if row[place] is not None},
         )
 
 

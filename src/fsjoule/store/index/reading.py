@@ -78,7 +78,7 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
 
 
 def check_folders(paths: Iterable[Path]) -> list[Path]:
-    """The folders that are meant by `paths`; a run's file means its folder. Raises ConfigError for one that is not there."""
+    """The folders that are meant by `paths`; a run's file means its folder. Raises ConfigError if one is not there."""
     wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
     for path in wanted:
         if not path.is_dir():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.metrics import Metric
@@ -43,11 +43,11 @@ class Where:
 EVERYTHING: Final = Where()
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """One measurement of a series. Repetitions of one run that share a `boot` are not independent of each other.
 
-    `uncertainties` are standard uncertainties (k=1) in the unit of the metric, for those that have one.
+    A tuple, as there may be a million of them. `uncertainties` are standard uncertainties (k=1) in the unit of the
+    metric, for those that have one.
     """
 
     run_id: str
