@@ -7,7 +7,6 @@ runs are then imported into the same index one row at a time.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -22,8 +21,8 @@ from typing import Annotated, Final, TypeVar
 
 import numpy as np
 import typer
+from common import show
 from sqlalchemy import Connection, Table, insert, select
-from synthetic_runs import SyntheticLab
 
 from fsjoule.errors import ResultError
 from fsjoule.store.index import (
@@ -40,6 +39,10 @@ from fsjoule.store.index import (
 )
 from fsjoule.store.index.reading import Fault, ReadRun, read_run
 from fsjoule.store.index.schema import kernels, measurements, runs, series
+
+# The runs are those of the tests.
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+from synthetic_runs import SyntheticLab
 
 _PORTION_RUNS: Final = 100
 _REPEATS: Final = 21
@@ -73,11 +76,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="index-speed-", dir=folder) as temporary:
         place = Path(temporary)
         figures = _measure(index or str(place / "index.sqlite"), place, SyntheticLab(boards, seed), count, row_by_row)
-    if as_json:
-        print(json.dumps(figures, indent=2))
-        return
-    for name, value in figures.items():
-        print(f"{name:32} {f'{value:,.4g}' if isinstance(value, float) else value}")
+    show("index: rates in measurements a second, times in seconds (medians)", figures, as_json=as_json)
 
 
 def _measure(location: str, place: Path, lab: SyntheticLab, count: int, row_by_row: int) -> Figures:

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "replay.h"
 #include "simulator.h"
 
 #define EXIT_USAGE 2
@@ -57,6 +58,9 @@ int main(int argc, char **argv)
 	}
 	if (options.help) {
 		return EXIT_SUCCESS;
+	}
+	if (options.replay != NULL) {
+		return replay_run(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	catch_signals(&wait_mask);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from index_runs import write_run
+from index_runs import made_run, write_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import Energy, Measurement, Value
+from fsjoule.model import Measurement, Value
 from fsjoule.store.index import (
     Index,
     IndexedSeries,
@@ -45,7 +45,8 @@ KERNELS = (
 
 
 def with_all_figures(measurement: Measurement) -> Measurement:
-    """Every figure another number, in what order they come in the model."""
+    """Every figure another number."""
+    energy = next(one.energy for one in made_run().measurements if one.energy is not None)
     return replace(
         measurement,
         invalid_reasons=(),
@@ -53,7 +54,7 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         iops=2.5,
         energy_mj_per_mib=Value(3.5, 0.35),
         energy_net_mj_per_mib=Value(4.5, 0.45),
-        energy=Energy(Value(5.5, 0.55), Value(6.5, 0.65), Value(1.0, 0.1), Value(7.5, 0.75), 0.1, None, 5.5),
+        energy=replace(energy, gross_mj=Value(5.5, 0.55), net_mj=Value(6.5, 0.65), mean_power_w=Value(7.5, 0.75)),
         cpu_s_per_mib=8.5,
         write_amplification=9.5,
         fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns={"99": 10_500_000}),

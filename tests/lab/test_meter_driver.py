@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,15 +13,21 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from labgrid import target_factory
+from labgrid.binding import BindingState
 from meter_wire import INFO, frame
 
-from fsjoule import process
+from fsjoule import commands, process
+from fsjoule.commands import Command
 from fsjoule.errors import MeterError
 from fsjoule.lab import MeterDriver, meter
+from fsjoule.meter.holders import holders
+from fsjoule.meter.streams import PortHeldError
+from fsjoule.model import MarkSource
 from fsjoule.virtual import meter_build
 from fsjoule.virtual.lab_services import free_ports, listens
 
@@ -88,6 +95,15 @@ class _Bench:
         target = target_factory.make_target("main", config)
         self.closing.callback(target.cleanup)
         return meter(target)
+
+    def thief(self, *, greedy: bool = True) -> subprocess.Popen[bytes]:
+        """Somebody else who reads the meter's terminal: always, or every other tenth of a second."""
+        often = f"exec cat {self.stream}" if greedy else f"while :; do timeout 0.1 cat {self.stream}; sleep 0.1; done"
+        # As terminal programs set it; else a read that finds nothing is an end of file to cat.
+        cat = process.start(["sh", "-c", f"stty -F {self.stream} min 1; {often}"])
+        self.closing.callback(process.stop, cat)
+        _wait(lambda: "cat (" in str([*map(str, holders(str(self.stream)))]), "cat does not open it")
+        return cat
 
     def mark(self, text: str) -> None:
         with self.marks.open("wb", buffering=0) as marks:
@@ -202,11 +218,11 @@ def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
 
     def refused() -> bool:
         # What is sent before the port is open is lost: send it again.
-        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=2))
+        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=3))
         with pytest.raises(MeterError) as caught:
             driver.info()
         complaints.append(str(caught.value))
-        return "speaks protocol 2" in complaints[-1]
+        return "speaks protocol 3" in complaints[-1]
 
     _wait(refused, f"not refused: {complaints}")
 
@@ -217,3 +233,173 @@ def test_disarming_what_was_not_armed_is_an_error(bench: _Bench) -> None:
     driver.info()
     with pytest.raises(MeterError, match="was not armed"):
         driver.disarm()
+
+
+# ------------------------------------------------------------------------------------------------------ its commands
+
+
+@pytest.mark.parametrize("network", [False, True], ids=["tty", "ser2net"])
+def test_commands_are_carried_out(bench: _Bench, network: bool) -> None:
+    bench.start_meter()
+    if network:
+        bench.start_ser2net()
+    driver = bench.driver(network=network)
+    assert driver.set_rate(500).rate_hz == 500
+    assert driver.set_range(160).shunt_range_mv == 160
+    # As u32 it has the byte 0xFF, which telnet takes for its own unless it is doubled.
+    assert driver.client().set_shunt(0xFFFF).info.shunt_uohm == 0xFFFF
+    driver.arm()
+    driver.mark("of the host")
+    trace = driver.disarm()
+    assert [(mark.text, mark.source) for mark in trace.marks] == [("of the host", MarkSource.HOST)]
+    assert trace.info == driver.info()
+    assert np.diff(trace.times_us).tolist() == [2000] * (len(trace.ticks) - 1)
+
+
+def test_a_refused_command_says_why_and_changes_nothing(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    before = driver.info()
+    with pytest.raises(MeterError, match="refuses the command 'zero': a value is outside of what is allowed, or"):
+        driver.client().command(Command.ZERO, commands.zero(1))
+    with pytest.raises(MeterError, match="the command's payload has the wrong length") as caught:
+        driver.client().command(Command.RATE, b"\1")
+    assert not caught.value.transient
+    assert driver.info() == before
+
+
+def test_commands_to_a_meter_that_is_gone_are_errors_within_the_limit(bench: _Bench) -> None:
+    simulator = bench.start_meter()
+    driver = bench.driver(network=False)
+    client = driver.client()
+    client.info()
+    process.stop(simulator)
+    begin = time.monotonic()
+    with pytest.raises(MeterError):
+        client.mark("lost")
+    assert time.monotonic() - begin < 10
+
+
+def test_a_stopped_meter_says_so(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    assert not driver.client().stop().status.sampling
+    with pytest.raises(MeterError, match="takes no samples"):
+        driver.arm()
+    assert driver.client().start().status.sampling
+    driver.arm()
+    assert driver.disarm().counts.received > 0
+
+
+# ------------------------------------------------------------------------------------------------- a second reader
+
+
+def test_a_terminal_that_somebody_reads_is_refused_by_name(bench: _Bench) -> None:
+    bench.start_meter()
+    cat = bench.thief()
+    driver = bench.driver(network=False)
+    with pytest.raises(PortHeldError, match=rf"meter is in use by cat \(process {cat.pid}\)") as caught:
+        driver.info()
+    assert f"kill {cat.pid}" in (caught.value.hint or "")
+    process.stop(cat)
+    _wait(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
+    assert driver.disarm().lost == 0
+
+
+def test_a_terminal_that_another_driver_has_is_refused(bench: _Bench) -> None:
+    bench.start_meter()
+    first = bench.driver(network=False)
+    first.info()
+    with pytest.raises(PortHeldError, match=rf"\(process {os.getpid()}\)"):
+        bench.driver(network=False).info()
+    first.arm()
+    assert first.disarm().lost == 0
+
+
+def _complaint(driver: MeterDriver) -> str:
+    """What a driver in use says about the second reader that it has."""
+    complaints: list[str] = []
+
+    def complains() -> bool:
+        try:
+            driver.arm()
+            complaints.extend(driver.disarm().faults)
+        except MeterError as error:
+            complaints.append(str(error))
+        return bool(complaints)
+
+    _wait(complains, "nobody notices the second reader")
+    return complaints[0]
+
+
+def test_a_second_reader_that_comes_later_is_named(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    driver.info()
+    cat = bench.thief()
+    complaint = _complaint(driver)
+    assert f"in use by cat (process {cat.pid})" in complaint
+    assert f"kill {cat.pid}" in complaint
+    process.stop(cat)
+    _wait(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
+
+
+def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
+    bench: _Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    driver.arm()
+    with caplog.at_level(logging.WARNING, logger="fsjoule"):
+        bench.thief(greedy=False)
+        _wait(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
+    assert "fuser -v" in caplog.text
+    trace = driver.disarm()
+    assert any("of the meter's bytes go astray" in fault for fault in trace.faults)
+
+
+def test_a_second_reader_behind_ser2net_that_gets_nearly_all_is_thought_of(bench: _Bench) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    driver.info()
+    bench.thief()
+    assert re.search("another program (gets it|probably reads its port)", _complaint(driver))
+
+
+def test_ser2net_serves_two_and_neither_loses_anything(bench: _Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    first, second = bench.driver(network=True), bench.driver(network=True)
+    with caplog.at_level(logging.WARNING, logger="fsjoule"):
+        first.arm()
+        second.arm()
+        time.sleep(4.5)  # two spans in which bytes could go astray
+        counts = [driver.disarm().counts for driver in (first, second)]
+    assert all(c.received > 4000 and (c.missed, c.lost) == (0, 0) for c in counts)
+    assert caplog.text == ""
+
+
+# ------------------------------------------------------------------------------------- what labgrid does meanwhile
+
+
+def test_a_port_that_labgrid_takes_for_gone_does_not_end_the_recording(bench: _Bench) -> None:
+    """Labgrid deactivates drivers of unavailable resources whenever it activates another driver."""
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    target = driver.target
+    assert target is not None
+    driver.arm()
+    port: Any = target.get_resource("NetworkSerialPort", name="meter")
+    port.avail = False
+    target.last_update = 0
+    target.update_resources()
+    assert driver.state is BindingState.bound
+    with pytest.raises(MeterError, match="finding the meter's port again failed"):
+        driver.info()
+    port.avail = True
+    trace = driver.disarm()
+    assert driver.state is BindingState.active
+    assert trace.lost == trace.missed == 0

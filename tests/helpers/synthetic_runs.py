@@ -13,16 +13,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from results_factory import BOARD, IMAGE, make_measurement
 
 from fsjoule.model import (
     KIB,
     MIB,
-    BoardFacts,
-    DeviceCounters,
-    Energy,
-    FioResult,
     FioWorkload,
-    ImageFacts,
     IoPattern,
     Measurement,
     Plan,
@@ -30,18 +26,14 @@ from fsjoule.model import (
     Provision,
     Run,
     RunStatus,
-    SampleCounts,
-    SeriesKey,
     TimedKind,
     TimedWorkload,
-    Value,
-    Window,
     Workload,
 )
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 
 REPETITIONS: Final = 3
-_SIZE_BYTES: Final = 32 * MIB
+_SIZE_BYTES: Final = 4 * MIB
 _KERNELS: Final = 60
 _BEGIN: Final = datetime(2024, 1, 1, tzinfo=UTC)
 # Numbers that stand nowhere else in a measurement; each place of them gets another figure.
@@ -61,7 +53,8 @@ class SyntheticLab:
         workloads += [TimedWorkload(kind) for kind in (TimedKind.MKFS, TimedKind.MOUNT, TimedKind.UMOUNT)]
         self._cells: list[Cell] = [(fs, workload) for fs in ("ext4", "btrfs") for workload in workloads]
         self._cells.append(("ext4", TimedWorkload(TimedKind.BOOT)))
-        self._texts = {(b, i): _text(b, cell) for b in range(boards) for i, cell in enumerate(self._cells)}
+        made = [_template(cell) for cell in self._cells]
+        self._texts = {(b, i): _text(b, measurement) for b in range(boards) for i, measurement in enumerate(made)}
 
     @property
     def measurements_per_run(self) -> int:
@@ -114,100 +107,34 @@ class SyntheticLab:
             status=RunStatus.COMPLETE,
             simulated=True,
             plan=Plan("quick", ("ext4", "btrfs"), "6.12", Provision.SCRATCH, REPETITIONS, number, 1.0, entries),
-            board=_facts(board, f"6.12.{kernel}-armmp", f"6.12.{kernel}-1"),
-            image=ImageFacts("imx6ul", "6.12", f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1", "ab" * 32, {}, {}),
+            board=replace(BOARD, name=_board(board), kernel_release=f"6.12.{kernel}-armmp"),
+            image=replace(
+                IMAGE, kernel_choice="6.12", kernel_package=f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1"
+            ),
             versions={"fsjoule": "0.1.0", "branch": "main" if number % 10 else f"topic-{number % 50}"},
             finished_utc=started_utc,
         )
 
 
-def _text(board: int, cell: Cell) -> str:
-    """A measurement as it stands in its file, with marks where figures go."""
+def _template(cell: Cell) -> Measurement:
+    """A measurement with marks where figures go."""
     filesystem, workload = cell
-    moves = isinstance(workload, FioWorkload)
-    value = Value(_ENERGY, 1.5)
-    measurement = Measurement(
-        number=_NUMBER,
-        slug=f"{filesystem}-{workload.slug}",
-        repetition=_REPETITION,
+    measurement, _ = make_measurement(Planned(_NUMBER, _REPETITION, filesystem, workload))
+    energy = measurement.energy_mj_per_mib
+    return replace(
+        measurement,
         boot=_REPETITION,
-        series=SeriesKey(
-            suite="quick",
-            board=_board(board),
-            storage="mmc1 32 GB",
-            filesystem=filesystem,
-            make_options=("-q", "-f"),
-            mount_options=(),
-            provision=Provision.SCRATCH,
-            workload=f"{workload.slug} 32768KiB",
-        ),
-        workload=workload,
         started_utc=_STARTED,
-        simulated=True,
-        invalid_reasons=(),
-        window_s=_SECONDS,
         duration_s=_SECONDS,
-        energy=Energy(value, value, Value(1.1, 0.008), Value(1.35, 0.009), 0.02, 80.0, 80.0),
-        samples=SampleCounts(5613, 5613, 0, 0),
-        counters=DeviceCounters(2048, _SIZE_BYTES, 2, 98304, 0, 0, 1747),
-        cpu_busy_s=3.4,
-        window=Window(38_921_207.0, 42_332_948.0),
-        idle_window=Window(37_149_000.0, 37_849_000.0),
-    )
-    if moves:
-        measurement = replace(
-            measurement,
-            throughput_mib_per_s=_SPEED,
-            iops=_SPEED,
-            energy_mj_per_mib=value,
-            energy_net_mj_per_mib=value,
-            cpu_s_per_mib=0.1,
-            write_amplification=1.01 if workload.operation.writes else None,
-            fio=_fio(),
-        )
-    return encode(MEASUREMENT, measurement, "the measurement").decode()
-
-
-def _fio() -> FioResult:
-    names = (
-        "1",
-        "5",
-        "10",
-        "20",
-        "30",
-        "40",
-        "50",
-        "60",
-        "70",
-        "80",
-        "90",
-        "95",
-        "99",
-        "99.5",
-        "99.9",
-        "99.95",
-        "99.99",
-    )
-    percentiles = {name: 1_200_000 + 100_000 * place for place, name in enumerate(names)}
-    return FioResult(
-        "fio-3.39", 3_313_000_000, _SIZE_BYTES, 2048, 1_519_644.4, 13_183_104, percentiles, 6.5, 29.0, 0, 0
+        throughput_mib_per_s=_SPEED if energy else None,
+        energy_mj_per_mib=replace(energy, value=_ENERGY) if energy else None,
     )
 
 
-def _facts(board: int, release: str, version: str) -> BoardFacts:
-    return BoardFacts(
-        name=_board(board),
-        machine="Freescale i.MX6 UltraLite 14x14 EVK Board",
-        kernel_release=release,
-        kernel_version=f"#1 SMP Debian {version}",
-        cpu="ARMv7 Processor rev 5 (v7l)",
-        cpus=1,
-        memory_bytes=512 * MIB,
-        storage="mmc1 32 GB",
-        storage_bytes=32_000_000_000,
-        storage_bus="sdhci",
-        root_filesystem="ext4",
-    )
+def _text(board: int, measurement: Measurement) -> str:
+    """A measurement of that board as it stands in its file."""
+    named = replace(measurement, series=replace(measurement.series, board=_board(board)))
+    return encode(MEASUREMENT, named, "the measurement").decode()
 
 
 def _board(board: int) -> str:
