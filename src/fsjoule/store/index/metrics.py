@@ -51,33 +51,31 @@ def figure_columns() -> tuple[str, ...]:
     )
 
 
+_COLUMNS: Final = figure_columns()
+
+
 def figures_of(measurement: Measurement) -> dict[str, float | None]:
     """The figures by column. An absent one is None, never zero."""
     energy = measurement.energy
-    metered = {
-        Metric.ENERGY: measurement.energy_mj_per_mib,
-        Metric.ENERGY_NET: measurement.energy_net_mj_per_mib,
-        Metric.WINDOW_ENERGY: energy.gross_mj if energy else None,
-        Metric.WINDOW_ENERGY_NET: energy.net_mj if energy else None,
-        Metric.POWER: energy.mean_power_w if energy else None,
-    }
-    return {
-        Metric.THROUGHPUT.value: measurement.throughput_mib_per_s,
-        Metric.IOPS.value: measurement.iops,
-        **_with_uncertainties(metered),
-        Metric.CPU.value: measurement.cpu_s_per_mib,
-        Metric.WRITE_AMPLIFICATION.value: measurement.write_amplification,
-        Metric.LATENCY_P99.value: _latency_p99_ms(measurement.fio),
-        Metric.DURATION.value: measurement.duration_s,
-    }
+    # In the order of `Metric`.
+    figures = (
+        measurement.throughput_mib_per_s,
+        measurement.iops,
+        *_with_uncertainty(measurement.energy_mj_per_mib),
+        *_with_uncertainty(measurement.energy_net_mj_per_mib),
+        *_with_uncertainty(energy.gross_mj if energy else None),
+        *_with_uncertainty(energy.net_mj if energy else None),
+        *_with_uncertainty(energy.mean_power_w if energy else None),
+        measurement.cpu_s_per_mib,
+        measurement.write_amplification,
+        _latency_p99_ms(measurement.fio),
+        measurement.duration_s,
+    )
+    return dict(zip(_COLUMNS, figures, strict=True))
 
 
-def _with_uncertainties(metered: dict[Metric, Value | None]) -> dict[str, float | None]:
-    columns: dict[str, float | None] = {}
-    for metric, value in metered.items():
-        columns[metric.value] = value.value if value else None
-        columns[f"{metric.value}_uncertainty"] = value.uncertainty if value else None
-    return columns
+def _with_uncertainty(value: Value | None) -> tuple[float | None, float | None]:
+    return (value.value, value.uncertainty) if value else (None, None)
 
 
 def _latency_p99_ms(fio: FioResult | None) -> float | None:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from pydantic_core import from_json
+
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
@@ -172,7 +174,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement) -> ReadMeasurement
     series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
     if _holds_nul(series):
         raise ResultError("series: a NUL is part of no name")
-    digest = _digest(json.loads(content))
+    digest = _digest(from_json(content))
     return ReadMeasurement(
         series=series,
         number=measurement.number,
