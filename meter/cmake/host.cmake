@@ -6,6 +6,7 @@ set(host_sources
   ${METER_DIR}/emulated/ina219_emulated.c
   ${METER_DIR}/emulated/mark_port.c
   ${METER_DIR}/emulated/power_records.c
+  ${METER_DIR}/emulated/process.c
   ${METER_DIR}/emulated/pty.c
   ${METER_DIR}/emulated/stream_port.c
   ${METER_DIR}/emulated/timed_bytes.c

@@ -194,11 +194,60 @@ struct fsj_reply bench_command(uint8_t type, const void *payload, size_t length)
 	return *reply;
 }
 
+static void put_u32(uint8_t *out, uint32_t value)
+{
+	for (size_t i = 0; i < 4; i++) {
+		out[i] = (uint8_t)(value >> (8 * i));
+	}
+}
+
 struct fsj_reply bench_command_u32(uint8_t type, uint32_t value)
 {
-	const uint8_t payload[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16), (uint8_t)(value >> 24)};
+	uint8_t payload[4];
 
+	put_u32(payload, value);
 	return bench_command(type, payload, sizeof(payload));
+}
+
+struct fsj_reply bench_simple(uint8_t type)
+{
+	return bench_command(type, NULL, 0);
+}
+
+void bench_gain_payload(uint8_t out[BENCH_GAIN_BYTES], uint8_t point, int32_t true_ua, uint32_t true_uv)
+{
+	out[0] = point;
+	put_u32(out + 1, (uint32_t)true_ua);
+	put_u32(out + 5, true_uv);
+	put_u32(out + 9, 100);
+	put_u32(out + 13, BENCH_DATE);
+}
+
+struct fsj_reply bench_gain(uint8_t point, int32_t true_ua, uint32_t true_uv)
+{
+	uint8_t payload[BENCH_GAIN_BYTES];
+
+	bench_gain_payload(payload, point, true_ua, true_uv);
+	return bench_command(FSJ_COMMAND_GAIN, payload, sizeof(payload));
+}
+
+void bench_check_values(const struct fsj_reply *reply, int32_t first, int32_t second, int32_t third)
+{
+	CHECK_EQUAL(reply->values[0], first);
+	CHECK_EQUAL(reply->values[1], second);
+	CHECK_EQUAL(reply->values[2], third);
+}
+
+struct bench_state bench_state(void)
+{
+	return (struct bench_state){bench.meter.settings, bench.meter.streams, bench.meter.sampling};
+}
+
+void bench_check_same(const struct bench_state *before)
+{
+	CHECK(fsj_settings_equal(&bench.meter.settings, &before->settings));
+	CHECK_EQUAL(bench.meter.streams, before->streams);
+	CHECK_EQUAL(bench.meter.sampling, before->sampling);
 }
 
 /* ------------------------------------------------------------------------------------------------- the frames */

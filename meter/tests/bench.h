@@ -73,6 +73,33 @@ struct fsj_reply bench_command(uint8_t type, const void *payload, size_t length)
 /** A command whose payload is a number of 4 bytes. */
 struct fsj_reply bench_command_u32(uint8_t type, uint32_t value);
 
+/** A command without a payload. */
+struct fsj_reply bench_simple(uint8_t type);
+
+#define BENCH_DATE 1767225600u
+#define BENCH_GAIN_BYTES 17u
+
+/** The payload of FSJ_COMMAND_GAIN, with an uncertainty of 100 ppm and BENCH_DATE. */
+void bench_gain_payload(uint8_t out[BENCH_GAIN_BYTES], uint8_t point, int32_t true_ua, uint32_t true_uv);
+
+/** A point of the gain calibration. */
+struct fsj_reply bench_gain(uint8_t point, int32_t true_ua, uint32_t true_uv);
+
+/** Check the values of a reply. */
+void bench_check_values(const struct fsj_reply *reply, int32_t first, int32_t second, int32_t third);
+
+/** What a command that fails must leave alone. */
+struct bench_state {
+	struct fsj_settings settings;
+	uint32_t streams;
+	bool sampling;
+};
+
+struct bench_state bench_state(void);
+
+/** Check that nothing has changed. */
+void bench_check_same(const struct bench_state *before);
+
 /** The frame that was sent last, but for `back` ones; it must be of this type. */
 const struct parsed *bench_last(size_t back, uint8_t type);
 

@@ -26,12 +26,22 @@ ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
 TIMEOUT_S = 1200.0
 
 
-def command(results: Path, *options: str, environment: Path = ENVIRONMENT) -> list[str]:
+def patient_environment(beside: Path) -> Path:
+    """The virtual lab's, but a window may be much longer than its work: these tests share the machine with others."""
+    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
+    assert count == 1
+    path = beside.with_name(f"{beside.name}.yaml")
+    path.write_text(text)
+    return path
+
+
+def command(results: Path, *options: str, environment: Path | None = None) -> list[str]:
+    environment = environment or patient_environment(results)
     bench = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(environment), "--results", str(results)]
     return [*bench, "-p", "no:cacheprovider", *options]
 
 
-def run_bench(results: Path, *options: str, environment: Path = ENVIRONMENT) -> subprocess.CompletedProcess[str]:
+def run_bench(results: Path, *options: str, environment: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(results, *options, environment=environment),
         cwd=PROJECT,

@@ -5,82 +5,29 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from labgrid import target_factory
 from labgrid.binding import BindingState
+from meter_desk import SPEED, Desk, desk, wait
 from meter_wire import INFO, frame
 
 from fsjoule import commands, process
 from fsjoule.commands import Command
 from fsjoule.errors import MeterError
 from fsjoule.lab import MeterDriver, meter
-from fsjoule.meter.holders import holders
 from fsjoule.meter.streams import PortHeldError
 from fsjoule.model import MarkSource
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.lab_services import free_ports, listens
-
-_LIMIT_S = 30.0
-_SPEED = 1_000_000
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @dataclass
-class _Bench:
-    """A meter with 5 V and 0.25 A, and ways to disturb it."""
-
-    devices: Path
-    closing: ExitStack
-    port: int = field(default_factory=lambda: free_ports(1)[0])
-
-    @property
-    def stream(self) -> Path:
-        return self.devices / "meter"
-
-    @property
-    def marks(self) -> Path:
-        return self.devices / "marks"
-
-    def start_meter(self) -> subprocess.Popen[bytes]:
-        simulator = process.start(
-            [
-                meter_build.simulator(print),
-                *("--load", "5.0,0.25"),
-                *("--stream-link", self.stream),
-                *("--marks-link", self.marks),
-            ]
-        )
-        self.closing.callback(process.stop, simulator)
-        _wait(lambda: self.stream.exists() and self.marks.exists(), "no meter")
-        return simulator
-
-    def start_ser2net(self) -> subprocess.Popen[bytes]:
-        """As labgrid's exporter starts it."""
-        accepter = f"telnet(rfc2217,mode=server),tcp,127.0.0.1,{self.port}"
-        connector = f"serialdev(nouucplock=true),{self.stream},{_SPEED}n81,local"
-        lines = [f"connection: &con01#  accepter: {accepter}", f"  connector: {connector}"]
-        lines += ["  options:", "    max-connections: 10"]
-        ser2net = process.start(["ser2net", "-d", "-n", *(word for line in lines for word in ("-Y", line))])
-        self.closing.callback(process.stop, ser2net)
-        _wait(lambda: listens(self.port), "no ser2net")
-        return ser2net
+class _Bench(Desk):
+    """A desk with drivers."""
 
     def driver(self, *, network: bool) -> MeterDriver:
         """The driver, active, as an environment file binds it."""
@@ -89,33 +36,18 @@ class _Bench:
         else:
             port = {"cls": "RawSerialPort", "port": str(self.stream)}
         config = {
-            "resources": [{**port, "name": "meter", "speed": _SPEED}],
+            "resources": [{**port, "name": "meter", "speed": SPEED}],
             "drivers": {"MeterDriver": {"bindings": {"port": "meter"}}},
         }
         target = target_factory.make_target("main", config)
         self.closing.callback(target.cleanup)
         return meter(target)
 
-    def thief(self, *, greedy: bool = True) -> subprocess.Popen[bytes]:
-        """Somebody else who reads the meter's terminal: always, or every other tenth of a second."""
-        often = f"exec cat {self.stream}" if greedy else f"while :; do timeout 0.1 cat {self.stream}; sleep 0.1; done"
-        # As terminal programs set it; else a read that finds nothing is an end of file to cat.
-        cat = process.start(["sh", "-c", f"stty -F {self.stream} min 1; {often}"])
-        self.closing.callback(process.stop, cat)
-        _wait(lambda: "cat (" in str([*map(str, holders(str(self.stream)))]), "cat does not open it")
-        return cat
-
-    def mark(self, text: str) -> None:
-        with self.marks.open("wb", buffering=0) as marks:
-            marks.write(text.encode() + b"\n")
-
 
 @pytest.fixture
 def bench() -> Generator[_Bench]:
-    devices = Path(tempfile.mkdtemp(prefix="fsjoule-test-", dir="/dev/shm"))
-    with ExitStack() as closing:
-        closing.callback(shutil.rmtree, devices)
-        yield _Bench(devices, closing)
+    with desk() as empty:
+        yield _Bench(empty.devices, empty.closing)
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["tty", "ser2net"])
@@ -150,10 +82,7 @@ def test_recording_again_begins_afresh(bench: _Bench) -> None:
 
 
 def test_a_meter_that_says_nothing_is_an_error_within_the_limit(bench: _Bench) -> None:
-    master, slave = os.openpty()
-    bench.closing.callback(os.close, slave)
-    bench.closing.callback(os.close, master)
-    bench.stream.symlink_to(os.ttyname(slave))
+    bench.start_nothing()
     driver = bench.driver(network=False)
     for call in (driver.info, driver.arm):
         begin = time.monotonic()
@@ -172,11 +101,11 @@ def test_an_unplugged_meter_is_said_at_once_and_works_when_it_is_back(
     driver.arm()
     simulator.kill()
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
-        _wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
+        wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
     with pytest.raises(MeterError, match="fell silent while it was recorded"):
         driver.disarm()
     bench.start_meter()
-    _wait(lambda: _arms(driver), "the meter is back, and the driver does not see it")
+    wait(lambda: _arms(driver), "the meter is back, and the driver does not see it")
     # The first moments of a stream that has just been opened may hold a gap; it is counted, and the rest is whole.
     counts = driver.disarm().counts
     assert counts.received > 0
@@ -201,7 +130,7 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
     time.sleep(0.3)
     bench.start_ser2net()
     before = driver.counters.frames
-    _wait(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
+    wait(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
     trace = driver.disarm()
     assert trace.lost > 0
     assert trace.counts.expected == trace.ticks[-1] - trace.ticks[0] + 1
@@ -209,10 +138,7 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
 
 
 def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
-    master, slave = os.openpty()
-    bench.closing.callback(os.close, slave)
-    bench.closing.callback(os.close, master)
-    bench.stream.symlink_to(os.ttyname(slave))
+    master = bench.start_nothing()
     driver = bench.driver(network=False)
     complaints: list[str] = []
 
@@ -224,7 +150,7 @@ def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
         complaints.append(str(caught.value))
         return "speaks protocol 3" in complaints[-1]
 
-    _wait(refused, f"not refused: {complaints}")
+    wait(refused, f"not refused: {complaints}")
 
 
 def test_disarming_what_was_not_armed_is_an_error(bench: _Bench) -> None:
@@ -302,7 +228,7 @@ def test_a_terminal_that_somebody_reads_is_refused_by_name(bench: _Bench) -> Non
         driver.info()
     assert f"kill {cat.pid}" in (caught.value.hint or "")
     process.stop(cat)
-    _wait(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
+    wait(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
     assert driver.disarm().lost == 0
 
 
@@ -328,7 +254,7 @@ def _complaint(driver: MeterDriver) -> str:
             complaints.append(str(error))
         return bool(complaints)
 
-    _wait(complains, "nobody notices the second reader")
+    wait(complains, "nobody notices the second reader")
     return complaints[0]
 
 
@@ -341,7 +267,7 @@ def test_a_second_reader_that_comes_later_is_named(bench: _Bench) -> None:
     assert f"in use by cat (process {cat.pid})" in complaint
     assert f"kill {cat.pid}" in complaint
     process.stop(cat)
-    _wait(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
+    wait(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
 
 
 def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
@@ -353,7 +279,7 @@ def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
     driver.arm()
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
         bench.thief(greedy=False)
-        _wait(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
+        wait(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
     assert "fuser -v" in caplog.text
     trace = driver.disarm()
     assert any("of the meter's bytes go astray" in fault for fault in trace.faults)

@@ -7,26 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "host_program.h"
+#include "process.h"
 
 #define EXIT_USAGE 2
 
 int __real_main(int argc, char **argv);
 int __wrap_main(int argc, char **argv);
-
-/* A real meter does not wait for a host's scheduler. Without the right to it, it goes on as it is. */
-static void ask_for_priority(void)
-{
-	const struct sched_param priority = {.sched_priority = 10};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0 && setpriority(PRIO_PROCESS, 0, -10) != 0) {
-		fputs(PROGRAM ": running without raised priority\n", stderr);
-	}
-}
 
 /* Zephyr's threads never run at once, but hand over to each other ten thousand times a second: between processors that
  * takes a third of one, within one a twentieth.
@@ -71,11 +60,10 @@ int __wrap_main(int argc, char **argv)
 		fputs(PROGRAM ": --replay: only the simulator replays\n", stderr);
 		return EXIT_USAGE;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent) {
+	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
 	}
-	ask_for_priority();
+	process_ask_for_priority(PROGRAM);
 	stay_on_one_processor();
 	if (!flash_option(&options, flash, sizeof(flash))) {
 		fprintf(stderr, PROGRAM ": --storage %s: %s\n", options.storage == NULL ? "" : options.storage,

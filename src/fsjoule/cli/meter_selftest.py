@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from fsjoule import images, lab
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.cli.meter_options import Environment, MeterAddress
 from fsjoule.clock import HostClock
 from fsjoule.energy import Instrument
@@ -17,7 +19,7 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.client import MeterClient
 from fsjoule.meter.notices import notices
 from fsjoule.meter.selftest import SelfTest, self_test
-from fsjoule.meter.squareload import Latency, SquareLoad, analyse, run_square_load
+from fsjoule.meter.squareload import Latency, SquareLoad, square_load
 from fsjoule.meter_access import KERNEL, environment_target, open_meter
 from fsjoule.model import BoardProfile, MeterInfo
 from fsjoule.suites import SCRATCH_ROOT
@@ -82,21 +84,18 @@ def _square(
 ) -> tuple[bool, dict[str, Any]]:
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
     board = lab.LabgridBoard(target, {SCRATCH_ROOT: card}, progress)
-    board.prepare(SCRATCH_ROOT)
-    shell = board.boot()
-    try:
-        progress("the board draws a square load")
-        trace = run_square_load(shell, driver, HostClock(), profile.mark_device)
-    finally:
-        board.off()
-    mark_s = Instrument.of(trace.info).mark_s
+    with redirect_stdout(sys.stderr):  # labgrid shows what its tools say
+        board.prepare(SCRATCH_ROOT)
+        shell = board.boot()
+        try:
+            found, info = square_load(shell, driver, HostClock(), profile.mark_device, progress)
+        except MeasurementInvalid as error:
+            err.print(f"[red]failure[/red]  {error.what}", highlight=False, soft_wrap=True)
+            return False, {"failures": list(error.reasons)}
+        finally:
+            board.off()
+    mark_s = Instrument.of(info).mark_s
     limit_s = mark_s + profile.window_excess_s
-    try:
-        found = analyse(trace)
-    except MeasurementInvalid as error:
-        if not quiet:
-            out.print(f"[red]failure[/red]  {error.what}", highlight=False, soft_wrap=True)
-        return False, {"failures": list(error.reasons)}
     if not quiet:
         out.print(_table(found))
         allowed = f"{mark_s * 1e3:.2f} ms, energy's mark term, and {profile.window_excess_s * 1e3:.0f} ms, the board's"

@@ -13,12 +13,16 @@ from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.session import show_run, summary_of, write_report
 from fsjoule.suites import SUITES
 
+app = typer.Typer()
 
+
+@app.command()
 def version() -> None:
     """Print the version."""
     out.print(__version__)
 
 
+@app.command()
 def show(
     run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
     json_output: Json = False,
@@ -34,6 +38,7 @@ def show(
     typer.echo(report.to_json(summary_of(loaded), loaded.measurements), nl=False)
 
 
+@app.command("report")
 def report_command(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
 ) -> None:
@@ -44,6 +49,7 @@ def report_command(
     out.print(str(write_report(run)), soft_wrap=True)
 
 
+@app.command()
 def choices(json_output: Json = False) -> None:
     """List what --fs, --kernel and --suite can be.
 
@@ -62,6 +68,7 @@ def choices(json_output: Json = False) -> None:
         out.print(f"[bold]{kind}[/bold]: {', '.join(names)}")
 
 
+@app.command()
 def schema(
     folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas"),
 ) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 _FIRST_SPAN_US: Final = 500_000.0
 _MOST_SPANS: Final = 2048
 _LEAST_SPANS: Final = 8
-_OUTLIER: Final = 2.5  # times the residuals' standard deviation
+_OUTLIER: Final = 4.0  # times the residuals' median deviation: 2.7 standard deviations of a normal distribution
 _ROUNDS: Final = 8
 
 
@@ -63,7 +63,10 @@ class ClockFit:
         chosen = np.ones(len(x), dtype=np.bool_)
         slope, residuals = _line(x, y, chosen)
         for _ in range(_ROUNDS):
-            kept = residuals <= _OUTLIER * float(np.std(residuals[chosen]))
+            middle = float(np.median(residuals[chosen]))
+            # Of the median, for it is the outliers that are to be known.
+            deviation = float(np.median(np.abs(residuals[chosen] - middle)))
+            kept = residuals <= middle + _OUTLIER * deviation
             if kept.sum() < _LEAST_SPANS or (kept == chosen).all():
                 break
             chosen = kept

@@ -28,11 +28,11 @@ def notices(frame: InfoFrame) -> list[str]:
         found.append("its settings are not saved: they end with its power, or fsjoule meter set --save")
     if not status.sampling:
         found.append("it is stopped and takes no samples: fsjoule meter set --start")
-    if not calibration.zero_date or not calibration.gain_date:
-        missing = [
-            name for name, date in (("zero", calibration.zero_date), ("gain", calibration.gain_date)) if not date
-        ]
-        found.append(f"its {' and '.join(missing)} were never calibrated: fsjoule meter calibrate")
+    dates = {"zero": calibration.zero_date, "gain": calibration.gain_date}
+    if missing := [name for name, date in dates.items() if not date]:
+        found.append(
+            f"not calibrated yet: {', '.join(missing)}; the data sheets' limits hold (fsjoule meter calibrate)"
+        )
     return found
 
 

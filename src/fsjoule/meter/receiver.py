@@ -269,7 +269,7 @@ class Receiver:
                 self._stream = None
 
     def _refuse(self, error: MeterError) -> None:
-        _log.warning("%s", error.what)
+        _log.info("%s", error.what)  # whoever uses the receiver next gets it as an error
         with self._news:
             self._refused = error
             self._news.notify_all()

@@ -101,6 +101,10 @@ class LabPaths:
         return self.root / "card.img"
 
     @property
+    def meter_storage(self) -> Path:
+        return self.root / "meter.flash"
+
+    @property
     def board_config(self) -> Path:
         return self.root / "board.toml"
 
@@ -154,7 +158,7 @@ def make_devices_directory(name: str) -> Path:
 
 
 def forget(paths: LabPaths, record: LabRecord) -> None:
-    """Remove what a lab that no longer runs has left in the file system; the card, keys and logs stay."""
+    """Remove what a lab that no longer runs has left; the card, the meter's settings, keys and logs stay."""
     devices = Path(record.devices)
     if devices.parent == _DEVICES_ROOT and devices.name.startswith("fsjoule-"):
         shutil.rmtree(devices, ignore_errors=True)

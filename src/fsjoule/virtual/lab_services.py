@@ -80,6 +80,7 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(
                 record.meter_program,
                 *("--feed", str(feed), "--stream-link", str(stream), "--marks-link", str(marks)),
+                *("--storage", str(paths.meter_storage)),
             ),
             ready=lambda: stream.exists() and marks.exists(),
         ),

@@ -1,0 +1,113 @@
+"""`fsjoule meter` on a virtual lab: its meter beside labgrid, through labgrid, and with its board."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, Done, command_line, started
+from labgrid.resource.common import ResourceManager
+from labgrid.resource.remote import RemotePlaceManager
+
+from fsjoule import process
+from fsjoule.paths import project_dir
+from fsjoule.virtual import lab
+
+ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
+TIMEOUT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def environment(module_state: Path) -> Generator[dict[str, str]]:
+    """A lab, with the variables that labgrid needs to reach it."""
+    assert module_state.is_dir()
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    yield handle.environment
+    lab.down("virtual")
+
+
+@pytest.fixture
+def fsjoule(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Generator[CommandLine]:
+    """The command line, which finds the lab by itself."""
+    assert environment
+    monkeypatch.delenv("FSJOULE_METER", raising=False)
+    for name in environment:
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # to be put back after the command has changed it
+        if name != "PATH":
+            monkeypatch.delenv(name)
+    yield command_line(monkeypatch, capfd)
+    # One process has one connection to a coordinator, says labgrid, and no second one.
+    manager: Any = ResourceManager.instances.pop(RemotePlaceManager, None)
+    if manager is not None and manager.session is not None:
+        session = manager.session
+        session.loop.run_until_complete(session.stop())
+        session.loop.run_until_complete(session.close())
+
+
+@pytest.fixture
+def held(environment: dict[str, str]) -> Generator[None]:
+    """The place acquired, as by somebody who works with it."""
+
+    def client(word: str) -> None:
+        command = [Path(sys.executable).with_name("labgrid-client"), "-p", "virtual", word]
+        process.run(command, timeout_s=TIMEOUT_S, env=environment)
+
+    client("acquire")
+    yield
+    client("release")
+
+
+def test_the_only_meter_is_found_and_used(fsjoule: CommandLine) -> None:
+    found = {each["address"]: each for each in fsjoule("meter", "list", "--json").document}
+    assert found["lab:virtual"]["meter"]["serial_number"] == "SIM0"
+    assert found["lab:virtual"]["where"] == "virtual lab 'virtual'"
+    info = fsjoule("meter", "info", "--json")
+    assert "meter at lab:virtual" in info.err
+    assert info.document["simulated"] is True
+
+
+def test_a_held_lab_is_listened_to_beside_others(held: None, fsjoule: CommandLine, tmp_path: Path) -> None:
+    del held
+    with ExitStack() as closing:
+        path = tmp_path / "trace.parquet"
+        beside = started(closing, "meter", "record", "--seconds", "6", "--json", "-o", path, "--meter", "lab:virtual")
+        here = fsjoule(
+            "meter", "record", "--seconds", "6", "--json", "-o", tmp_path / "b.csv", "--meter", "lab:virtual"
+        )
+        out, err = beside.communicate(timeout=TIMEOUT_S)
+        there = Done(beside.returncode, out, err)
+    for done in (here, there):
+        assert done.code == 0, done.err
+        assert (done.document["missed"], done.document["lost"]) == (0, 0)
+        assert done.document["received"] >= 6000
+        assert "reads its port" not in done.err
+
+
+def test_through_labgrid_the_place_is_held_meanwhile(fsjoule: CommandLine) -> None:
+    done = fsjoule("meter", "set", "--rate", "500", "--lg-env", ENVIRONMENT, "--json")
+    assert done.code == 0, done.err
+    assert re.search(r"place 'virtual' acquired(.|\n)*place 'virtual' released", done.err), done.err
+    assert done.document["rate_hz"] == 500
+    assert fsjoule("meter", "set", "--rate", "1000", "--json").document["rate_hz"] == 1000
+
+
+def test_the_square_load_tells_how_late_marks_are(fsjoule: CommandLine) -> None:
+    done = fsjoule("meter", "selftest", "--lg-env", ENVIRONMENT, "--json")
+    square = done.document["square_load"]
+    assert (done.code, done.document["passed"], square["within_limit"]) == (0, True, True), done.err
+    # What the board's power model says: 1.10 W idle, 0.22 W more for a busy CPU.
+    assert square["low_w"] == pytest.approx(1.10, abs=0.02)
+    assert square["high_w"] == pytest.approx(1.32, abs=0.02)
+    for latency in (square["start"], square["stop"]):
+        assert latency["steps"] >= 10
+        assert latency["least_s"] <= latency["median_s"] <= latency["largest_s"]
+        assert max(abs(latency["least_s"]), abs(latency["largest_s"])) <= square["limit_s"]
+    assert lab.status("virtual").holder is None
