@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -16,6 +18,9 @@ from fsjoule.errors import ResultError
 from fsjoule.store.index import import_runs, index_url, open_index, points, stats
 from fsjoule.store.index.schema import metadata
 from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE
+
+_AT_ONCE = 6
+_LIMIT_S = 60.0
 
 NewLocation = Callable[[], str]
 
@@ -57,6 +62,20 @@ class OpeningContract:
                 open_index(location)
         open_index(location, create=True).close()
         open_index(location).close()
+
+    def test_many_that_make_the_index_at_once_make_it_once(self, new_location: NewLocation) -> None:
+        for _ in range(3):
+            location = new_location()
+            together = Barrier(_AT_ONCE)
+
+            def make(location: str, together: Barrier) -> str:
+                together.wait(_LIMIT_S)
+                with open_index(location, create=True) as index:
+                    return stats(index).schema
+
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                made = pool.map(make, [location] * _AT_ONCE, [together] * _AT_ONCE, timeout=_LIMIT_S)
+                assert len(set(made)) == 1
 
     def test_an_older_index_is_migrated_and_keeps_what_it_holds(
         self, new_location: NewLocation, newer: Path, tmp_path: Path

@@ -92,6 +92,16 @@ def test_an_index_that_somebody_else_keeps_writing_is_busy(tmp_path: Path) -> No
         assert import_runs(index, [run]).new == 1
 
 
+def test_a_writer_waits_when_it_begins_and_not_halfway(tmp_path: Path) -> None:
+    """SQLite refuses at once, whatever the time it may wait, who has read and then wants to write beside a writer."""
+    file = tmp_path / "index.sqlite"
+    with open_index(file, create=True) as index, open_index(f"sqlite:///{file}?timeout=0.1") as other:
+        with index.writing(), pytest.raises(LabError, match="held by another process"), other.writing():
+            pass
+        with other.writing():
+            pass
+
+
 def test_an_index_can_be_one_file_that_is_only_read(tmp_path: Path) -> None:
     """SQLite's own journal leaves no second file behind, so that a copy is whole and a reader need not write."""
     file = tmp_path / "results" / "index.sqlite"

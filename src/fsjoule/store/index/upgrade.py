@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from alembic import command
@@ -19,6 +20,8 @@ VERSION_TABLE: Final = "fsjoule_index_version"
 
 # Any number, the same in all versions of fsjoule: who holds this lock of PostgreSQL changes the schema.
 _LOCK: Final = 4_190_211
+# alembic keeps what it is doing in variables of its modules, so of one process's threads one may use it.
+_ALEMBIC: Final = Lock()
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -51,4 +54,5 @@ def upgrade(connection: Connection, migrations: Path) -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALEMBIC:
+        command.upgrade(config, "head")
