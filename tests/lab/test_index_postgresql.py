@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,14 @@ from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_runs import write_run
 from postgres_server import PostgresServer, running_server
-from sqlalchemy import func, select
+from sqlalchemy import create_engine, func, select, text
 
 from fsjoule.errors import LabError
-from fsjoule.store.index import import_runs, open_index
+from fsjoule.store.index import import_runs, index_url, open_index, stats
 from fsjoule.store.index.schema import runs
+from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
+
+_LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,23 @@ def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_
             assert connection.execute(counted).scalar_one() == 1
         with index.reading() as connection:
             assert connection.execute(counted).scalar_one() == 2
+
+
+def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServer) -> None:
+    location = server.new_database()
+    engine = create_engine(index_url(location))
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with ThreadPoolExecutor(1) as pool:
+        with engine.connect() as connection, connection.begin():
+            upgrade(connection, MIGRATIONS)
+            second = pool.submit(open_index, location, create=True)
+            until_s = time.monotonic() + _LIMIT_S
+            while not connection.execute(waiting).scalar_one():
+                assert time.monotonic() < until_s
+                time.sleep(0.01)
+        with second.result(_LIMIT_S) as index:
+            assert stats(index).runs == 0
+    engine.dispose()
 
 
 def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
