@@ -13,12 +13,14 @@ from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_runs import write_run
 from postgres_server import PostgresServer, running_server
-from sqlalchemy import create_engine, func, select, text
+from sqlalchemy import Connection, create_engine, func, select, text
 
 from fsjoule.errors import LabError
 from fsjoule.store.index import import_runs, index_url, open_index, stats
+from fsjoule.store.index.reading import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
+from fsjoule.store.index.writing import Writer
 
 _LIMIT_S = 60.0
 
@@ -60,18 +62,38 @@ def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_
             assert connection.execute(counted).scalar_one() == 2
 
 
+def wait_until_somebody_waits(connection: Connection) -> None:
+    until_s = time.monotonic() + _LIMIT_S
+    while not connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_two_that_add_to_one_run_at_once_add_up(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    some, more, everything = (
+        write_run(tmp_path / str(last), only=range(1, last + 1), finished=False).path for last in (3, 6, 15)
+    )
+    with open_index(location, create=True) as index, open_index(location) as other, ThreadPoolExecutor(1) as pool:
+        import_runs(index, [some])
+        with index.writing() as connection:
+            read = read_run(more)
+            assert isinstance(read, ReadRun)
+            assert Writer().write(connection, [read]).measurements == 3
+            second = pool.submit(import_runs, other, [everything])
+            wait_until_somebody_waits(connection)
+        assert second.result(_LIMIT_S).measurements == 9
+        assert stats(index).measurements == 15
+
+
 def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServer) -> None:
     location = server.new_database()
     engine = create_engine(index_url(location))
-    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
     with ThreadPoolExecutor(1) as pool:
         with engine.connect() as connection, connection.begin():
             upgrade(connection, MIGRATIONS)
             second = pool.submit(open_index, location, create=True)
-            until_s = time.monotonic() + _LIMIT_S
-            while not connection.execute(waiting).scalar_one():
-                assert time.monotonic() < until_s
-                time.sleep(0.01)
+            wait_until_somebody_waits(connection)
         with second.result(_LIMIT_S) as index:
             assert stats(index).runs == 0
     engine.dispose()
