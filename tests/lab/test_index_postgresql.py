@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 from index_import_contract import ImportContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
-from index_runs import write_run
+from index_runs import measurement_file, write_run
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, select, text
 
@@ -71,17 +72,19 @@ def wait_until_somebody_waits(connection: Connection) -> None:
 
 def test_two_that_add_to_one_run_at_once_add_up(server: PostgresServer, tmp_path: Path) -> None:
     location = server.new_database()
-    some, more, everything = (
-        write_run(tmp_path / str(last), only=range(1, last + 1), finished=False).path for last in (3, 6, 15)
-    )
+    growing = write_run(tmp_path / "growing", only=(1, 2, 3), finished=False).path
+    copy = write_run(tmp_path / "copy", finished=False).path
     with open_index(location, create=True) as index, open_index(location) as other, ThreadPoolExecutor(1) as pool:
         # With all series and kernels there, nothing but the run itself is left to wait for.
-        import_runs(index, [some, write_run(tmp_path / "another", "bbbbbb").path])
+        import_runs(index, [growing, write_run(tmp_path / "another", "bbbbbb").path])
+        for number in (4, 5, 6):
+            added = measurement_file(copy, number).parent
+            shutil.copytree(added, growing / "measurements" / added.name)
         with index.writing() as connection:
-            read = read_run(more)
+            read = read_run(growing)
             assert isinstance(read, ReadRun)
             assert Writer().write(connection, [read]).measurements == 3
-            second = pool.submit(import_runs, other, [everything])
+            second = pool.submit(import_runs, other, [copy])
             wait_until_somebody_waits(connection)
         assert second.result(_LIMIT_S).measurements == 9
         assert stats(index).measurements == 30
