@@ -94,7 +94,8 @@ def _square(
             return False, {"failures": list(error.reasons)}
         finally:
             board.off()
-    mark_s = Instrument.of(info).mark_s
+    instrument = Instrument.of(info)
+    mark_s = instrument.mark_s + instrument.sample_s
     limit_s = mark_s + profile.window_excess_s
     if not quiet:
         out.print(_table(found))
@@ -119,5 +120,7 @@ def _table(found: SquareLoad) -> Table:
 
 
 def _cells(latency: Latency) -> list[str]:
-    times = (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
-    return [str(latency.steps), *(f"{value * 1e3:+.2f}" for value in times)]
+    median, spread, least, largest = (
+        value * 1e3 for value in (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
+    )
+    return [str(latency.steps), f"{median:+.2f}", f"{spread:.2f}", f"{least:+.2f}", f"{largest:+.2f}"]

@@ -14,7 +14,7 @@ from fsjoule.frames import InfoFrame, ReplyFrame
 from fsjoule.meter.receiver import Receiver
 
 _TIMEOUT_S: Final = 2.0
-# A calibration takes a second of samples; erasing flash stops the meter for up to two seconds.
+# A calibration takes a second of samples; erasing flash stops the meter for up to four seconds.
 _LONG_S: Final = {Command.ZERO: 5.0, Command.GAIN: 5.0, Command.SAVE: 6.0, Command.SELF_TEST: 5.0}
 _HINTS: Final[dict[int, str]] = {
     ReplyStatus.UNKNOWN_COMMAND: "its firmware is older than this command: update it",

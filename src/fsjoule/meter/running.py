@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -54,7 +54,7 @@ def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s
     try:
         with marks:
             begin_s = time.monotonic()
-            exit_code = _to_its_end(process.foreground(argv))
+            exit_code = _to_its_end(argv)
             seconds = time.monotonic() - begin_s
     except FsjouleError:
         receiver.disarm()
@@ -127,24 +127,35 @@ def _idle_before(window: Window, idle_s: float) -> Window:
     return Window(stop_us - idle_s * 1e6, stop_us)
 
 
-def _to_its_end(command: subprocess.Popen[bytes]) -> int:
-    """Wait for a command. Returns its exit code, as a shell has it: 128 and the signal's number if one killed it."""
-    with _signals_to(command):
+def _to_its_end(argv: Sequence[str]) -> int:
+    """Run a command. Returns its exit code, as a shell has it: 128 and the signal's number if one killed it.
+
+    Ctrl-C reaches the command by itself, and is its business; SIGTERM is passed on, also one that comes as it starts.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGTERM and started:
+            started[0].send_signal(number)
+        elif number == signal.SIGTERM:
+            early.append(number)
+
+    with _handled_by(pass_on):
+        command = process.foreground(argv)
+        started.append(command)
+        for number in early:
+            command.send_signal(number)
         code = command.wait()
     return code if code >= 0 else _SIGNAL_EXIT - code
 
 
 @contextmanager
-def _signals_to(command: subprocess.Popen[bytes]) -> Generator[None]:
-    """Ctrl-C reaches the command by itself, and is its business; SIGTERM is passed on."""
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGTERM:
-            command.send_signal(number)
-
-    before = {each: signal.signal(each, pass_on) for each in (signal.SIGINT, signal.SIGTERM)}
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    """SIGINT and SIGTERM go to `handler` in the body."""
+    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for each, former in before.items():
+            signal.signal(each, former)
