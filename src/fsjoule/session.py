@@ -25,6 +25,12 @@ from fsjoule.suites import SCRATCH_ROOT, Suite, plan_entries, suite
 from fsjoule.virtual import lab as virtual_lab
 
 PAGE: Final = "report.html"
+# An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
+_RUN_ID_BYTES: Final = 5
+_REVISION: Final = {
+    "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
+    "commit": ("FSJOULE_COMMIT", "CI_COMMIT_SHA"),
+}
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
 
 
@@ -204,13 +210,13 @@ class Session:
         clock = HostClock()
         started_utc = clock.utc()
         run = Run(
-            run_id=secrets.token_hex(3),
+            run_id=secrets.token_hex(_RUN_ID_BYTES),
             started_utc=started_utc,
             status=RunStatus.RUNNING,
             simulated=self.profile.simulated,
             plan=self.plan,
             kernels=tuple(kernel.facts for kernel in self._kernels),
-            versions=_versions(self._emulator),
+            versions=_versions(self._emulator) | _revision(),
             command=self.command,
         )
         folder = store.RunFolder(self.choice.results, board=self.profile.name)
@@ -282,6 +288,12 @@ def _versions(emulator: str | None) -> dict[str, str]:
         found["ser2net"] = _first_line("ser2net", "-v")
         found["qemu"] = _first_line(emulator, "--version")
     return found
+
+
+def _revision() -> dict[str, str]:
+    """The branch and the commit under test, as far as the user or a CI names them."""
+    found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def _first_line(*argv: str) -> str:

@@ -1,0 +1,289 @@
+"""`fsjoule index`: the database of all runs. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.report.numbers import ABSENT
+from fsjoule.store import index as runindex
+from fsjoule.store.index import Fault, ImportReport, Index, IndexedSeries, Metric, Order, Point, SeriesCount, Where
+
+index_app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
+
+out = Console()
+err = Console(stderr=True)
+
+RESULTS: Final = Path("results")
+_SHOWN_FAULTS: Final = 20
+_SAY_EVERY_S: Final = 10.0
+# What a list of points shows if nothing is asked for: of fio's jobs, and of operations that move nothing.
+_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.LATENCY_P99)
+_TIMED_METRICS: Final = (Metric.DURATION, Metric.WINDOW_ENERGY, Metric.POWER)
+_HEADERS: Final = {
+    Metric.THROUGHPUT: "MiB/s",
+    Metric.IOPS: "IOPS",
+    Metric.ENERGY: "mJ/MiB",
+    Metric.ENERGY_NET: "net mJ/MiB",
+    Metric.WINDOW_ENERGY: "mJ",
+    Metric.WINDOW_ENERGY_NET: "net mJ",
+    Metric.POWER: "W",
+    Metric.CPU: "CPU s/MiB",
+    Metric.WRITE_AMPLIFICATION: "write ampl.",
+    Metric.LATENCY_P99: "p99 ms",
+    Metric.DURATION: "s",
+}
+_SHORT_KEY: Final = 8
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Location = Annotated[
+    str,
+    typer.Option(
+        "--index",
+        metavar="URL",
+        envvar=runindex.VARIABLE,
+        help="The index: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+    ),
+]
+DEFAULT_LOCATION: Final = str(RESULTS / runindex.DEFAULT_NAME)
+
+
+@index_app.command("rebuild")
+def rebuild(
+    folders: Annotated[list[Path] | None, typer.Argument(help="Folders with runs at or below.")] = None,
+    index: Location = DEFAULT_LOCATION,
+    json_output: Json = False,
+) -> None:
+    """Make the index say what the run folders say, and nothing else; makes it if there is none.
+
+    Without a folder: results. Runs that are not found there any more are dropped from the index.
+
+    Example: fsjoule index rebuild results copied/from/another/machine
+    """
+    wanted = runindex.check_folders(folders or [RESULTS])  # before an index is made for nothing
+    with runindex.open_index(index, create=True) as opened, _watcher() as watch:
+        report = runindex.rebuild(opened, wanted, watch=watch)
+    _show_import(report, index, json_output=json_output)
+
+
+@index_app.command("import")
+def import_(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders with some below.")],
+    index: Location = DEFAULT_LOCATION,
+    json_output: Json = False,
+) -> None:
+    """Add runs to the index; those that it has already change nothing.
+
+    A run that was copied from another machine is one run, however often it is imported.
+
+    Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
+    """
+    wanted = runindex.check_folders(folders)
+    with runindex.open_index(index, create=True) as opened, _watcher() as watch:
+        report = runindex.import_runs(opened, wanted, watch=watch)
+    _show_import(report, index, json_output=json_output)
+
+
+@index_app.command("stats")
+def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None:
+    """Show how much the index holds, and of which kernels.
+
+    Example: fsjoule index stats --json
+    """
+    with runindex.open_index(index) as opened:
+        held = runindex.stats(opened)
+    if json_output:
+        _print_json({**dataclasses.asdict(held), "kernels": [dataclasses.asdict(kernel) for kernel in held.kernels]})
+        return
+    out.print(
+        f"{held.measurements} measurements, {held.valid} of them valid, of {held.series} series on {held.boards} boards"
+        f"\n{held.runs} runs, from {held.first_utc or ABSENT} to {held.last_utc or ABSENT}"
+        f"\nkernels, oldest first: {', '.join(kernel.label for kernel in held.kernels) or ABSENT}",
+        highlight=False,
+        markup=False,
+    )
+
+
+@index_app.command("series")
+def series(
+    *,
+    key: Annotated[str | None, typer.Argument(help="A series, by its key or what it begins with.")] = None,
+    index: Location = DEFAULT_LOCATION,
+    by: Annotated[Order, typer.Option("--by", help="In which order.")] = Order.TIME,
+    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Which figures; may be repeated.")] = None,
+    of: Annotated[str | None, typer.Option("--of", help="Only those of this run, kernel or branch.")] = None,
+    board: Annotated[list[str] | None, typer.Option("--board", help="Only those of this board.")] = None,
+    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only those of this filesystem.")] = None,
+    with_invalid: Annotated[bool, typer.Option("--all", help="Invalid measurements too.")] = False,
+    json_output: Json = False,
+) -> None:
+    """List the series that there are, or the figures of one.
+
+    Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy_mj_per_mib
+    """
+    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
+    with runindex.open_index(index) as opened:
+        if of is not None:
+            chosen = runindex.resolve(opened, of).where
+            where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
+        if key is None:
+            _show_list(runindex.list_series(opened, where), json_output=json_output)
+            return
+        named = _only(opened, key)
+        where = dataclasses.replace(where, series=(named.key,))
+        found = runindex.points(opened, where, metrics=tuple(metric or Metric), order=by)
+    _show_points(named, found.get(named, ()), tuple(metric or ()), json_output=json_output)
+
+
+def _only(index: Index, key: str) -> IndexedSeries:
+    """The one series whose key begins like this."""
+    found = [count.series for count in runindex.list_series(index, Where(series=(key,)))] if key else []
+    if not found:
+        raise ConfigError(f"the index has no series {key!r}", hint="list them with: fsjoule index series")
+    if len(found) > 1:
+        raise ConfigError(f"{key!r} is the beginning of several keys", hint=", ".join(one.key for one in found))
+    return found[0]
+
+
+# ---------------------------------------------------------------------------------------------------- showing
+
+
+@contextmanager
+def _watcher() -> Generator[runindex.Watcher]:
+    """A bar for somebody who looks on, a line now and then for a log."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("run folders", total=None)
+        said_s = time.monotonic()
+
+        def watch(progress: runindex.Progress) -> None:
+            nonlocal said_s
+            bar.update(task, completed=progress.folders, total=progress.of_folders)
+            if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
+                said_s = time.monotonic()
+                _say(f"{progress.folders} of {progress.of_folders} run folders, {progress.measurements} measurements")
+
+        yield watch
+
+
+def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None:
+    """Show what was done. Raises ResultError at the end if some runs were not those that the index has."""
+    if json_output:
+        _print_json({"index": _plain(index), **dataclasses.asdict(report)})
+    else:
+        out.print(
+            f"{report.folders} run folders: {report.new} new, {report.changed} changed, {report.unchanged} unchanged; "
+            f"{report.measurements} measurements imported",
+            highlight=False,
+        )
+        _show_faults("damaged run folders were skipped", report.damaged_runs)
+        _show_faults("damaged measurements were skipped", report.damaged_measurements)
+        _show_faults("run folders differ from what the index has of their run", report.conflicts)
+        if report.dropped:
+            out.print(f"{len(report.dropped)} runs were not found again and were dropped: {_some(report.dropped)}")
+        out.print(f"index  {_plain(index)}", soft_wrap=True, markup=False, highlight=False)
+    if report.conflicts:
+        raise ResultError(
+            f"{len(report.conflicts)} of {report.folders} run folders were not imported: {report.conflicts[0].reason}",
+            hint="find out which copy was changed, remove it, then: fsjoule index rebuild",
+        )
+
+
+def _show_faults(what: str, faults: Sequence[Fault]) -> None:
+    if not faults:
+        return
+    _say(f"{len(faults)} {what}:")
+    for fault in faults[:_SHOWN_FAULTS]:
+        _say(f"  {fault.path}: {fault.reason}")
+    if len(faults) > _SHOWN_FAULTS:
+        _say(f"  and {len(faults) - _SHOWN_FAULTS} more; --json lists all")
+
+
+def _show_list(found: Sequence[SeriesCount], *, json_output: bool) -> None:
+    if json_output:
+        _print_json([{**dataclasses.asdict(count), "series": _named(count.series)} for count in found])
+        return
+    table = _table("key", "filesystem", "workload", "board", "", "valid", "of", "kernels")
+    for count in found:
+        series = count.series
+        names = (series.key[:_SHORT_KEY], series.series.filesystem, series.series.workload, series.series.board)
+        numbers = (count.valid, count.measurements, count.kernels)
+        table.add_row(*names, "simulated" if series.simulated else "", *map(str, numbers))
+    out.print(table)
+
+
+def _show_points(
+    series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, json_output: bool
+) -> None:
+    if json_output:
+        _print_json({"series": _named(series), "points": [_point(point) for point in found]})
+        return
+    out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
+    metrics = metrics or _usual(found)
+    invalid = any(not point.valid for point in found)
+    table = _table("day", "kernel", "run", "boot", *(_HEADERS[metric] for metric in metrics), *["invalid"] * invalid)
+    for point in found:
+        kernel = point.kernel.release if point.kernel else ABSENT
+        figures = (_figure(point, metric) for metric in metrics)
+        reasons = ["; ".join(point.invalid_reasons)] * invalid
+        table.add_row(point.started_utc[:10], kernel, point.run_id, str(point.boot), *figures, *reasons)
+    out.print(table)
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=None)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    return table
+
+
+def _usual(found: Sequence[Point]) -> tuple[Metric, ...]:
+    fio = any(Metric.THROUGHPUT in point.figures for point in found)
+    return _FIO_METRICS if fio else _TIMED_METRICS
+
+
+def _figure(point: Point, metric: Metric) -> str:
+    if metric not in point.figures:
+        return ABSENT
+    uncertainty = point.uncertainties.get(metric)
+    return f"{point.figures[metric]:.4g}" + ("" if uncertainty is None else f" ± {uncertainty:.2g}")
+
+
+def _point(point: Point) -> dict[str, object]:
+    kernel = dataclasses.asdict(point.kernel) if point.kernel else None
+    return {**point._asdict(), "kernel": kernel, "valid": point.valid}
+
+
+def _named(series: IndexedSeries) -> dict[str, object]:
+    return {"key": series.key, **dataclasses.asdict(series.series), "simulated": series.simulated}
+
+
+def _plain(index: str) -> str:
+    """The index as it was named, without a password."""
+    return runindex.index_url(index).render_as_string(hide_password=True) if "://" in index else index
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_FAULTS} more" if len(names) > _SHOWN_FAULTS else ""
+    return ", ".join(names[:_SHOWN_FAULTS]) + more
+
+
+def _say(line: str) -> None:
+    err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=2, default=os.fspath, allow_nan=False))  # noqa: T201 - rich would wrap it

@@ -1,0 +1,53 @@
+"""The index of all runs: a database that is made from run folders and can be made again.
+
+::
+
+    run folders ── reading ── writing ──> tables ──> queries ──> points of series
+                      └─ importing ─┘     schema     selection
+
+`open_index` opens one, in SQLite or PostgreSQL; `import_runs` and `rebuild` fill it; `points` gives the figures of
+series in the order of time or of kernels. docs/index.md describes the tables for those who ask in SQL.
+"""
+
+from __future__ import annotations
+
+from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
+from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.metrics import Metric
+from fsjoule.store.index.queries import list_kernels, list_series, points, stats
+from fsjoule.store.index.reading import Fault, check_folders
+from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
+from fsjoule.store.index.selection import Selection, comparable, resolve
+from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
+
+__all__ = [
+    "DEFAULT_NAME",
+    "VARIABLE",
+    "Fault",
+    "ImportReport",
+    "Index",
+    "IndexedSeries",
+    "Kernel",
+    "Metric",
+    "Order",
+    "Point",
+    "Progress",
+    "Selection",
+    "SeriesCount",
+    "Stats",
+    "Watcher",
+    "Where",
+    "check_folders",
+    "comparable",
+    "import_runs",
+    "index_url",
+    "list_kernels",
+    "list_series",
+    "open_index",
+    "points",
+    "rebuild",
+    "resolve",
+    "stats",
+    "what_differs",
+]

@@ -1,0 +1,61 @@
+"""The small tables of an index, held in memory while a query lasts: they are some hundreds of rows.
+
+So that a query reads the one large table alone, by its own indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.schema import kernels, series
+from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns
+
+
+class Catalogue:
+    """Series and kernels by their numbers in this index."""
+
+    def __init__(self, connection: Connection) -> None:
+        rows = connection.execute(select(series.c.id, *(series.c[name] for name in COLUMNS)))
+        self.series: Final = {number: from_columns(*columns) for number, *columns in rows}
+        chosen = select(kernels.c.id, kernels.c.release, kernels.c.version)
+        self.kernels: Final = {
+            number: Kernel(release, version) for number, release, version in connection.execute(chosen)
+        }
+
+    def matching(self, where: Where) -> list[int] | None:
+        """The numbers of the series that are meant, None for all."""
+        numbers = [number for number, one in self.series.items() if _is_meant(one, where)]
+        return None if len(numbers) == len(self.series) else numbers
+
+    def kernels_in_order(self) -> list[Kernel]:
+        """All kernels, oldest first."""
+        return sorted(self.kernels.values(), key=lambda kernel: kernel.order)
+
+    def numbers_of(self, wanted: Iterable[Kernel]) -> list[int]:
+        chosen = set(wanted)
+        return [number for number, kernel in self.kernels.items() if kernel in chosen]
+
+
+def rank(one: IndexedSeries) -> tuple[str, ...]:
+    """By what series are listed."""
+    key = one.series
+    return (key.suite, key.board, key.workload, key.filesystem, one.key)
+
+
+def _is_meant(one: IndexedSeries, where: Where) -> bool:
+    among = (
+        (one.series.suite, where.suites),
+        (one.series.board, where.boards),
+        (one.series.filesystem, where.filesystems),
+        (one.series.workload, where.workloads),
+    )
+    return (
+        all(not choices or value in choices for value, choices in among)
+        and (not where.series or one.key.startswith(where.series))
+        and where.simulated in (None, one.simulated)
+    )

@@ -1,0 +1,220 @@
+"""Opening an index: where it is, its schema brought up to date, and databases' complaints turned into ours.
+
+SQLite keeps its own journal mode (no WAL): so an index that root has written can be read by everybody, and is one file.
+Writers take SQLite's lock when they begin, not halfway, and wait for each other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
+from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, newest, revision_of, upgrade
+
+VARIABLE: Final = "FSJOULE_INDEX"
+DEFAULT_NAME: Final = "index.sqlite"
+
+_WAIT_S: Final = 60.0
+_CONNECT_WAIT_S: Final = 15
+_CACHE_KIB: Final = 64 * 1024
+_WRITING: Final = "fsjoule_writing"
+_CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+_ANOTHER: Final = f"choose another index with --index or {VARIABLE}"
+
+
+class Index:
+    """An open index of the current schema. Close it, or use it as a context manager."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        """Its URL, without a password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """One transaction that sees one state of the index, whatever others write meanwhile."""
+        engine = self._engine
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with _complaints(engine.url), engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """One transaction; all of it is kept, or nothing if the body raises."""
+        with _complaints(self._engine.url), _writing(self._engine) as connection:
+            yield connection
+
+
+def open_index(location: str | Path, *, create: bool = False, migrations: Path = MIGRATIONS) -> Index:
+    """Open the index at a URL or in a file; an older schema is brought up to date.
+
+    With `create` an index that is not there is made. Raises ConfigError for a URL that cannot be one, ResultError if
+    there is no index, if it is of a newer schema or no index at all, LabError if the database cannot be reached.
+    """
+    url = index_url(location)
+    if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith("file:"):
+        _check_file(Path(url.database), url, create=create)
+    engine = _engine(url)
+    try:
+        with _complaints(url):
+            _prepare(engine, create=create, migrations=migrations)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Index(engine)
+
+
+def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
+    with engine.connect() as connection:
+        found = revision_of(connection)
+    check_not_newer(found, migrations, _shown(engine.url))
+    if found is None and not create:
+        raise _absent(engine.url)
+    if found != newest(migrations):
+        with _writing(engine) as connection:
+            upgrade(connection, migrations)
+
+
+def index_url(location: str | Path) -> URL:
+    """The URL of an index from what a user wrote: a file, or a URL of SQLite or PostgreSQL. Raises ConfigError."""
+    text = str(location)
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(f"the index's URL cannot be read: {error}", hint=_CHOICES) from error
+    kind = url.drivername.partition("+")[0]
+    if kind in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise ConfigError(f"an index cannot be kept in {kind!r}", hint=_CHOICES)
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError(f"{text} names no file", hint=_CHOICES)
+    return url.set(drivername="sqlite")
+
+
+def _check_file(file: Path, url: URL, *, create: bool) -> None:
+    """SQLite would make an empty file of whatever it is asked to open."""
+    if create:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{file.parent} cannot be made: {error.strerror}", hint=_ANOTHER) from error
+    elif not file.exists():
+        raise _absent(url)
+
+
+def _absent(url: URL) -> ResultError:
+    return ResultError(f"there is no index at {_shown(url)} yet", hint="make it: fsjoule index rebuild results")
+
+
+def _shown(url: URL) -> str:
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.render_as_string(hide_password=True)
+
+
+# --------------------------------------------------------------------------------------------------- engines
+
+
+def _wait_s(url: URL) -> float:
+    """How long to wait for another writer: sqlite:///FILE?timeout=SECONDS."""
+    wanted = url.query.get("timeout", str(_WAIT_S))
+    try:
+        return float(str(wanted))
+    except ValueError as error:
+        raise ConfigError(f"timeout={wanted} is no number of seconds", hint=_CHOICES) from error
+
+
+class _RawSqlite(Protocol):
+    """What is used of the standard library's sqlite3.Connection."""
+
+    isolation_level: str | None
+
+    def execute(self, statement: str, /) -> object: ...
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, connect_args={"connect_timeout": _CONNECT_WAIT_S})
+    engine = create_engine(url, connect_args={"timeout": _wait_s(url)})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(connection: _RawSqlite, record: object) -> None:
+    del record
+    # Transactions are begun below: sqlite3 itself would begin none for a SELECT or for a change of the schema.
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+
+
+def _on_begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITING) else "BEGIN")
+
+
+@contextmanager
+def _writing(engine: Engine) -> Generator[Connection]:
+    with engine.connect().execution_options(**{_WRITING: True}) as connection, connection.begin():
+        yield connection
+
+
+# ------------------------------------------------------------------------------------------------ complaints
+
+
+@contextmanager
+def _complaints(url: URL) -> Generator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise _translated(error, url) from error
+    except SQLAlchemyError as error:
+        raise ResultError(f"the index {_shown(url)} cannot be used: {error}", hint=_ANOTHER) from error
+
+
+def _translated(error: DBAPIError, url: URL) -> FsjouleError:
+    said = " ".join(str(error.orig).split())
+    index = f"the index {_shown(url)}"
+    if isinstance(error.orig, sqlite3.Error):
+        kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
+        if kind in ("BUSY", "LOCKED"):
+            held = f"{index} has been held by another process for {_wait_s(url):g} s"
+            return LabError(held, transient=True, hint="try again; nothing was changed")
+        return _from_sqlite(kind, index, said)
+    if error.connection_invalidated or type(error.orig).__name__ == "OperationalError":
+        return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
+    return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
+
+
+def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
+    match kind:
+        case "NOTADB" | "CORRUPT":
+            hint = f"delete it and run: fsjoule index rebuild results; or {_ANOTHER}"
+            return ResultError(f"{index} is damaged, or is no index: {said}", hint=hint)
+        case "READONLY" | "FULL" | "IOERR" | "CANTOPEN" | "PERM":
+            return StorageError(f"{index} cannot be opened or written: {said}", hint=f"make room or {_ANOTHER}")
+        case _:
+            return ResultError(f"{index} refused: {said}", hint=f"delete it and rebuild it, or {_ANOTHER}")

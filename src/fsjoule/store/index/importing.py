@@ -1,0 +1,133 @@
+"""Run folders into an index. Folders are the truth: importing twice changes nothing, and a rebuild starts from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import delete, select
+
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.reading import Fault, ReadRun, find_runs, read_run
+from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.writing import Writer, Written
+
+# Large enough that committing costs little, small enough that other writers wait for less than a second.
+_BATCH_MEASUREMENTS: Final = 2000
+_AT_ONCE: Final = 500
+
+
+@dataclass
+class ImportReport:
+    """What an import did. `measurements` counts those that were new to the index.
+
+    `damaged_runs` were skipped, and so were `damaged_measurements` of runs that were imported without them. `conflicts`
+    are folders whose run the index has with another content; nothing of them was imported. `dropped` names runs that a
+    rebuild no longer found.
+    """
+
+    folders: int = 0
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    measurements: int = 0
+    damaged_runs: list[Fault] = field(default_factory=list[Fault])
+    damaged_measurements: list[Fault] = field(default_factory=list[Fault])
+    conflicts: list[Fault] = field(default_factory=list[Fault])
+    dropped: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import has come; a callback gets one after each folder that was read."""
+
+    folders: int
+    of_folders: int
+    measurements: int
+
+
+Watcher = Callable[[Progress], None]
+
+
+def import_runs(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+    """Import all run folders at and below `paths`; what the index has already is left as it is.
+
+    Copies of one run, on whatever machine they were made, are one run: each may add measurements that the others lack.
+    Raises ConfigError for a path that is not there or has no run below it, LabError if the index cannot be written;
+    runs of earlier batches are in it then, whole.
+    """
+    folders, faults = find_runs(paths)
+    return _import(index, folders, faults, set(), watch)
+
+
+def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+    """Make the index say what the run folders at and below `paths` say, and nothing else.
+
+    It can be read and written by others meanwhile; what they add is kept. If it is cut short, every run is as it was or
+    as it should be. Raises like `import_runs`.
+    """
+    folders, faults = find_runs(paths)
+    with index.reading() as connection:
+        before = set(connection.execute(select(runs.c.run_id)).scalars())
+    gone = set(before)
+    report = _import(index, folders, faults, gone, watch)
+    report.dropped = sorted(gone)
+    for run_ids in _portions(report.dropped):
+        with index.writing() as connection:
+            # Locked first: somebody may be adding measurements to one of them.
+            chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
+            numbers = list(connection.execute(chosen).scalars())
+            connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
+            connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
+    return report
+
+
+def _import(
+    index: Index, folders: list[Path], faults: list[Fault], replacing: set[str], watch: Watcher | None
+) -> ImportReport:
+    """Import; the runs that were found are taken out of `replacing`."""
+    report = ImportReport(folders=len(folders), damaged_runs=faults)
+    writer = Writer()
+    for batch in _batches(folders, report, watch):
+        with index.writing() as connection:
+            written = writer.write(connection, batch, replacing)
+        replacing.difference_update(read.run_id for read in batch)
+        _add(report, written)
+    return report
+
+
+def _batches(folders: list[Path], report: ImportReport, watch: Watcher | None) -> Iterator[list[ReadRun]]:
+    """Read folders in portions; a run that is there twice goes into two of them."""
+    batch: dict[str, ReadRun] = {}
+    waiting = read_so_far = 0
+    for done, folder in enumerate(folders, start=1):
+        read = read_run(folder)
+        if isinstance(read, Fault):
+            report.damaged_runs.append(read)
+        else:
+            report.damaged_measurements += read.damaged
+            if read.run_id in batch or waiting >= _BATCH_MEASUREMENTS:
+                yield list(batch.values())
+                batch, waiting = {}, 0
+            batch[read.run_id] = read
+            waiting += len(read.measurements)
+            read_so_far += len(read.measurements)
+        if watch is not None:
+            watch(Progress(done, len(folders), read_so_far))
+    if batch:
+        yield list(batch.values())
+
+
+def _add(report: ImportReport, written: Written) -> None:
+    report.new += written.new
+    report.changed += written.changed
+    report.unchanged += written.unchanged
+    report.measurements += written.measurements
+    report.conflicts += written.conflicts
+
+
+def _portions(items: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]

@@ -1,0 +1,82 @@
+"""Kernels in their order: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, Debian revisions included.
+
+`version_key` is Debian's rule for comparing versions (Debian Policy 5.6.12) turned into a text, so that a database
+sorts kernels by plain bytes. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.model import Run
+
+_PARTS: Final = re.compile(r"(\D*)(\d*)", re.ASCII)
+_DEBIAN_BUILD: Final = re.compile(r"\bDebian (\S+)")
+# A release candidate comes before its release; Debian's packages write ~rc for it, the kernel itself -rc.
+_CANDIDATE: Final = re.compile(r"-rc(?=\d)")
+
+_BEFORE_THE_END: Final = " "
+_END: Final = "!"
+_AFTER_LETTERS: Final = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel as the index tells them apart: `release` is `uname -r`, `version` its package's version ("" if unknown).
+
+    Debian keeps one release over several package versions, so both are needed.
+    """
+
+    release: str
+    version: str
+
+    @property
+    def order(self) -> str:
+        """Sorts by bytes as kernels should be sorted: by release, then by version."""
+        return _key(_CANDIDATE.sub("~rc", self.release)) + version_key(self.version)
+
+    @property
+    def label(self) -> str:
+        return f"{self.release} ({self.version})" if self.version else self.release
+
+
+def kernel_of(run: Run) -> Kernel | None:
+    """The kernel that a run's board booted, None if it never told."""
+    if run.board is None:
+        return None
+    built = _DEBIAN_BUILD.search(run.board.kernel_version)
+    packaged = run.image.kernel_package.partition(" ")[2] if run.image else ""
+    return Kernel(run.board.kernel_release, packaged or (built[1] if built else ""))
+
+
+def is_of(kernel: str, wanted: str) -> bool:
+    """Whether a release is `wanted` or one of that version: 6.1.0-50-armmp is of 6.1, 6.12.3 is not."""
+    return kernel == wanted or (kernel.startswith(wanted) and not kernel[len(wanted)].isalnum())
+
+
+def version_key(version: str) -> str:
+    """A text that sorts by its bytes as Debian sorts `version`; for versions without epoch, of up to 99 digits."""
+    upstream, dash, revision = version.rpartition("-")
+    return _key(upstream if dash else version) + _key(revision if dash else "0")
+
+
+def _key(text: str) -> str:
+    """Words and numbers in turn. No key is the beginning of another one, so they can be joined."""
+    return "".join(map(_part, _PARTS.findall(text)))
+
+
+def _part(part: tuple[str, str]) -> str:
+    words, digits = part
+    number = digits.lstrip("0")
+    if not words and not digits:
+        return _END
+    return "".join(map(_letter, words)) + _END + f"{len(number):02d}{number}"
+
+
+def _letter(letter: str) -> str:
+    """A tilde sorts before the end of the version, letters before all other characters."""
+    if letter == "~":
+        return _BEFORE_THE_END
+    return letter if letter.isascii() and letter.isalpha() else _AFTER_LETTERS + letter

@@ -1,0 +1,194 @@
+"""What an index is asked: which series there are, their figures in order, how much it holds.
+
+Only valid measurements are given unless invalid ones are asked for. A figure that a measurement lacks is absent from
+its `figures`, never zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sqlalchemy import Column, Connection, Integer, Row, Select, func, select
+from sqlalchemy import cast as sql_cast
+
+from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.metrics import Metric
+from fsjoule.store.index.records import EVERYTHING, Order, Point, SeriesCount, Stats, Where
+from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.upgrade import revision_of
+
+
+def points(
+    index: Index,
+    where: Where = EVERYTHING,
+    *,
+    metrics: Sequence[Metric] = tuple(Metric),
+    order: Order = Order.TIME,
+) -> dict[IndexedSeries, tuple[Point, ...]]:
+    """The measurements that are meant, by series, each in the given order, with the given figures.
+
+    The fewer metrics are asked for, the faster. Series come sorted by what they are.
+    """
+    found: dict[int, list[Point]] = {}
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        reader = _PointReader(metrics, catalogue)
+        for row in connection.execute(_restricted(reader.statement(), where, catalogue)).all():
+            found.setdefault(row[0], []).append(reader.point(row))
+    if order is Order.KERNEL:
+        places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
+        for group in found.values():
+            # Those of one kernel stay in the order of time; a kernel that is not known comes first.
+            group.sort(key=lambda point: places.get(point.kernel, 0))
+    names = catalogue.series
+    return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: rank(names[number]))}
+
+
+def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, ...]:
+    """The series that have measurements of the kind that is meant; invalid ones are counted too."""
+    columns = measurements.c
+    # Just what stands in the index measurements_by_series, so that the table itself is not read.
+    counts = (
+        columns.series,
+        func.count(),
+        func.sum(sql_cast(columns.valid, Integer)),
+        func.count(columns.run.distinct()),
+        func.count(columns.kernel.distinct()),
+        func.min(columns.started_utc),
+        func.max(columns.started_utc),
+    )
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        chosen = _restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
+        found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(chosen)]
+    return tuple(sorted(found, key=lambda count: rank(count.series)))
+
+
+def list_kernels(index: Index, where: Where = EVERYTHING) -> tuple[Kernel, ...]:
+    """The kernels that have measurements of the kind that is meant, oldest first."""
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        if where == EVERYTHING:
+            numbers = _used(connection, measurements.c.kernel, catalogue.kernels)
+        else:
+            chosen = _restricted(select(measurements.c.kernel).distinct(), where, catalogue)
+            numbers = [number for number in connection.execute(chosen).scalars() if number is not None]
+        return tuple(sorted((catalogue.kernels[number] for number in numbers), key=lambda kernel: kernel.order))
+
+
+def stats(index: Index) -> Stats:
+    """Counts over the whole index."""
+    counts = (
+        func.count(),
+        func.coalesce(func.sum(sql_cast(measurements.c.valid, Integer)), 0),
+        func.min(measurements.c.started_utc),
+        func.max(measurements.c.started_utc),
+    )
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        measured, valid, first, last = connection.execute(select(*counts)).one()
+        used = _used(connection, measurements.c.series, catalogue.series)
+        kernels = _used(connection, measurements.c.kernel, catalogue.kernels)
+        return Stats(
+            schema=revision_of(connection) or "",
+            runs=connection.execute(select(func.count()).select_from(runs)).scalar_one(),
+            measurements=measured,
+            valid=valid,
+            series=len(used),
+            boards=len({catalogue.series[number].series.board for number in used}),
+            kernels=tuple(sorted((catalogue.kernels[number] for number in kernels), key=lambda kernel: kernel.order)),
+            first_utc=first,
+            last_utc=last,
+        )
+
+
+# ---------------------------------------------------------------------------------------------------- statements
+
+
+class _PointReader:
+    """Knows where in a row of its statement each figure stands."""
+
+    def __init__(self, metrics: Sequence[Metric], catalogue: Catalogue) -> None:
+        self._kernels = catalogue.kernels
+        self._columns: list[Column[Any]] = [
+            measurements.c.series,
+            runs.c.run_id,
+            measurements.c.number,
+            measurements.c.started_utc,
+            measurements.c.kernel,
+            runs.c.branch,
+            runs.c.commit_id,
+            measurements.c.boot,
+            measurements.c.repetition,
+            measurements.c.invalid_reasons,
+        ]
+        self._identity = len(self._columns)
+        self._figures = [(metric, self._place(metric.value)) for metric in metrics]
+        uncertain = [(metric, metric.uncertainty_column) for metric in metrics]
+        self._uncertainties = [(metric, self._place(column)) for metric, column in uncertain if column is not None]
+
+    def _place(self, column: str) -> int:
+        self._columns.append(measurements.c[column])
+        return len(self._columns) - 1
+
+    def statement(self) -> Select[*tuple[Any, ...]]:
+        columns = measurements.c
+        joined = measurements.join(runs, columns.run == runs.c.id)
+        in_time = (columns.series, columns.started_utc, columns.run, columns.number)
+        return select(*self._columns).select_from(joined).order_by(*in_time)
+
+    def point(self, row: Row[*tuple[Any, ...]]) -> Point:
+        """The point of a row; by position, as this is done for every measurement."""
+        _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons = row[: self._identity]
+        return Point(
+            run_id,
+            number,
+            started_utc,
+            None if kernel is None else self._kernels[kernel],
+            branch,
+            commit,
+            boot,
+            repetition,
+            () if reasons is None else tuple(cast("list[str]", json.loads(reasons))),
+            {metric: row[place] for metric, place in self._figures if row[place] is not None},
+            {metric: row[place] for metric, place in self._uncertainties if row[place] is not None},
+        )
+
+
+def _restricted(
+    statement: Select[*tuple[Any, ...]], where: Where, catalogue: Catalogue, *, invalid_too: bool = False
+) -> Select[*tuple[Any, ...]]:
+    """The statement over measurements, for what is meant only."""
+    columns = measurements.c
+    chosen_series = catalogue.matching(where)
+    if chosen_series is not None:
+        statement = statement.where(columns.series.in_(chosen_series))
+    if where.kernels:
+        statement = statement.where(columns.kernel.in_(catalogue.numbers_of(where.kernels)))
+    of_runs = [
+        column.in_(choices)
+        for column, choices in ((runs.c.run_id, where.runs), (runs.c.branch, where.branches))
+        if choices
+    ]
+    if of_runs:
+        statement = statement.where(columns.run.in_(select(runs.c.id).where(*of_runs).scalar_subquery()))
+    if where.since_utc is not None:
+        statement = statement.where(columns.started_utc >= where.since_utc)
+    if where.until_utc is not None:
+        statement = statement.where(columns.started_utc < where.until_utc)
+    return statement if invalid_too or where.invalid_too else statement.where(columns.valid.is_(True))
+
+
+def _used(connection: Connection, column: Column[Any], numbers: Sequence[int] | dict[int, Any]) -> list[int]:
+    """Those of the kernels or series that a measurement has; each is one look into an index."""
+    found: list[int] = []
+    for number in numbers:
+        chosen = select(column).where(column == number).limit(1)
+        if connection.execute(chosen).first() is not None:
+            found.append(number)
+    return found

@@ -1,0 +1,227 @@
+"""From run folders to rows: finding them, reading them, and naming those that are damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from pydantic_core import from_json
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model import Measurement, Run, RunStatus
+from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
+from fsjoule.store.index.kernels import Kernel, kernel_of
+from fsjoule.store.index.metrics import figures_of
+from fsjoule.store.index.schema import DIGEST_BYTES
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import LoadedRun, load_run
+
+# A name longer than this was not meant as one, and PostgreSQL could not index it.
+_LONGEST_NAME: Final = 99
+_LARGEST_NUMBER: Final = 2**31 - 1
+# What run.json holds from the beginning to the end of a run; all else may be added while it goes on.
+_FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A folder that was left out, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMeasurement:
+    """One row of `measurements`, its series still by value. `columns` lack the references."""
+
+    series: IndexedSeries
+    number: int
+    digest: bytes
+    columns: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """One row of `runs` and its measurements. `final_digest` is None for a run whose run.json does not say it ended."""
+
+    path: Path
+    run_id: str
+    fixed_digest: bytes
+    final_digest: bytes | None
+    kernel: Kernel | None
+    columns: Mapping[str, object] = field(repr=False)
+    measurements: tuple[ReadMeasurement, ...] = field(repr=False)
+    damaged: tuple[Fault, ...]
+
+
+def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
+    """The run folders at and below `paths`, sorted by name, and what looks like one but has no run.json.
+
+    Raises ConfigError for a path that is not there, or if there is no run at all.
+    """
+    wanted = check_folders(paths)
+    found: dict[Path, None] = {}
+    faults: list[Fault] = []
+    for path in wanted:
+        for folder in _walk(path.resolve(), faults):
+            found[folder] = None
+    if not found and not faults:
+        where = ", ".join(map(str, wanted)) or "(no path)"
+        raise ConfigError(f"there is no run folder at or below {where}", hint="give the folder that --results named")
+    return sorted(found, key=lambda folder: (folder.name, folder)), faults
+
+
+def check_folders(paths: Iterable[Path]) -> list[Path]:
+    """The folders that are meant by `paths`; a run's file means its folder. Raises ConfigError if one is not there."""
+    wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
+    for path in wanted:
+        if not path.is_dir():
+            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that have some below them")
+    return wanted
+
+
+def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
+    """Run folders at and below `top`; what is inside of one is not looked at, and links are not followed."""
+
+    def unreadable(error: OSError) -> None:
+        faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
+
+    for folder, below, files in os.walk(top, onerror=unreadable):
+        if RUN_FILE in files:
+            below.clear()
+            yield Path(folder)
+        elif MEASUREMENTS_FOLDER in below:
+            below.clear()
+            faults.append(Fault(Path(folder), f"it has no {RUN_FILE}"))
+
+
+def read_run(folder: Path) -> ReadRun | Fault:
+    """Read a run folder; what is damaged in it is named. A Fault if nothing of it can be used."""
+    try:
+        # Before the rest: if the run goes on meanwhile, its digest is too old, and the next import notices.
+        content = (folder / RUN_FILE).read_bytes()
+        return _rows(load_run(folder), json.loads(content))
+    except ResultError as error:
+        return Fault(folder, error.what)
+    except (OSError, ValueError, RecursionError) as error:
+        return Fault(folder, f"it cannot be read: {error}")
+
+
+def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
+    run = loaded.run
+    kernel = kernel_of(run)
+    columns = _run_columns(run, loaded.path)
+    for name, text in _names(run, kernel):
+        _check_name(name, text)
+    measurements: list[ReadMeasurement] = []
+    damaged = [Fault(loaded.path / MEASUREMENTS_FOLDER / name, why) for name, why in loaded.damaged.items()]
+    for measurement in loaded.measurements:
+        try:
+            measurements.append(_measurement(loaded, measurement))
+        except ResultError as error:
+            damaged.append(Fault(loaded.folders[measurement.number], error.what))
+    return ReadRun(
+        path=loaded.path,
+        run_id=run.run_id,
+        fixed_digest=_digest({name: raw.get(name) for name in _FIXED}),
+        final_digest=None if raw.get("status") == RunStatus.RUNNING else _digest(raw),
+        kernel=kernel,
+        columns=columns,
+        measurements=tuple(measurements),
+        damaged=tuple(damaged),
+    )
+
+
+def _run_columns(run: Run, path: Path) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "path": _text(str(path)),
+        "started_utc": _utc(run.started_utc),
+        "status": run.status.value,
+        "simulated": run.simulated,
+        "suite": _text(run.plan.suite),
+        "board": _text(run.board.name) if run.board else None,
+        "kernel_choice": _text(run.plan.kernel),
+        "branch": _text(run.versions["branch"]) if "branch" in run.versions else None,
+        "commit_id": _text(run.versions["commit"]) if "commit" in run.versions else None,
+    }
+
+
+def _names(run: Run, kernel: Kernel | None) -> Iterator[tuple[str, str]]:
+    yield "run_id", run.run_id
+    if kernel is not None:
+        yield "board.kernel_release", kernel.release
+        yield "the kernel package's version", kernel.version or "-"
+
+
+def _measurement(loaded: LoadedRun, measurement: Measurement) -> ReadMeasurement:
+    content = loaded.attachment(measurement.number, MEASUREMENT_FILE)
+    if content is None:
+        raise ResultError(f"its {MEASUREMENT_FILE} is gone")
+    counts = {"number": measurement.number, "boot": measurement.boot, "repetition": measurement.repetition}
+    for name, count in counts.items():
+        if not 0 <= count <= _LARGEST_NUMBER:
+            raise ResultError(f"{name}: {count} cannot be")
+    # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
+    series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
+    if _holds_nul(series):
+        raise ResultError("series: a NUL is part of no name")
+    digest = _digest(from_json(content))
+    return ReadMeasurement(
+        series=series,
+        number=measurement.number,
+        digest=digest,
+        columns={
+            **counts,
+            "started_utc": _utc(measurement.started_utc),
+            "valid": measurement.valid,
+            "invalid_reasons": None if measurement.valid else _array(measurement.invalid_reasons),
+            "digest": digest,
+            **figures_of(measurement),
+        },
+    )
+
+
+def _digest(content: object) -> bytes:
+    """Of what a JSON file says, not of how it is laid out."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _utc(text: str) -> str:
+    """A time as the index writes it: UTC, to the second, so that the order of texts is that of times."""
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            raise ResultError(f"started_utc: {text!r} has no time zone")
+        return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError) as error:
+        raise ResultError(f"started_utc: {text!r} is no time") from error
+
+
+def _check_name(name: str, text: str) -> None:
+    if not text.isprintable() or not 0 < len(text) <= _LONGEST_NAME:
+        raise ResultError(f"{name}: {text[:_LONGEST_NAME]!r} is no name of up to {_LONGEST_NAME} printable characters")
+
+
+# The same few series come again and again.
+@lru_cache(maxsize=10_000)
+def _holds_nul(series: IndexedSeries) -> bool:
+    return "\0" in "".join(map(str, series.row().values()))
+
+
+def _array(texts: Sequence[str]) -> str:
+    return json.dumps([_text(text) for text in texts], ensure_ascii=False)
+
+
+def _text(text: str) -> str:
+    """What a serial console has left in a text may hold a NUL, which PostgreSQL does not take."""
+    return text.replace("\0", "�")

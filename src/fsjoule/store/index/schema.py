@@ -1,0 +1,109 @@
+"""The index's tables. What changes here needs a migration in `migrations/versions/`; a test compares the two.
+
+::
+
+    kernels ──┐
+    series ───┴─< measurements >── runs
+
+Names of columns end in their unit, as everywhere. Text compares by its bytes on both databases: times are written so
+that this is their order, and so are `kernels.sort_key`s.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from fsjoule.store.index.metrics import figure_columns
+
+# PostgreSQL would sort by the language of its server.
+PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
+DIGEST_BYTES: Final = 16
+
+metadata: Final = MetaData()
+
+kernels: Final = Table(
+    "kernels",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("release", PlainText, nullable=False),  # uname -r
+    Column("version", PlainText, nullable=False),  # of its package; '' if unknown
+    Column("sort_key", PlainText, nullable=False),
+    UniqueConstraint("release", "version", name="kernels_release_version"),
+)
+
+series: Final = Table(
+    "series",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", PlainText, nullable=False),  # hash of the columns below, the same in every index
+    Column("suite", PlainText, nullable=False),
+    Column("board", PlainText, nullable=False),
+    Column("storage", PlainText, nullable=False),
+    Column("filesystem", PlainText, nullable=False),
+    Column("make_options", PlainText, nullable=False),  # JSON array
+    Column("mount_options", PlainText, nullable=False),  # JSON array
+    Column("provision", PlainText, nullable=False),
+    Column("workload", PlainText, nullable=False),
+    Column("simulated", Boolean, nullable=False),
+    UniqueConstraint("key", name="series_key"),
+)
+
+runs: Final = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", PlainText, nullable=False),
+    Column("path", PlainText, nullable=False),  # of the folder, on the machine that imported it last
+    Column("started_utc", PlainText, nullable=False),
+    Column("status", PlainText, nullable=False),
+    Column("simulated", Boolean, nullable=False),
+    Column("suite", PlainText, nullable=False),
+    Column("board", PlainText),
+    Column("kernel_choice", PlainText, nullable=False),  # what --kernel was given
+    Column("kernel", Integer, ForeignKey("kernels.id", name="runs_kernel")),
+    Column("branch", PlainText),
+    Column("commit_id", PlainText),
+    Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
+    Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run has ended
+    UniqueConstraint("run_id", name="runs_run_id"),
+    Index("runs_branch", "branch"),
+)
+
+measurements: Final = Table(
+    "measurements",
+    metadata,
+    Column("run", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("series", Integer, nullable=False),
+    Column("kernel", Integer),
+    Column("started_utc", PlainText, nullable=False),
+    Column("boot", Integer, nullable=False),
+    Column("repetition", Integer, nullable=False),
+    Column("valid", Boolean, nullable=False),
+    Column("invalid_reasons", PlainText),  # JSON array; null if valid
+    *(Column(name, Double) for name in figure_columns()),
+    Column("digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of measurement.json
+    PrimaryKeyConstraint("run", "number", name="measurements_pkey"),
+    ForeignKeyConstraint(["run"], ["runs.id"], name="measurements_run"),
+    ForeignKeyConstraint(["series"], ["series.id"], name="measurements_series"),
+    ForeignKeyConstraint(["kernel"], ["kernels.id"], name="measurements_kernel"),
+    # In the order in which a series is read; the columns behind let the list of series do without the table.
+    Index("measurements_by_series", "series", "valid", "started_utc", "kernel", "run"),
+    Index("measurements_by_kernel", "kernel"),
+)

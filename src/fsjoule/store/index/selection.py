@@ -1,0 +1,134 @@
+"""What a user names when two things are to be compared: a run, a kernel or a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, cast
+
+from sqlalchemy import Connection, select
+
+from fsjoule.errors import ConfigError
+from fsjoule.store.index.catalogue import Catalogue
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.kernels import is_of
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
+
+_KINDS: Final = ("run", "kernel", "branch")
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One side of a comparison: what it is called, and which measurements it has."""
+
+    kind: str
+    title: str
+    where: Where
+
+
+def resolve(index: Index, text: str) -> Selection:
+    """The run (by id or folder), kernel (by release, version or choice) or branch that `text` names.
+
+    A kernel's version may be short: 6.1 is the newest kernel in the index that is a 6.1. `kernel:6.1` says which kind
+    is meant. Raises ConfigError, with what there is, if nothing or more than one kind is called so.
+    """
+    kind, colon, name = text.partition(":")
+    if not colon or kind not in _KINDS:
+        kind, name = "", text
+    with index.reading() as connection:
+        found = [
+            selection
+            for selection in (_run(connection, name), _kernel(connection, name), _branch(connection, name))
+            if selection is not None and kind in ("", selection.kind)
+        ]
+        if not found:
+            raise ConfigError(f"the index has no {kind or 'run, kernel or branch'} {name!r}", hint=_known(connection))
+    if len(found) > 1:
+        written = " or ".join(f"{selection.kind}:{name}" for selection in found)
+        raise ConfigError(f"{name!r} is the name of more than one thing", hint=f"write {written}")
+    return found[0]
+
+
+def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
+    """The series that both sides have, in the order of the first.
+
+    Raises ConfigError if there are none, with what keeps the most alike of them apart.
+    """
+    ours, theirs = list(one), list(other)
+    common = tuple(series for series in ours if series in set(theirs))
+    if common:
+        return common
+    if not ours or not theirs:
+        raise ConfigError(f"the {'first' if not ours else 'second'} side has no valid measurement to compare")
+    pairs = ((series, another) for series in ours for another in theirs)
+    closest = min(pairs, key=lambda pair: len(what_differs(*pair)))
+    differs = "; ".join(
+        f"{name}: {_plain(mine)} against {_plain(his)}" for name, (mine, his) in what_differs(*closest).items()
+    )
+    raise ConfigError(
+        f"nothing of the two sides can be compared: they have no series in common. The closest differ in {differs}",
+        hint="only measurements of the same suite, board, card, filesystem, options and workload are comparable",
+    )
+
+
+def _run(connection: Connection, name: str) -> Selection | None:
+    # A folder ends in the id of its run.
+    wanted = {name, PurePath(name).name.rpartition("-")[2]}
+    chosen = select(runs.c.run_id).where(runs.c.run_id.in_(wanted))
+    found = sorted(connection.execute(chosen).scalars(), key=lambda run_id: run_id != name)
+    return Selection("run", f"run {found[0]}", Where(runs=(found[0],))) if found else None
+
+
+def _kernel(connection: Connection, name: str) -> Selection | None:
+    catalogue = Catalogue(connection)
+    chosen = select(runs.c.kernel).where(runs.c.kernel_choice == name, runs.c.kernel.is_not(None)).distinct()
+    numbers = set(connection.execute(chosen).scalars())
+    named = {
+        number
+        for number, kernel in catalogue.kernels.items()
+        if name and (name in (kernel.version, kernel.label) or is_of(kernel.release, name))
+    }
+    measured = [number for number in numbers | named if _is_measured(connection, number)]
+    found = sorted((catalogue.kernels[number] for number in measured), key=lambda kernel: kernel.order)
+    if not found:
+        return None
+    newest = found[-1]
+    several = f", the newest of {len(found)} that are {name}" if len(found) > 1 else ""
+    return Selection("kernel", f"kernel {newest.label}{several}", Where(kernels=(newest,)))
+
+
+def _is_measured(connection: Connection, kernel: int) -> bool:
+    chosen = select(measurements.c.run).where(measurements.c.kernel == kernel).limit(1)
+    return connection.execute(chosen).first() is not None
+
+
+def _branch(connection: Connection, name: str) -> Selection | None:
+    chosen = select(runs.c.branch).where(runs.c.branch == name).limit(1)
+    found = connection.execute(chosen).first() is not None
+    return Selection("branch", f"branch {name}", Where(branches=(name,))) if found else None
+
+
+def _known(connection: Connection) -> str:
+    kernels = sorted(Catalogue(connection).kernels.values(), key=lambda kernel: kernel.order)
+    branches = connection.execute(
+        select(runs.c.branch).where(runs.c.branch.is_not(None)).distinct().order_by(runs.c.branch)
+    )
+    return (
+        f"it has the kernels {_some([kernel.label for kernel in kernels])} and the branches "
+        f"{_some([str(branch) for branch in branches.scalars()])}; is the run imported? fsjoule index import FOLDER"
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} older or other ones" if len(names) > _SHOWN else ""
+    return (", ".join(names[-_SHOWN:]) or "(none)") + more
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, cast("tuple[object, ...]", value))) or "(none)"
+    return str(value)

@@ -1,0 +1,175 @@
+"""Runs into the tables, a batch of them in one transaction.
+
+Several processes may write at once: every batch takes its rows in the same order (kernels, series, runs, each sorted),
+so that two of them wait for each other in turn and never in a circle, and a run's row is locked while its measurements
+are compared with those that are there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.reading import Fault, ReadMeasurement, ReadRun
+from fsjoule.store.index.schema import kernels, measurements, runs, series
+from fsjoule.store.index.serieskeys import IndexedSeries
+
+Digests = Mapping[int, bytes]
+
+
+@dataclass
+class Written:
+    """What became of a batch. `conflicts` names runs that differ from what the index has of them."""
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    measurements: int = 0
+    conflicts: list[Fault] = field(default_factory=list[Fault])
+
+
+class Writer:
+    """Writes batches, and remembers the numbers of kernels and series, which are never removed."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[Kernel, int] = {}
+        self._series: dict[IndexedSeries, int] = {}
+
+    def write(self, connection: Connection, batch: Iterable[ReadRun], replacing: Collection[str] = ()) -> Written:
+        """Write runs, each id once. Of those in `replacing`, what the index has is forgotten first."""
+        batch = sorted(batch, key=lambda read: read.run_id)
+        self._number_kernels(connection, {read.kernel for read in batch if read.kernel is not None})
+        self._number_series(connection, {m.series for read in batch for m in read.measurements})
+        new, stored = _claim(connection, [self._row(read) for read in batch])
+        olds = [stored[read.run_id]["id"] for read in batch if read.run_id not in new]
+        forgotten = [stored[read.run_id]["id"] for read in batch if read.run_id in replacing and read.run_id not in new]
+        if forgotten:
+            connection.execute(delete(measurements).where(measurements.c.run.in_(forgotten)))
+        digests = _stored_digests(connection, olds)
+        written = Written(new=len(new))
+        rows: list[dict[str, object]] = []
+        for read in batch:
+            row, known = stored[read.run_id], digests[stored[read.run_id]["id"]]
+            if read.run_id not in new:
+                difference = None if row["id"] in forgotten else _difference(read, row, known)
+                if difference is not None:
+                    written.conflicts.append(Fault(read.path, difference))
+                    continue
+                changed = self._update(connection, read, row, anew=row["id"] in forgotten)
+                changed = changed or any(m.number not in known for m in read.measurements)
+                written.changed += changed
+                written.unchanged += not changed
+            rows += [
+                self._measurement_row(m, row["id"], read.kernel) for m in read.measurements if m.number not in known
+            ]
+        if rows:
+            connection.execute(insert(measurements), rows)
+        written.measurements = len(rows)
+        return written
+
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def _row(self, read: ReadRun) -> dict[str, object]:
+        return {
+            **read.columns,
+            "kernel": self._kernels[read.kernel] if read.kernel else None,
+            "fixed_digest": read.fixed_digest,
+            "final_digest": read.final_digest,
+        }
+
+    def _measurement_row(self, read: ReadMeasurement, run: int, kernel: Kernel | None) -> dict[str, object]:
+        # A plain dictionary of all columns: this is done a million times.
+        row = dict(read.columns)
+        row["run"] = run
+        row["series"] = self._series[read.series]
+        row["kernel"] = self._kernels[kernel] if kernel else None
+        return row
+
+    def _update(self, connection: Connection, read: ReadRun, row: RowMapping, *, anew: bool) -> bool:
+        """Bring a run's row up to date; whether it said anything new, apart from where its folder is."""
+        if row["final_digest"] is not None and read.final_digest is None and not anew:
+            return False  # a copy that was made while the run went on
+        found = self._row(read)
+        # What is known stays known: of two unfinished copies, one may have been made before the board told.
+        kept = {name for name, value in found.items() if value is None and not anew}
+        changes = {name: value for name, value in found.items() if name not in kept and row[name] != value}
+        if changes:
+            connection.execute(update(runs).where(runs.c.id == row["id"]).values(changes))
+        return anew or bool(changes.keys() - {"path"})
+
+    # --------------------------------------------------------------------------------------------- numbers
+
+    def _number_kernels(self, connection: Connection, found: set[Kernel]) -> None:
+        missing = sorted(found - self._kernels.keys(), key=lambda kernel: (kernel.release, kernel.version))
+        if not missing:
+            return
+        rows = [{"release": k.release, "version": k.version, "sort_key": k.order} for k in missing]
+        _insert_if_absent(connection, kernels, rows)
+        chosen = select(kernels.c.id, kernels.c.release, kernels.c.version).where(
+            kernels.c.release.in_([kernel.release for kernel in missing])
+        )
+        numbers = {Kernel(release, version): number for number, release, version in connection.execute(chosen)}
+        self._kernels.update({kernel: numbers[kernel] for kernel in missing})
+
+    def _number_series(self, connection: Connection, found: set[IndexedSeries]) -> None:
+        missing = {one.key: one for one in found if one not in self._series}
+        if not missing:
+            return
+        _insert_if_absent(connection, series, [missing[key].row() for key in sorted(missing)])
+        chosen = select(series.c.id, series.c.key).where(series.c.key.in_(missing))
+        self._series.update({missing[key]: number for number, key in connection.execute(chosen)})
+
+
+def _difference(read: ReadRun, row: RowMapping, known: Digests) -> str | None:
+    """In what a run is not the one that the index has under its id, None if it is the same."""
+    if read.fixed_digest != row["fixed_digest"]:
+        what = "time of start or plan"
+    elif read.final_digest is not None and row["final_digest"] not in (None, read.final_digest):
+        what = "run.json"
+    else:
+        others = [m.number for m in read.measurements if known.get(m.number, m.digest) != m.digest]
+        if not others:
+            return None
+        what = f"measurement {', '.join(map(str, others))}"
+    return f"the index has a run {read.run_id} from {row['path']} with another {what}"
+
+
+# ---------------------------------------------------------------------------------------------------- statements
+
+
+def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tuple[set[str], dict[str, RowMapping]]:
+    """Insert the runs that are not there; returns which these were, and all rows, locked until the transaction ends."""
+    new: set[str] = set()
+    stored: dict[str, RowMapping] = {}
+    # Once is enough, unless a rebuild elsewhere drops a run between the two statements.
+    while absent := [row for row in rows if row["run_id"] not in stored]:
+        new |= set(connection.execute(_if_absent(connection, runs).returning(runs.c.run_id), absent).scalars())
+        wanted = runs.c.run_id.in_([row["run_id"] for row in absent])
+        chosen = select(runs).where(wanted).order_by(runs.c.run_id).with_for_update()
+        stored |= {row["run_id"]: row for row in connection.execute(chosen).mappings()}
+    return new, stored
+
+
+def _insert_if_absent(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    connection.execute(_if_absent(connection, table), rows)
+
+
+def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def _stored_digests(connection: Connection, numbers: Sequence[int]) -> Mapping[int, Digests]:
+    """By run, the digest of each of its measurements."""
+    digests: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+    if numbers:
+        columns = (measurements.c.run, measurements.c.number, measurements.c.digest)
+        for run, number, digest in connection.execute(select(*columns).where(measurements.c.run.in_(numbers))):
+            digests[run][number] = digest
+    return digests

@@ -1,0 +1,96 @@
+"""Run folders for tests of the index: small, quickly made, each with figures of its own."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from results_factory import IMAGE, MadeRun, make_run
+
+from fsjoule.model import BoardFacts, Measurement, RunStatus
+from fsjoule.store import RunFolder
+
+Change = Callable[[Measurement], Measurement]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A run folder, and the measurements that are in it."""
+
+    path: Path
+    measurements: tuple[Measurement, ...]
+
+
+@cache
+def made_run() -> MadeRun:
+    """15 measurements of as many series; measurement 2 is invalid, measurement 3 has no energy."""
+    return make_run(repeat=1)
+
+
+def write_run(
+    results: Path,
+    run_id: str = "aaaaaa",
+    *,
+    started: str = "2026-03-09T10:00:00Z",
+    kernel: tuple[str, str] = ("6.1.0-44-armmp", "6.1.164-1"),
+    choice: str = "6.1",
+    branch: str | None = None,
+    simulated: bool = True,
+    only: Iterable[int] | None = None,
+    finished: bool = True,
+    change: Change = lambda measurement: measurement,
+) -> Written:
+    """Write a run; its figures depend on its id. `only` are numbers of measurements; `change` has the last word."""
+    made = made_run()
+    board = made.run.board
+    assert board is not None
+    run = replace(
+        made.run,
+        run_id=run_id,
+        started_utc=started,
+        simulated=simulated,
+        plan=replace(made.run.plan, kernel=choice),
+        board=_booted(board, kernel),
+        image=replace(IMAGE, kernel_choice=choice, kernel_package=f"linux-image-{kernel[0]} {kernel[1]}"),
+        versions={"fsjoule": "0.1.0"} if branch is None else {"branch": branch, "commit": "c0ffee"},
+    )
+    wanted = [m for m in made.measurements if only is None or m.number in set(only)]
+    measurements = tuple(change(_of_run(m, run_id, started, simulated=simulated)) for m in wanted)
+    folder = RunFolder(results)
+    folder.begin(replace(run, status=RunStatus.RUNNING))
+    for measurement in measurements:
+        folder.add(measurement, None, {})
+    if finished:
+        folder.finish(run)
+    return Written(folder.path, measurements)
+
+
+def _booted(board: BoardFacts, kernel: tuple[str, str]) -> BoardFacts:
+    return replace(board, kernel_release=kernel[0], kernel_version=f"#1 SMP Debian {kernel[1]} (2026-03-09)")
+
+
+def _of_run(measurement: Measurement, run_id: str, started: str, *, simulated: bool) -> Measurement:
+    factor = 1 + zlib.crc32(run_id.encode()) / 2**36
+    duration_s = measurement.duration_s
+    speed = measurement.throughput_mib_per_s
+    second = f"{measurement.number // 60:02d}:{measurement.number % 60:02d}Z"
+    return replace(
+        measurement,
+        started_utc=started[:-6] + second,
+        simulated=simulated,
+        duration_s=None if duration_s is None else duration_s / factor,
+        throughput_mib_per_s=None if speed is None else speed * factor,
+    )
+
+
+def edit(path: Path, **changes: object) -> None:
+    """Change fields of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def measurement_file(run: Path, number: int) -> Path:
+    return next((run / "measurements").glob(f"{number:02d}-*")) / "measurement.json"

@@ -1,0 +1,110 @@
+"""The index on a PostgreSQL server: what every database must do, and what is PostgreSQL's own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from index_import_contract import ImportContract
+from index_opening_contract import OpeningContract
+from index_query_contract import QueryContract
+from index_runs import measurement_file, write_run
+from postgres_server import PostgresServer, running_server
+from sqlalchemy import Connection, create_engine, func, select, text
+
+from fsjoule.errors import LabError
+from fsjoule.store.index import import_runs, index_url, open_index, stats
+from fsjoule.store.index.reading import ReadRun, read_run
+from fsjoule.store.index.schema import runs
+from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
+from fsjoule.store.index.writing import Writer
+
+_LIMIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+class _OnPostgresql:
+    @pytest.fixture
+    def new_location(self, server: PostgresServer) -> Callable[[], str]:
+        return server.new_database
+
+
+class TestOpening(_OnPostgresql, OpeningContract):
+    pass
+
+
+class TestImporting(_OnPostgresql, ImportContract):
+    pass
+
+
+class TestAsking(_OnPostgresql, QueryContract):
+    pass
+
+
+def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    with open_index(location, create=True) as index, open_index(location) as other:
+        import_runs(other, [write_run(tmp_path / "a").path])
+        with index.reading() as connection:
+            counted = select(func.count()).select_from(runs)
+            assert connection.execute(counted).scalar_one() == 1
+            import_runs(other, [write_run(tmp_path / "b", "bbbbbb").path])
+            assert connection.execute(counted).scalar_one() == 1
+        with index.reading() as connection:
+            assert connection.execute(counted).scalar_one() == 2
+
+
+def wait_until_somebody_waits(connection: Connection) -> None:
+    until_s = time.monotonic() + _LIMIT_S
+    while not connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_two_that_add_to_one_run_at_once_add_up(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    growing = write_run(tmp_path / "growing", only=(1, 2, 3), finished=False).path
+    copy = write_run(tmp_path / "copy", finished=False).path
+    with open_index(location, create=True) as index, open_index(location) as other, ThreadPoolExecutor(1) as pool:
+        # With all series and kernels there, nothing but the run itself is left to wait for.
+        import_runs(index, [growing, write_run(tmp_path / "another", "bbbbbb").path])
+        for number in (4, 5, 6):
+            added = measurement_file(copy, number).parent
+            shutil.copytree(added, growing / "measurements" / added.name)
+        with index.writing() as connection:
+            read = read_run(growing)
+            assert isinstance(read, ReadRun)
+            assert Writer().write(connection, [read]).measurements == 3
+            second = pool.submit(import_runs, other, [copy])
+            wait_until_somebody_waits(connection)
+        assert second.result(_LIMIT_S).measurements == 9
+        assert stats(index).measurements == 30
+
+
+def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServer) -> None:
+    location = server.new_database()
+    engine = create_engine(index_url(location))
+    with ThreadPoolExecutor(1) as pool:
+        with engine.connect() as connection, connection.begin():
+            upgrade(connection, MIGRATIONS)
+            second = pool.submit(open_index, location, create=True)
+            wait_until_somebody_waits(connection)
+        with second.result(_LIMIT_S) as index:
+            assert stats(index).runs == 0
+    engine.dispose()
+
+
+def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"(?s)cannot be reached.*is its server up") as caught:
+        open_index(f"postgresql://lab:secret@/fsjoule?host={tmp_path}", create=True)
+    assert caught.value.transient
+    assert "secret" not in str(caught.value)

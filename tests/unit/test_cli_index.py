@@ -1,0 +1,146 @@
+"""`fsjoule index`: what it prints, as text and as JSON, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from index_runs import edit, measurement_file, write_run
+from typer.testing import CliRunner, Result
+
+from fsjoule.cli_index import index_app
+from fsjoule.errors import ConfigError, FsjouleError, ResultError
+
+pytestmark = pytest.mark.usefixtures("_here")
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+    # Tables as wide as they need.
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def call(*args: str | Path) -> Result:
+    return CliRunner().invoke(index_app, [str(arg) for arg in args])
+
+
+def said(*args: str | Path) -> str:
+    result = call(*args)
+    assert result.exception is None, result.output
+    return result.stdout
+
+
+def told(*args: str | Path) -> FsjouleError:
+    """The error that the command ends with."""
+    error = call(*args).exception
+    assert isinstance(error, FsjouleError)
+    return error
+
+
+def test_rebuild_makes_the_index_beside_the_results() -> None:
+    write_run(Path("results"), "aaaaaa")
+    text = said("rebuild")
+    assert "1 run folders: 1 new, 0 changed, 0 unchanged; 15 measurements imported" in text
+    assert "results/index.sqlite" in text
+    assert Path("results/index.sqlite").is_file()
+    assert "15 measurements, 14 of them valid, of 15 series on 1 boards" in said("stats")
+    assert "6.1.0-44-armmp (6.1.164-1)" in said("stats")
+
+
+def test_import_adds_and_says_what_it_did_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_INDEX", "elsewhere/all.sqlite")
+    path = write_run(Path("results"), "aaaaaa").path
+    write_run(Path("more"), "bbbbbb")
+    measurement_file(path, 9).write_text("{")
+    document = json.loads(said("import", "results", "more", "--json"))
+    assert (document["folders"], document["new"], document["measurements"]) == (2, 2, 29)
+    assert document["index"] == "elsewhere/all.sqlite"
+    (damaged,) = document["damaged_measurements"]
+    assert damaged["path"] == str(measurement_file(path, 9).parent.absolute())
+    assert "not JSON" in damaged["reason"]
+    assert json.loads(said("stats", "--json"))["measurements"] == 29
+    assert not Path("results/index.sqlite").exists()
+
+
+def test_damage_is_named_on_the_way_and_is_no_failure() -> None:
+    path = write_run(Path("results"), "aaaaaa").path
+    (path / "run.json").write_text("{")
+    write_run(Path("results"), "bbbbbb")
+    result = call("import", "results")
+    assert result.exit_code == 0
+    assert "1 damaged run folders were skipped" in result.stderr
+    assert str(path) in result.stderr
+
+
+def test_a_conflict_ends_with_an_error_after_the_rest_was_imported() -> None:
+    write_run(Path("results"), "aaaaaa")
+    edit(measurement_file(write_run(Path("copy"), "aaaaaa").path, 9), iops=1.0)
+    write_run(Path("copy"), "bbbbbb")
+    said("import", "results")
+    result = call("import", "copy")
+    assert isinstance(result.exception, ResultError)
+    assert "another measurement 9" in str(result.exception)
+    assert "fsjoule index rebuild" in str(result.exception)
+    assert "1 run folders differ" in result.stderr
+    assert "2 runs" in said("stats")
+
+
+def test_a_rebuild_names_what_it_dropped() -> None:
+    write_run(Path("old"), "aaaaaa")
+    said("import", "old")
+    write_run(Path("results"), "bbbbbb")
+    assert "1 runs were not found again and were dropped: aaaaaa" in said("rebuild")
+
+
+def test_series_are_listed_and_shown() -> None:
+    write_run(Path("results"), "bbbbbb", kernel=("6.12.9-armmp", "6.12.9-1"), started="2026-03-01T10:00:00Z")
+    write_run(Path("results"), "aaaaaa", branch="topic")
+    said("rebuild")
+    listed = json.loads(said("series", "--fs", "ext4", "--json"))
+    assert {entry["series"]["filesystem"] for entry in listed} == {"ext4"}
+    entry = next(e for e in listed if e["series"]["workload"] == "read-16k" and e["valid"] == 2)
+    key = entry["series"]["key"]
+    line = next(line for line in said("series").splitlines() if key[:8] in line)
+    assert line.split() == [key[:8], "ext4", "read-16k", "virtual", "simulated", "2", "2", "2"]
+    by_time = json.loads(said("series", key[:10], "--json"))
+    by_kernel = json.loads(said("series", key, "--by", "kernel", "--json"))
+    assert [point["run_id"] for point in by_time["points"]] == ["bbbbbb", "aaaaaa"]
+    assert [point["run_id"] for point in by_kernel["points"]] == ["aaaaaa", "bbbbbb"]
+    assert by_kernel["points"][0]["figures"]["throughput_mib_per_s"] > 0
+    text = said("series", key, "--metric", "energy_mj_per_mib")
+    assert "ext4 read-16k on virtual  simulated" in text
+    assert "mJ/MiB" in text
+    assert "±" in text
+    assert "bbbbbb" not in said("series", key, "--of", "topic")
+
+
+def test_invalid_measurements_are_shown_when_asked_for() -> None:
+    invalid = write_run(Path("results"), "aaaaaa").measurements[1]
+    said("rebuild")
+    listed = json.loads(said("series", "--json"))
+    (key,) = (e["series"]["key"] for e in listed if not e["valid"])
+    assert invalid.slug.partition("-")[2] in said("series", key)
+    assert json.loads(said("series", key, "--json"))["points"] == []
+    assert "differ by 10.1 %" in said("series", key, "--all")
+
+
+def test_what_is_not_there_is_said_with_what_to_do() -> None:
+    assert "fsjoule index rebuild results" in str(told("stats"))
+    assert isinstance(told("import", "nothing"), ConfigError)
+    assert "results is not a folder" in str(told("rebuild"))
+    assert not Path("results").exists()
+    write_run(Path("results"), "aaaaaa")
+    said("rebuild")
+    assert "list them with: fsjoule index series" in str(told("series", "feedbeef"))
+    assert "has no series ''" in str(told("series", ""))
+    assert "cannot be kept in 'mysql'" in str(told("stats", "--index", "mysql://db/x"))
+
+
+@pytest.mark.parametrize("command", ["rebuild", "import", "stats", "series"])
+def test_every_command_has_an_example(command: str) -> None:
+    text = said(command, "--help")
+    assert f"Example: fsjoule index {command}" in text
+    assert "FSJOULE_INDEX" in text
