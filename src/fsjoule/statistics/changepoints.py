@@ -98,8 +98,8 @@ def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nomination
 def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
     """The sequential test that a nomination has to pass, in the direction of its change.
 
-    It is given pairs of fresh boots of the points `before` and `after`. `regressed` means that there is a change of that
-    direction, be it better or worse.
+    It is given pairs of fresh boots of the points `before` and `after`. `regressed` means that there is a change of
+    that direction, be it better or worse.
     """
     return SequentialTest(rates, more_is_better=nomination.ratio < 1)
 

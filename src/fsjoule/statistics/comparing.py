@@ -54,7 +54,7 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[S]):
-    """One metric of one series on both sides, a figure a boot, in the metric's unit. `subject` names it to the caller."""
+    """One metric of one series on both sides, a figure a boot, in the metric's unit. `subject` is the caller's."""
 
     subject: S
     metric: Metric
@@ -66,10 +66,10 @@ class Comparison(Generic[S]):
 class Verdict(Generic[S]):
     """What is said of one comparison.
 
-    `ratio` is candidate over baseline. `p` is the rank test's, `q` the same after Benjamini and Hochberg. `detectable` is
-    the minimum detectable effect, None where so few repetitions can show none. `n_*` count usable figures; `more_*` is
-    how many more each side needs for a verdict, None if more alone would not do. `left_out` names figures
-    that were not used, `reason` says why there is no verdict.
+    `ratio` is candidate over baseline. `p` is the rank test's, `q` the same after Benjamini and Hochberg. `detectable`
+    is the minimum detectable effect, None where so few repetitions can show none. `n_*` count usable figures; `more_*`
+    is how many more each side needs for a verdict, None if more alone would not do. `left_out` names figures that were
+    not used, `reason` says why there is no verdict.
     """
 
     subject: S

@@ -38,13 +38,19 @@ class RupturesFinder:
         """The indexes at which a new level starts. Fewer than two levels' worth of points have none."""
         if len(values) < 2 * self.least_points:
             return ()
-        noise = _noise(values)
-        if noise == 0:
-            return ()
-        steady = np.clip((values - np.median(values)) / noise, -_CLIP, _CLIP)
+        steady = drawn_in(values)
         detector = cast("Any", ruptures.KernelCPD(kernel="linear", min_size=self.least_points))
         ends = cast("list[int]", detector.fit(steady[:, None]).predict(pen=self.penalty * math.log(len(values))))
         return _merged(steady, ends[:-1], self.max_p)
+
+
+def drawn_in(values: Floats) -> Floats:
+    """Values about their median, in standard deviations of their noise, those beyond three drawn in; shape (n,).
+
+    All zero where the values are all the same.
+    """
+    noise = _noise(values)
+    return np.clip((values - np.median(values)) / noise, -_CLIP, _CLIP) if noise > 0 else np.zeros(len(values))
 
 
 def _noise(values: Floats) -> float:

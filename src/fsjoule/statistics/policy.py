@@ -82,8 +82,8 @@ def _validated(table: dict[str, Any], text: str, file: Path) -> Policy:
 def _check_together(policy: Policy, text: str, file: Path) -> None:
     if policy.least_pairs > policy.budget_pairs:
         raise ConfigError(
-            f"least_pairs = {policy.least_pairs} is more than budget_pairs = {policy.budget_pairs}: there would never be a "
-            "decision",
+            f"least_pairs = {policy.least_pairs} is more than budget_pairs = {policy.budget_pairs}: there would "
+            "never be a decision",
             file=file,
             line=max(line_of(text, [_TABLE, key]) for key in ("least_pairs", "budget_pairs")),
             hint=_HINT,
