@@ -91,7 +91,7 @@ def simulated(seed: int, scenario: Scenario, count: int, loss: float) -> list[Fl
 
 
 def main() -> None:
-    parser = arguments(str(__doc__), sessions=300)
+    parser = arguments(str(__doc__), sessions=100)
     parser.add_argument("--loss", type=float, default=0.05, help="size of the step in series that have one")
     options = parser.parse_args()
     settings = {"points": POINTS, "loss": options.loss, "series": options.sessions, "seed": options.seed}

@@ -60,7 +60,7 @@ def row(case: Case, calls: Calls, count: int) -> dict[str, str | int | float | N
 
 
 def main() -> None:
-    options = arguments(str(__doc__), sessions=2000).parse_args()
+    options = arguments(str(__doc__), sessions=1000).parse_args()
     report = Report("The gate's sequential test", {"sessions": options.sessions, "seed": options.seed})
     for case in cases():
         rng = np.random.default_rng(options.seed)

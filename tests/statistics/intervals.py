@@ -66,7 +66,7 @@ def resample(rng: np.random.Generator, sample: Floats) -> Floats:
 
 
 def main() -> None:
-    options = arguments(str(__doc__), sessions=2000).parse_args()
+    options = arguments(str(__doc__), sessions=1000).parse_args()
     report = Report(f"Coverage of {CONFIDENCE:.0%} intervals", {"sessions": options.sessions, "seed": options.seed})
     for n in (5, 6, 8, 10, 20):
         for title, scenario in (("plain", PLAIN), ("5 % stalls", STALLS)):

@@ -116,7 +116,7 @@ def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
     candidate, more_left_out = _usable("candidate", comparison.candidate)
     p = None
     if least_p(len(baseline), len(candidate)) <= criteria.alpha:
-        p = rank_test(baseline, candidate, seed=criteria.seed)
+        p = rank_test(baseline, candidate)
     return _Tested(comparison, baseline, candidate, left_out + more_left_out, p)
 
 

@@ -53,19 +53,19 @@ def ratio_of_medians(
     """
     if not len(baseline) or not len(candidate):
         raise ValueError("a ratio needs at least one figure of each sample")
-    first, second = np.sort(np.log(baseline)), np.sort(np.log(candidate))
-    # What the samples hold decides which draws first, so that swapping them changes nothing but the sign.
-    swapped = (len(second), *second) < (len(first), *first)
-    if swapped:
-        first, second = second, first
-    rng = np.random.default_rng(seed)
-    medians = [np.median(rng.choice(s, size=(resamples, len(s))), axis=1) for s in (first, second)]
-    tail = (1 - confidence) / 2
-    # By sorted position rather than np.quantile's interpolation, which is not symmetric to the last bit.
-    ordered = np.sort(medians[1] - medians[0])
-    cut = math.floor(tail * (resamples - 1))
-    low, high = float(ordered[cut]), float(ordered[resamples - 1 - cut])
-    if swapped:
-        low, high = -high, -low
+    samples = np.sort(np.log(baseline)), np.sort(np.log(candidate))
+    draws = np.random.default_rng(seed).random((2, resamples // 2, max(len(s) for s in samples)))
+    # Each half of the draws serves either sample once, so that swapping the samples changes nothing but the sign.
+    medians = [[_drawn_medians(sample, draw) for draw in draws] for sample in samples]
+    differences = np.sort(np.concatenate([medians[1][0] - medians[0][1], medians[1][1] - medians[0][0]]))
+    # By position rather than by np.quantile's interpolation, which is not symmetric to the last bit.
+    cut = math.floor((1 - confidence) / 2 * (len(differences) - 1))
+    low, high = float(differences[cut]), float(differences[-1 - cut])
     value = float(np.median(np.log(candidate)) - np.median(np.log(baseline)))
     return Ratio(math.exp(value), Interval(math.exp(low), math.exp(high)))
+
+
+def _drawn_medians(sample: Floats, draws: Floats) -> Floats:
+    """The median of each resample; `draws`, shape (resamples, at least n), are uniform on [0, 1)."""
+    n = len(sample)
+    return np.median(sample[(draws[:, :n] * n).astype(np.int64)], axis=1)
