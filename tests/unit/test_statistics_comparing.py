@@ -117,8 +117,7 @@ def test_what_is_no_figure_is_named_and_left_out(wrong: Figure) -> None:
 
 @given(st.lists(st.sampled_from(WRONG), min_size=1, max_size=12), st.booleans())
 def test_what_is_no_figure_never_becomes_a_verdict(wrong: list[Figure], swap: bool) -> None:
-    sides = (CALM, tuple(wrong))
-    verdict = one(*(sides[::-1] if swap else sides))
+    verdict = one(tuple(wrong), CALM) if swap else one(CALM, tuple(wrong))
     assert verdict.outcome is Outcome.TOO_FEW
     assert verdict.p is verdict.ratio is None
     assert len(verdict.left_out) == len(wrong)

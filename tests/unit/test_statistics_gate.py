@@ -61,7 +61,7 @@ def test_noise_beyond_the_budget_is_undecided() -> None:
     assert state.decision is Decision.UNDECIDED
     assert (state.more, state.pairs) == (False, 4)
     assert state.relative_noise is not None
-    assert state.relative_noise > 0.1
+    assert state.relative_noise > 0.05
 
 
 @pytest.mark.parametrize("wrong", [None, math.nan, math.inf, -math.inf, 0.0, -1.0])

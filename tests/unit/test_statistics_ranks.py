@@ -110,7 +110,8 @@ def test_some_effects_are_out_of_reach() -> None:
 def test_noise_is_estimated_and_stalls_do_not_inflate_it(n: int) -> None:
     def median_estimate(scenario: Scenario) -> float:
         a, b = boots(np.random.default_rng(9), scenario, (2, 800, n))
-        return float(np.median([relative_noise(np.exp(x), np.exp(y)) for x, y in zip(a, b, strict=True)]))
+        estimates = [relative_noise(np.exp(x), np.exp(y)) for x, y in zip(a, b, strict=True)]
+        return float(np.median([estimate for estimate in estimates if estimate is not None]))
 
     assert median_estimate(PLAIN) == pytest.approx(0.02, rel=0.07)
     assert median_estimate(STALLS) == pytest.approx(0.02, rel=0.2)
