@@ -102,6 +102,7 @@ def test_many_comparisons_at_once_need_more_repetitions() -> None:
     lone = compare([*same, Comparison("lone", Metric.ENERGY, CALM[:6], scaled(CALM[:6], 1.2))])[-1]
     assert lone.outcome is Outcome.TOO_FEW
     assert lone.more_baseline == 2
+    assert {verdict.outcome for verdict in compare(same)} == {Outcome.UNCHANGED}
     all_of_them = compare([replace(c, candidate=scaled(CALM[:6], 1.2)) for c in same])
     assert {verdict.outcome for verdict in all_of_them} == {Outcome.REGRESSED}
 

@@ -163,7 +163,7 @@ def _outcome(
         return Outcome.NOT_REPRODUCIBLE, None, unusable
     if tested.p <= criteria.alpha and q <= criteria.false_discoveries and not ratio.interval.holds(1.0):
         return _direction(ratio.value, tested.comparison.metric, criteria), 0, ""
-    if least_p(len(tested.baseline), len(tested.candidate)) > level:
+    if tested.p <= criteria.alpha and least_p(len(tested.baseline), len(tested.candidate)) > level:
         return Outcome.TOO_FEW, at_least, f"so many comparisons at once need {at_least} repetitions of each side"
     if ratio.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect):
         return Outcome.UNCHANGED, 0, ""
