@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -26,6 +26,8 @@ class Case:
 
 
 USUAL: Final = Rates(smallest_effect=0.05)
+# One of forty tests of a gate: the whole gate's alpha is split.
+ONE_OF_FORTY: Final = replace(USUAL, alpha=USUAL.alpha / 40, budget_pairs=30)
 # A deterministic board: two boots of each side, and a loss of 1 %.
 TWO_BOOTS: Final = Rates(smallest_effect=0.01, budget_pairs=2, least_pairs=2)
 
@@ -41,6 +43,7 @@ def cases() -> list[Case]:
         *(Case(Scenario(), loss, USUAL) for loss in (-0.2, -0.03, 0.02, 0.03, 0.04, 0.08, 0.2, 0.6)),
         *(Case(Scenario(stalls=stalls), loss, USUAL) for stalls, loss in product(STALLS, BOTH)),
         *(Case(Scenario(), loss, USUAL, History(told, 30)) for told, loss in product((0.01, 0.02, 0.04), BOTH)),
+        *(Case(Scenario(), loss, ONE_OF_FORTY) for loss in BOTH),
         *(Case(Scenario(noise), loss, TWO_BOOTS) for noise, loss in product(CALM, (0.0, 0.01))),
         *(Case(Scenario(noise), loss, TWO_BOOTS, History(noise, 30)) for noise, loss in product(CALM, (0.0, 0.01))),
     ]
@@ -51,6 +54,8 @@ def row(case: Case, calls: Calls, count: int) -> dict[str, str | int | float | N
         "noise %": 100 * case.boots.noise,
         "stalls %": 100 * case.boots.stalls,
         "history says %": None if case.history is None else 100 * case.history.relative_sd,
+        "alpha %": 100 * case.rates.alpha,
+        "budget": 2 * case.rates.budget_pairs,
         "matters %": 100 * case.rates.smallest_effect,
         "loss %": round(100 * case.loss, 1),
         **Share(int(calls.regressed.sum()), count).cells("regressed"),
