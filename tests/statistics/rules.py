@@ -17,9 +17,11 @@ from fsjoule.statistics.gate import smallest_loss
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Stops = tuple[Flags, Flags, npt.NDArray[np.int64]]
 
 # So many sessions are followed at once; more would not fit into the processor's cache.
 _CHUNK = 250
+_EARLY_PAIRS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +46,25 @@ def gate(rates: Rates, history: History | None = None) -> Rule:
     """The sequential test of `fsjoule gate`, many sessions at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
 
+    def stops(baseline: Floats, candidate: Floats) -> list[Stops]:
+        parts = range(0, len(baseline), _CHUNK)
+        return [_stops(baseline[i : i + _CHUNK], candidate[i : i + _CHUNK], rates, hypotheses, history) for i in parts]
+
     def judge(baseline: Floats, candidate: Floats) -> Calls:
-        budget = slice(0, rates.budget_pairs)
-        parts = [
-            _stops(baseline[i : i + _CHUNK, budget], candidate[i : i + _CHUNK, budget], rates, hypotheses, history)
-            for i in range(0, len(baseline), _CHUNK)
-        ]
-        return Calls(*(np.concatenate(kind) for kind in zip(*parts, strict=True)))
+        early = min(_EARLY_PAIRS, rates.budget_pairs)
+        calls = [np.concatenate(kind) for kind in zip(*stops(baseline[:, :early], candidate[:, :early]), strict=True)]
+        late = ~(calls[0] | calls[1])  # most sessions are over by then; only the others are followed to the end
+        if late.any() and early < rates.budget_pairs:
+            budget = slice(0, rates.budget_pairs)
+            rest = zip(*stops(baseline[late, budget], candidate[late, budget]), strict=True)
+            for kind, parts in zip(calls, rest, strict=True):
+                kind[late] = np.concatenate(parts)
+        return Calls(*calls)
 
     return judge
 
 
-def _stops(
-    baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, history: History | None
-) -> tuple[Flags, Flags, npt.NDArray[np.int64]]:
+def _stops(baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, history: History | None) -> Stops:
     found = evidence(baseline, candidate, hypotheses, history)
     pairs = baseline.shape[1]
     regressed = _first(found.regressed >= -math.log(rates.alpha), rates.least_pairs)

@@ -93,8 +93,8 @@ def test_stalls_are_counted() -> None:
 
 @pytest.mark.parametrize("scenario", [PLAIN, STALLS, Scenario(0.06)])
 def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> None:
-    baseline, candidate = sessions(np.random.default_rng(3), scenario, 12, 8, loss=0.05)
-    rates = Rates(smallest_effect=0.05, budget_pairs=8)
+    baseline, candidate = sessions(np.random.default_rng(3), scenario, 12, 10, loss=0.05)
+    rates = Rates(smallest_effect=0.05, budget_pairs=10)
     calls = gate(rates)(baseline, candidate)
     for i in range(12):
         figures = (tuple(np.exp(side[i]).tolist()) for side in (baseline, candidate))
