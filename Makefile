@@ -1,7 +1,9 @@
-# make bench   set up what is missing, measure ext4 and btrfs on the virtual board, show the result
-# make test    set up what is missing, run all tests, those with the real lab included
-# make lint    style, types, layers
-# make clean   remove what make built in this folder (not results/, not the image cache)
+# make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
+# make test           set up what is missing, run all tests, those with the real lab included
+# make lint           style, types, layers
+# make firmware       build the meter's firmware, for the Black Pill and for the virtual lab; needs Zephyr: ZEPHYR_BASE
+# make firmware-test  build it for the host, test it there
+# make clean          remove what make built in this folder (not results/, not the image cache)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -21,7 +23,7 @@ ENVIRONMENT ?= env/virtual.yaml
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test lint format setup clean help
+.PHONY: bench test lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -41,6 +43,13 @@ lint: setup
 format: setup
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+firmware:
+	@meter/firmware.sh build
+
+firmware-test: setup
+	@meter/firmware.sh test
+	$(BIN)/pytest tests/lab/test_firmware.py
 
 setup: build/packages.stamp build/python.stamp
 

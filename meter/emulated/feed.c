@@ -1,7 +1,7 @@
 #include "feed.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,11 +17,10 @@ struct feed_file {
 	uint32_t reserved;
 	uint64_t head; /* records ever written */
 	uint8_t rest[40];
-	struct feed_record record[];
+	struct power_record record[];
 };
 
 _Static_assert(sizeof(struct feed_file) == 64, "the header has 64 bytes");
-_Static_assert(sizeof(struct feed_record) == 24, "a record has 24 bytes");
 
 void feed_init(struct feed *feed, const char *path)
 {
@@ -42,8 +41,7 @@ static void unmap(struct feed *feed)
 void feed_close(struct feed *feed)
 {
 	unmap(feed);
-	free(feed->queue);
-	feed->queue = NULL;
+	power_records_free(&feed->queue);
 }
 
 /* ------------------------------------------------------------------------------------------------- the file */
@@ -52,7 +50,7 @@ static bool valid(const struct feed_file *file, size_t bytes)
 {
 	return memcmp(file->magic, MAGIC, sizeof(file->magic)) == 0 && file->capacity > 0 &&
 	       file->capacity <= CAPACITY_MAX &&
-	       bytes >= sizeof(struct feed_file) + file->capacity * sizeof(struct feed_record);
+	       bytes >= sizeof(struct feed_file) + file->capacity * sizeof(struct power_record);
 }
 
 static void map(struct feed *feed, int fd, const struct stat *status)
@@ -96,28 +94,18 @@ static void look_for_file(struct feed *feed)
 
 /* ------------------------------------------------------------------------------------------------ the records */
 
-static bool queue_add(struct feed *feed, const struct feed_record *record)
+static bool queue_add(struct feed *feed, const struct power_record *record)
 {
-	if (feed->queue_count == feed->queue_size) {
-		const size_t size = feed->queue_size == 0 ? 1024 : 2 * feed->queue_size;
-		struct feed_record *queue = realloc(feed->queue, size * sizeof(*queue));
+	struct power_record added = *record;
 
-		if (queue == NULL) {
-			return false;
-		}
-		feed->queue = queue;
-		feed->queue_size = size;
-	}
-	if (feed->queue_count == 0) {
-		feed->queue_from_ns = feed->newest_ns == INT64_MIN ? record->time_ns : feed->newest_ns;
-	}
-	feed->queue[feed->queue_count] = *record;
 	if (feed->taken == 0) {
 		/* A writer's first record only says when it began: before that the supply was off. */
-		feed->queue[feed->queue_count].volts = 0.0;
-		feed->queue[feed->queue_count].amperes = 0.0;
+		added.volts = 0.0;
+		added.amperes = 0.0;
 	}
-	feed->queue_count++;
+	if (!power_records_add(&feed->queue, &added, feed->newest_ns == INT64_MIN ? added.time_ns : feed->newest_ns)) {
+		return false;
+	}
 	feed->newest_ns = record->time_ns;
 	return true;
 }
@@ -141,7 +129,7 @@ static void skip_overwritten(struct feed *feed, uint64_t head)
 	feed->taken = head - safe_records(feed);
 	feed->lost_until_ns = feed->file->record[feed->taken % feed->capacity].time_ns;
 	feed->newest_ns = feed->lost_until_ns;
-	feed->queue_count = 0;
+	power_records_clear(&feed->queue);
 	feed->taken++;
 }
 
@@ -151,7 +139,7 @@ static void skip_overwritten(struct feed *feed, uint64_t head)
 static void take_records(struct feed *feed, uint64_t head, bool stale)
 {
 	while (feed->taken < head) {
-		const struct feed_record record = feed->file->record[feed->taken % feed->capacity];
+		const struct power_record record = feed->file->record[feed->taken % feed->capacity];
 
 		if (record.time_ns > feed->newest_ns) {
 			if (!queue_add(feed, &record)) {
@@ -200,29 +188,6 @@ int64_t feed_known_until_ns(const struct feed *feed, int64_t now_ns)
 void feed_mean(void *context, int64_t from_ns, int64_t to_ns, double *volts, double *amperes)
 {
 	struct feed *feed = context;
-	const double duration = (double)(to_ns - from_ns);
-	size_t used = 0;
 
-	*volts = 0.0;
-	*amperes = 0.0;
-	for (size_t i = 0; i < feed->queue_count; i++) {
-		const struct feed_record *record = &feed->queue[i];
-		const int64_t begin = i == 0 ? feed->queue_from_ns : feed->queue[i - 1].time_ns;
-		const int64_t low = begin > from_ns ? begin : from_ns;
-		const int64_t high = record->time_ns < to_ns ? record->time_ns : to_ns;
-
-		if (begin >= to_ns) {
-			break;
-		}
-		if (high > low) {
-			*volts += record->volts * (double)(high - low) / duration;
-			*amperes += record->amperes * (double)(high - low) / duration;
-		}
-		used += record->time_ns <= to_ns ? 1u : 0u;
-	}
-	if (used > 0) {
-		feed->queue_from_ns = feed->queue[used - 1].time_ns;
-		feed->queue_count -= used;
-		memmove(feed->queue, feed->queue + used, feed->queue_count * sizeof(*feed->queue));
-	}
+	power_records_mean(&feed->queue, from_ns, to_ns, volts, amperes);
 }

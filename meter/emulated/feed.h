@@ -7,18 +7,13 @@
 #ifndef FSJOULE_EMULATED_FEED_H
 #define FSJOULE_EMULATED_FEED_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "power_records.h"
+
 /** A feed older than this is stale: its writer is gone, and the supply reads 0 V and 0 A. */
 #define FEED_STALE_NS 500000000ll
-
-struct feed_record {
-	int64_t time_ns; /**< CLOCK_MONOTONIC; the values hold since the record before, up to this time */
-	double volts;
-	double amperes;
-};
 
 /** A feed with its reader's place in it. */
 struct feed {
@@ -30,10 +25,7 @@ struct feed {
 	uint64_t taken; /**< records of the file that were read */
 	int64_t newest_ns; /**< time of the newest record read; INT64_MIN before the first */
 	int64_t lost_until_ns; /**< the ring went past the reader: nothing is known before this time */
-	struct feed_record *queue; /**< records read and not used up; queue[0] reaches past all that was asked for */
-	size_t queue_count;
-	size_t queue_size;
-	int64_t queue_from_ns; /**< since when queue[0] holds */
+	struct power_records queue; /**< read and not used up */
 };
 
 /** A feed at `path`, which need not exist yet and must outlive the feed. */
@@ -48,9 +40,7 @@ void feed_pull(struct feed *feed, int64_t now_ns);
 /** Until when the supply is known: the newest record, but not after now nor more than FEED_STALE_NS ago. */
 int64_t feed_known_until_ns(const struct feed *feed, int64_t now_ns);
 
-/** Mean volts and amperes of [from_ns, to_ns); parts that no record covers count as 0 V and 0 A. Intervals must be
- * asked for in the order of time. The signature is that of an ina219_source.
- */
+/** See power_records_mean(). The signature is that of an ina219_source. */
 void feed_mean(void *feed, int64_t from_ns, int64_t to_ns, double *volts, double *amperes);
 
 #endif

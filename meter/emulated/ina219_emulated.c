@@ -7,20 +7,25 @@
 #define MODE_BUS 0x2u
 #define MODE_CONTINUOUS 0x4u
 
-/* ADC settings (BADC, SADC): bit 3 averages 2^n conversions of 12 bits, otherwise the low two bits give the resolution.
- * Typical conversion times, data sheet table 5.
- */
-static int64_t conversion_ns(unsigned int adc)
+/* ADC settings (BADC, SADC): bit 3 averages 2^n conversions of 12 bits, otherwise the low two bits give the resolution. */
+static bool averages(unsigned int adc)
+{
+	return (adc & 0x8u) != 0;
+}
+
+/* Typical conversion times, data sheet table 5. */
+static int64_t conversion_ns(unsigned int adc, int32_t slow_ppm)
 {
 	static const int64_t single_ns[4] = {84000, 148000, 276000, 532000};
+	const int64_t typical_ns = averages(adc) ? 532000ll << (adc & 0x7u) : single_ns[adc & 0x3u];
 
-	return (adc & 0x8u) != 0 ? 532000ll << (adc & 0x7u) : single_ns[adc & 0x3u];
+	return typical_ns + typical_ns * slow_ppm / 1000000;
 }
 
 /* A register's unit is one step of 12 bits; with fewer bits the steps are wider. */
 static double step_units(unsigned int adc)
 {
-	return (adc & 0x8u) != 0 ? 1.0 : (double)(8u >> (adc & 0x3u));
+	return averages(adc) ? 1.0 : (double)(8u >> (adc & 0x3u));
 }
 
 static double quantise(double units, double step, double limit)
@@ -63,7 +68,44 @@ static int64_t phase_end_ns(const struct ina219_emulated *chip)
 {
 	const unsigned int adc = chip->phase == INA219_SHUNT_CONVERSION ? shunt_adc(chip) : bus_adc(chip);
 
-	return chip->phase_began_ns + conversion_ns(adc);
+	return chip->phase_began_ns + conversion_ns(adc, chip->errors.slow_ppm);
+}
+
+/* From 0 to below 1. SplitMix64: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014. */
+static double uniform(struct ina219_emulated *chip)
+{
+	uint64_t value = chip->random += 0x9E3779B97F4A7C15u;
+
+	value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+	value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+	return (double)((value ^ (value >> 31)) >> 11) * 0x1p-53;
+}
+
+/* Normally distributed (Box and Muller, 1958); a mean of 2^n conversions has 2^n times less variance. */
+static double noise_uv(struct ina219_emulated *chip, unsigned int adc)
+{
+	const double of_one = chip->errors.noise_uv;
+	const double deviation = averages(adc) ? of_one / sqrt((double)(1u << (adc & 0x7u))) : of_one;
+	double radius;
+
+	if (of_one <= 0.0) {
+		return 0.0;
+	}
+	radius = sqrt(-2.0 * log(1.0 - uniform(chip)));
+	return deviation * radius * cos(2.0 * 3.14159265358979323846 * uniform(chip));
+}
+
+static double shunt_units(struct ina219_emulated *chip, double amperes)
+{
+	const double true_uv = amperes * chip->shunt_ohm * 1e6;
+	const double read_uv = true_uv * (1.0 + chip->errors.gain_ppm * 1e-6) + chip->errors.offset_uv;
+
+	return (read_uv + noise_uv(chip, shunt_adc(chip))) / 10.0;
+}
+
+static double bus_units(const struct ina219_emulated *chip, double volts)
+{
+	return volts * (1.0 + chip->errors.bus_gain_ppm * 1e-6) / 4e-3;
 }
 
 static void multiply(struct ina219_emulated *chip)
@@ -89,11 +131,11 @@ static void convert(struct ina219_emulated *chip, int64_t end_ns)
 	if (chip->phase == INA219_SHUNT_CONVERSION) {
 		const double full_scale = 100.0 * fsj_ina219_range_mv(range);
 
-		chip->shunt = (int16_t)quantise(amperes * chip->shunt_ohm / 10e-6, step_units(shunt_adc(chip)), full_scale);
+		chip->shunt = (int16_t)quantise(shunt_units(chip, amperes), step_units(shunt_adc(chip)), full_scale);
 	} else {
 		const double full_scale = (chip->config & FSJ_INA219_CONFIG_BRNG_32V) != 0 ? 8000.0 : 4000.0;
 
-		chip->bus = (uint16_t)fmax(quantise(volts / 4e-3, step_units(bus_adc(chip)), full_scale), 0.0);
+		chip->bus = (uint16_t)fmax(quantise(bus_units(chip, volts), step_units(bus_adc(chip)), full_scale), 0.0);
 	}
 }
 
@@ -142,8 +184,17 @@ void ina219_emulated_init(struct ina219_emulated *chip, uint32_t shunt_uohm, str
 	restart(chip);
 }
 
+void ina219_emulated_err(struct ina219_emulated *chip, const struct ina219_errors *errors)
+{
+	chip->errors = *errors;
+	chip->random = errors->seed;
+}
+
 void ina219_emulated_advance(struct ina219_emulated *chip, int64_t now_ns)
 {
+	if (now_ns < chip->now_ns) {
+		return;
+	}
 	while (chip->phase != INA219_IDLE && phase_end_ns(chip) <= now_ns) {
 		end_phase(chip);
 	}
@@ -154,6 +205,7 @@ int ina219_emulated_write(void *context, uint8_t reg, uint16_t value)
 {
 	struct ina219_emulated *chip = context;
 
+	ina219_emulated_advance(chip, chip->now_ns + chip->errors.transfer_ns);
 	switch (reg) {
 	case FSJ_INA219_CONFIG:
 		if ((value & FSJ_INA219_CONFIG_RST) != 0) {
@@ -176,6 +228,7 @@ int ina219_emulated_read(void *context, uint8_t reg, uint16_t *value)
 {
 	struct ina219_emulated *chip = context;
 
+	ina219_emulated_advance(chip, chip->now_ns + chip->errors.transfer_ns);
 	switch (reg) {
 	case FSJ_INA219_CONFIG:
 		*value = chip->config;

@@ -2,7 +2,7 @@
  * An INA219 that converts what a source says of the supply. Register by register, and in time: a register changes when
  * a conversion ends, as in the chip. Source: TI SBOS448G, sections 8.3 (ADC) and 8.6 (registers).
  *
- * Ideal otherwise: no offset, no gain error, no noise. Transfers take no time.
+ * Ideal, and transfers take no time, unless it is told otherwise.
  */
 #ifndef FSJOULE_EMULATED_INA219_EMULATED_H
 #define FSJOULE_EMULATED_INA219_EMULATED_H
@@ -20,10 +20,23 @@ struct ina219_source {
 	void *context;
 };
 
+/** How far a chip is from an ideal one. All zero: not at all. */
+struct ina219_errors {
+	double offset_uv; /**< what the shunt reads at 0 A */
+	double gain_ppm; /**< the shunt reads (1 + gain) times its voltage */
+	double bus_gain_ppm; /**< the same of the bus */
+	double noise_uv; /**< standard deviation of one 12-bit conversion of the shunt, and of a shorter one */
+	uint64_t seed; /**< of the noise */
+	int32_t slow_ppm; /**< conversions take longer than is typical; the data sheet allows 102000 */
+	int64_t transfer_ns; /**< that a register's transfer takes; time goes on by it */
+};
+
 enum ina219_phase { INA219_IDLE, INA219_SHUNT_CONVERSION, INA219_BUS_CONVERSION };
 
 struct ina219_emulated {
 	struct ina219_source source;
+	struct ina219_errors errors;
+	uint64_t random; /**< state of the noise */
 	double shunt_ohm;
 	int64_t now_ns;
 	enum ina219_phase phase;
@@ -42,7 +55,10 @@ struct ina219_emulated {
 void ina219_emulated_init(struct ina219_emulated *chip, uint32_t shunt_uohm, struct ina219_source source,
 			  int64_t now_ns);
 
-/** Let time pass: every conversion that ends up to `now_ns` is done. */
+/** Make the chip err, from now on. */
+void ina219_emulated_err(struct ina219_emulated *chip, const struct ina219_errors *errors);
+
+/** Let time pass: every conversion that ends up to `now_ns` is done. A time that has passed changes nothing. */
 void ina219_emulated_advance(struct ina219_emulated *chip, int64_t now_ns);
 
 /** The chip's side of the core's I2C interface.

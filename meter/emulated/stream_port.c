@@ -47,7 +47,7 @@ static bool write_rest(struct stream_port *port)
 	return port->rest_size == 0;
 }
 
-void stream_port_frame(void *context, const uint8_t *bytes, size_t size)
+bool stream_port_frame(void *context, const uint8_t *bytes, size_t size)
 {
 	struct stream_port *port = context;
 	size_t written;
@@ -57,26 +57,22 @@ void stream_port_frame(void *context, const uint8_t *bytes, size_t size)
 			port->connected = false;
 			discard_output(port);
 		}
-		return;
+		return true;
 	}
 	port->connected = true;
 	if (port->rest_size > 0 && !write_rest(port)) {
-		port->dropped++;
-		return;
+		return false;
 	}
 	written = write_some(port, bytes, size);
 	if (written == 0) {
-		port->dropped++;
-	} else {
-		port->rest_size = size - written;
-		memcpy(port->rest, bytes + written, port->rest_size);
+		return false;
 	}
+	port->rest_size = size - written;
+	memcpy(port->rest, bytes + written, port->rest_size);
+	return true;
 }
 
-void stream_port_discard_input(struct stream_port *port)
+void stream_port_read(struct stream_port *port)
 {
-	uint8_t bytes[256];
-
-	while (read(port->pty.master, bytes, sizeof(bytes)) > 0) {
-	}
+	timed_bytes_read(&port->input, port->pty.master);
 }

@@ -1,12 +1,10 @@
-#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "options.h"
+#include "process.h"
+#include "replay.h"
 #include "simulator.h"
 
 #define EXIT_USAGE 2
@@ -35,16 +33,6 @@ static void catch_signals(sigset_t *wait_mask)
 	sigaction(SIGINT, &action, NULL);
 }
 
-/* A real meter does not wait for a host's scheduler. Without the right to it, it goes on as it is. */
-static void ask_for_priority(void)
-{
-	const struct sched_param priority = {.sched_priority = 10};
-
-	if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0 && setpriority(PRIO_PROCESS, 0, -10) != 0) {
-		fputs("fsjoule-meter-sim: running without raised priority\n", stderr);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	static struct simulator simulator;
@@ -58,12 +46,14 @@ int main(int argc, char **argv)
 	if (options.help) {
 		return EXIT_SUCCESS;
 	}
+	if (options.replay != NULL) {
+		return replay_run(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
+	}
 	catch_signals(&wait_mask);
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent) {
+	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
 	}
-	ask_for_priority();
+	process_ask_for_priority("fsjoule-meter-sim");
 	if (!simulator_open(&simulator, &options)) {
 		return EXIT_FAILURE;
 	}

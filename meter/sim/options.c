@@ -2,46 +2,97 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fsjoule/frame.h"
 
-/* A conversion takes up to 890 us; a faster tick would find none. */
-#define RATE_MAX_HZ 1100
-
 static const char usage[] =
 	"usage: fsjoule-meter-sim --stream-link PATH --marks-link PATH (--feed PATH | --load VOLTS,AMPERES) [options]\n"
+	"       fsjoule-meter-sim --replay PATH [options] > STREAM\n"
 	"\n"
-	"The fsjoule meter's firmware core around an emulated INA219, on two pseudo terminals.\n"
+	"The fsjoule meter's firmware core around an emulated INA219: on two pseudo terminals in real time, or with what a\n"
+	"board drew in a file as fast as it can.\n"
 	"\n"
-	"  --stream-link PATH     link to be made to the terminal that carries the frames\n"
-	"  --marks-link PATH      link to be made to the terminal that takes the board's marks\n"
-	"  --feed PATH            ring file in which a virtual board says what it draws\n"
-	"  --load VOLTS,AMPERES   a constant load instead of a feed\n"
-	"  --shunt-uohm N         shunt resistor in microohm, 1000 to 1000000 (100000)\n"
-	"  --rate-hz N            samples a second, 10 to 1100 (1000)\n"
-	"  --serial-number TEXT   at most 16 printable characters (SIM0)\n";
+	"  --stream-link PATH      link to be made to the terminal that carries frames and commands\n"
+	"  --marks-link PATH       link to be made to the terminal that takes the board's marks\n"
+	"  --feed PATH             ring file in which a virtual board says what it draws\n"
+	"  --load VOLTS,AMPERES    a constant load instead of a feed\n"
+	"  --replay PATH           records as in a feed, one after the other; the stream goes to stdout\n"
+	"  --rate-hz N             samples a second, 100 to 2000, a divisor of a million (1000)\n"
+	"  --range-mv N            full scale of the shunt voltage: 40, 80, 160 or 320 (80)\n"
+	"  --shunt-uohm N          shunt resistor in microohm, 1000 to 1000000 (100000)\n"
+	"  --storage PATH          file that keeps saved settings, which go before these options\n"
+	"  --chip-offset-uv X      what the chip reads of the shunt at no load (0)\n"
+	"  --chip-gain-ppm X       it reads the shunt's voltage too large by this (0)\n"
+	"  --chip-bus-gain-ppm X   the same of the bus voltage (0)\n"
+	"  --chip-noise-uv X       standard deviation of one conversion of the shunt's voltage (0)\n"
+	"  --chip-seed N           seed of the noise (0)\n"
+	"  --serial-number TEXT    at most 16 printable characters (SIM0)\n";
 
-static bool complain(const char *option, const char *value, const char *right)
-{
-	fprintf(stderr, "fsjoule-meter-sim: --%s %s: must be %s\n", option, value, right);
-	return false;
-}
+enum {
+	STREAM_LINK = 1,
+	MARKS_LINK,
+	FEED,
+	LOAD,
+	REPLAY,
+	RATE,
+	RANGE,
+	SHUNT,
+	STORAGE,
+	CHIP_OFFSET,
+	CHIP_GAIN,
+	CHIP_BUS_GAIN,
+	CHIP_NOISE,
+	CHIP_SEED,
+	SERIAL_NUMBER,
+	HELP,
+};
 
-static bool parse_number(const char *text, long low, long high, uint32_t *number)
+static const struct option names[] = {
+	{"stream-link", required_argument, NULL, STREAM_LINK},
+	{"marks-link", required_argument, NULL, MARKS_LINK},
+	{"feed", required_argument, NULL, FEED},
+	{"load", required_argument, NULL, LOAD},
+	{"replay", required_argument, NULL, REPLAY},
+	{"rate-hz", required_argument, NULL, RATE},
+	{"range-mv", required_argument, NULL, RANGE},
+	{"shunt-uohm", required_argument, NULL, SHUNT},
+	{"storage", required_argument, NULL, STORAGE},
+	{"chip-offset-uv", required_argument, NULL, CHIP_OFFSET},
+	{"chip-gain-ppm", required_argument, NULL, CHIP_GAIN},
+	{"chip-bus-gain-ppm", required_argument, NULL, CHIP_BUS_GAIN},
+	{"chip-noise-uv", required_argument, NULL, CHIP_NOISE},
+	{"chip-seed", required_argument, NULL, CHIP_SEED},
+	{"serial-number", required_argument, NULL, SERIAL_NUMBER},
+	{"help", no_argument, NULL, HELP},
+	{NULL, 0, NULL, 0},
+};
+
+/* ------------------------------------------------------------------------------------------------------ values */
+
+static bool parse_number(const char *text, uint32_t low, uint32_t high, uint32_t *number)
 {
 	char *end;
-	long value;
+	long long value;
 
 	errno = 0;
-	value = strtol(text, &end, 10);
-	if (errno != 0 || end == text || *end != '\0' || value < low || value > high) {
+	value = strtoll(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || value < (long long)low || value > (long long)high) {
 		return false;
 	}
 	*number = (uint32_t)value;
 	return true;
+}
+
+static bool parse_real(const char *text, double low, double high, double *number)
+{
+	char *end;
+
+	*number = strtod(text, &end);
+	return end != text && *end == '\0' && *number >= low && *number <= high;
 }
 
 static bool parse_load(const char *text, double *volts, double *amperes)
@@ -49,81 +100,148 @@ static bool parse_load(const char *text, double *volts, double *amperes)
 	char *end;
 
 	*volts = strtod(text, &end);
-	if (end == text || *end != ',' || !(*volts >= 0.0 && *volts <= 16.0)) {
-		return false;
-	}
-	text = end + 1;
-	*amperes = strtod(text, &end);
-	return end != text && *end == '\0' && *amperes >= -1000.0 && *amperes <= 1000.0;
+	return end != text && *end == ',' && *volts >= 0.0 && *volts <= 16.0 &&
+	       parse_real(end + 1, -1000.0, 1000.0, amperes);
 }
 
-static bool printable(const char *text)
+static bool parse_range(const char *text, enum fsj_ina219_range *range)
 {
-	for (; *text != '\0'; text++) {
-		if (*text < 0x20 || *text > 0x7E) {
+	uint32_t range_mv;
+
+	if (!parse_number(text, 40, 320, &range_mv)) {
+		return false;
+	}
+	for (int i = FSJ_INA219_RANGE_40MV; i <= FSJ_INA219_RANGE_320MV; i++) {
+		if (fsj_ina219_range_mv((enum fsj_ina219_range)i) == range_mv) {
+			*range = (enum fsj_ina219_range)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool parse_rate(const char *text, uint32_t *rate_hz)
+{
+	return parse_number(text, FSJ_RATE_MIN_HZ, FSJ_RATE_MAX_HZ, rate_hz) && 1000000 % *rate_hz == 0;
+}
+
+static bool is_name(const char *text)
+{
+	const size_t length = strlen(text);
+
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] < 0x20 || text[i] > 0x7E) {
 			return false;
 		}
 	}
-	return true;
+	return length > 0 && length <= FSJ_NAME_BYTES;
 }
 
-static bool take(struct options *options, int option, const char *value, bool *has_load)
+/* ----------------------------------------------------------------------------------------------------- options */
+
+/* What the option's value must be; NULL if it is. */
+static const char *take_number(struct options *options, int option, const char *value)
+{
+	struct ina219_errors *errors = &options->errors;
+	uint32_t seed = 0;
+
+	switch (option) {
+	case LOAD:
+		options->has_load = true;
+		return parse_load(value, &options->load_volts, &options->load_amperes)
+			       ? NULL
+			       : "volts (0 to 16) and amperes, as in 5.0,0.25";
+	case RATE:
+		return parse_rate(value, &options->settings.rate_hz) ? NULL
+								     : "a divisor of a million from 100 to 2000";
+	case RANGE:
+		return parse_range(value, &options->settings.range) ? NULL : "40, 80, 160 or 320";
+	case SHUNT:
+		return parse_number(value, FSJ_SHUNT_MIN_UOHM, FSJ_SHUNT_MAX_UOHM, &options->settings.shunt_uohm)
+			       ? NULL
+			       : "a number from 1000 to 1000000";
+	case CHIP_OFFSET:
+		return parse_real(value, -10000, 10000, &errors->offset_uv) ? NULL : "a number from -10000 to 10000";
+	case CHIP_GAIN:
+		return parse_real(value, -1e5, 1e5, &errors->gain_ppm) ? NULL : "a number from -100000 to 100000";
+	case CHIP_BUS_GAIN:
+		return parse_real(value, -1e5, 1e5, &errors->bus_gain_ppm) ? NULL : "a number from -100000 to 100000";
+	case CHIP_NOISE:
+		return parse_real(value, 0, 10000, &errors->noise_uv) ? NULL : "a number from 0 to 10000";
+	case CHIP_SEED:
+		if (!parse_number(value, 0, UINT32_MAX, &seed)) {
+			return "a number from 0 to 4294967295";
+		}
+		errors->seed = seed;
+		return NULL;
+	default:
+		return "known";
+	}
+}
+
+static const char *take(struct options *options, int option, const char *value)
 {
 	switch (option) {
-	case 's':
+	case STREAM_LINK:
 		options->stream_link = value;
-		return true;
-	case 'm':
+		return NULL;
+	case MARKS_LINK:
 		options->marks_link = value;
-		return true;
-	case 'f':
+		return NULL;
+	case FEED:
 		options->feed = value;
-		return true;
-	case 'l':
-		*has_load = true;
-		return parse_load(value, &options->load_volts, &options->load_amperes) ||
-		       complain("load", value, "volts (0 to 16) and amperes, as in 5.0,0.25");
-	case 'o':
-		return parse_number(value, 1000, 1000000, &options->shunt_uohm) ||
-		       complain("shunt-uohm", value, "a number from 1000 to 1000000");
-	case 'r':
-		return parse_number(value, 10, RATE_MAX_HZ, &options->rate_hz) ||
-		       complain("rate-hz", value, "a number from 10 to 1100");
-	case 'n':
+		return NULL;
+	case REPLAY:
+		options->replay = value;
+		return NULL;
+	case STORAGE:
+		options->storage = value;
+		return NULL;
+	case SERIAL_NUMBER:
 		options->serial_number = value;
-		return (strlen(value) > 0 && strlen(value) <= FSJ_NAME_BYTES && printable(value)) ||
-		       complain("serial-number", value, "1 to 16 printable characters");
+		return is_name(value) ? NULL : "1 to 16 printable characters";
 	default:
-		fputs(usage, stderr);
-		return false;
+		return take_number(options, option, value);
 	}
+}
+
+/* There is one source of power, and the links are there unless it is a file to be replayed. */
+static bool make_sense(const struct options *options)
+{
+	const int sources = (options->feed != NULL) + (options->replay != NULL) + options->has_load;
+	const int links = (options->stream_link != NULL) + (options->marks_link != NULL);
+
+	return sources == 1 && links == (options->replay != NULL ? 0 : 2);
 }
 
 bool options_parse(struct options *options, int argc, char **argv)
 {
-	static const struct option names[] = {
-		{"stream-link", required_argument, NULL, 's'}, {"marks-link", required_argument, NULL, 'm'},
-		{"feed", required_argument, NULL, 'f'},        {"load", required_argument, NULL, 'l'},
-		{"shunt-uohm", required_argument, NULL, 'o'},  {"rate-hz", required_argument, NULL, 'r'},
-		{"serial-number", required_argument, NULL, 'n'}, {"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
-	bool has_load = false;
 	int option;
+	int index = 0;
 
-	*options = (struct options){.shunt_uohm = 100000, .rate_hz = 1000, .serial_number = "SIM0"};
-	while ((option = getopt_long(argc, argv, "", names, NULL)) != -1) {
-		if (option == 'h') {
+	*options = (struct options){
+		.settings = {.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV},
+		.serial_number = "SIM0",
+	};
+	while ((option = getopt_long(argc, argv, "", names, &index)) != -1) {
+		const char *right;
+
+		if (option == HELP) {
 			fputs(usage, stdout);
 			options->help = true;
 			return true;
 		}
-		if (!take(options, option, optarg, &has_load)) {
+		if (option == '?') {
+			fputs(usage, stderr);
+			return false;
+		}
+		right = take(options, option, optarg);
+		if (right != NULL) {
+			fprintf(stderr, "fsjoule-meter-sim: --%s %s: must be %s\n", names[index].name, optarg, right);
 			return false;
 		}
 	}
-	if (optind != argc || options->stream_link == NULL || options->marks_link == NULL ||
-	    (options->feed != NULL) == has_load) {
+	if (optind != argc || !make_sense(options)) {
 		fputs(usage, stderr);
 		return false;
 	}

@@ -7,14 +7,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fsjoule/settings.h"
+#include "ina219_emulated.h"
+
 struct options {
 	const char *stream_link;
 	const char *marks_link;
-	const char *feed; /**< NULL with a constant load */
+	const char *feed; /**< this, or `replay`, or else a constant load */
+	const char *replay;
+	bool has_load;
 	double load_volts;
 	double load_amperes;
-	uint32_t shunt_uohm;
-	uint32_t rate_hz;
+	struct fsj_settings settings; /**< unless others are stored */
+	const char *storage; /**< NULL: none */
+	struct ina219_errors errors;
 	const char *serial_number;
 	bool help; /**< only the usage was asked for, and printed */
 };

@@ -5,33 +5,15 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "monotonic.h"
 
 /* Ticks are done in bunches: frames hold 20 of them, and the machine has other things to do. Marks wake at once. */
 #define WAKE_NS 5000000
-/* After a stall, so many ticks are done before the mark line is looked at again. */
+/* After a stall, so many ticks are done before the ports are looked at again. */
 #define TICKS_AT_ONCE 100
-/* The wire is a terminal that a busy host may hold up between two bytes: a mark must not be torn by that. */
-#define MARK_SILENCE_US 100000u
 
-/* ------------------------------------------------------------------------------------------------------ time */
-
-/* Start of a tick in the meter's time; exact for every rate, and without overflow for centuries. */
-static int64_t tick_ns(const struct simulator *s, uint64_t tick)
-{
-	const uint64_t rate = s->options->rate_hz;
-
-	return (int64_t)(tick / rate * 1000000000u + tick % rate * 1000000000u / rate);
-}
-
-static uint64_t tick_us(const struct simulator *s, uint64_t tick)
-{
-	const uint64_t rate = s->options->rate_hz;
-
-	return tick / rate * 1000000u + tick % rate * 1000000u / rate;
-}
+/* ---------------------------------------------------------------------------------------------------- running */
 
 /* Until when the supply is known, and so until when the meter can go. */
 static int64_t known_until_ns(struct simulator *s)
@@ -45,8 +27,6 @@ static int64_t known_until_ns(struct simulator *s)
 	return feed_known_until_ns(&s->feed, now_ns);
 }
 
-/* ---------------------------------------------------------------------------------------------------- running */
-
 static void constant_mean(void *context, int64_t from_ns, int64_t to_ns, double *volts, double *amperes)
 {
 	const struct options *options = context;
@@ -57,38 +37,41 @@ static void constant_mean(void *context, int64_t from_ns, int64_t to_ns, double 
 	*amperes = options->load_amperes;
 }
 
-static void deliver_marks(struct simulator *s, int64_t before_ns)
+/* Bytes of both ports, in the order of their times, up to the end of the tick under way. A command may begin another. */
+static void deliver_bytes(struct simulator *s, int64_t until_ns)
 {
+	struct timed_bytes *marks = &s->marks.input;
+	struct timed_bytes *commands = &s->stream.input;
 	uint8_t byte;
 	int64_t time_ns;
 
-	while (mark_port_take(&s->marks, before_ns, &byte, &time_ns)) {
-		fsj_meter_mark_byte(&s->meter, byte, (uint64_t)(time_ns - s->start_ns) / 1000u);
-	}
-}
+	for (;;) {
+		const int64_t end_ns = instrument_tick_end_ns(&s->instrument);
+		const int64_t before_ns = end_ns <= until_ns ? end_ns : until_ns;
+		const bool mark_is_next = timed_bytes_next_ns(marks) <= timed_bytes_next_ns(commands);
 
-/* Ticks of which the feed has lost a part were not measured. */
-static void skip_lost_ticks(struct simulator *s)
-{
-	while (s->start_ns + tick_ns(s, s->next_tick) < s->feed.lost_until_ns) {
-		s->next_tick++;
+		if (!timed_bytes_take(mark_is_next ? marks : commands, before_ns, &byte, &time_ns)) {
+			return;
+		}
+		if (mark_is_next) {
+			instrument_mark_byte(&s->instrument, byte, time_ns);
+		} else {
+			instrument_command_byte(&s->instrument, byte, time_ns);
+		}
 	}
 }
 
 /* @retval true  there are more ticks to do */
 static bool run_ticks(struct simulator *s, int64_t until_ns)
 {
-	skip_lost_ticks(s);
+	/* Ticks of which the feed has lost a part were not measured. */
+	instrument_lose(&s->instrument, s->feed.lost_until_ns);
 	for (int i = 0; i < TICKS_AT_ONCE; i++) {
-		const int64_t end_ns = s->start_ns + tick_ns(s, s->next_tick + 1);
-
-		if (end_ns > until_ns) {
+		deliver_bytes(s, until_ns);
+		if (instrument_tick_end_ns(&s->instrument) > until_ns) {
 			return false;
 		}
-		deliver_marks(s, end_ns);
-		ina219_emulated_advance(&s->chip, end_ns);
-		fsj_meter_tick(&s->meter, s->next_tick, tick_us(s, s->next_tick));
-		s->next_tick++;
+		instrument_tick(&s->instrument);
 	}
 	return true;
 }
@@ -100,7 +83,7 @@ void simulator_run(struct simulator *s, const volatile sig_atomic_t *stop, const
 		struct timespec wait = {.tv_nsec = WAKE_NS};
 
 		mark_port_read(&s->marks);
-		stream_port_discard_input(&s->stream);
+		stream_port_read(&s->stream);
 		if (run_ticks(s, known_until_ns(s))) {
 			wait.tv_nsec = 0;
 		}
@@ -116,42 +99,43 @@ static bool complain(const char *what)
 	return false;
 }
 
-static void start_meter(struct simulator *s)
+static bool open_ports(struct simulator *s)
 {
-	const struct fsj_i2c i2c = {ina219_emulated_write, ina219_emulated_read, &s->chip};
+	if (!stream_port_open(&s->stream, s->options->stream_link)) {
+		return complain("opening a pseudo terminal");
+	}
+	if (!mark_port_open(&s->marks, s->options->marks_link)) {
+		pty_close(&s->stream.pty);
+		return complain("opening a pseudo terminal");
+	}
+	return true;
+}
+
+static void start_instrument(struct simulator *s)
+{
 	const struct fsj_output output = {stream_port_frame, &s->stream};
+	const struct fsj_storage storage = {storage_file_read, storage_file_write, &s->storage};
 	const struct ina219_source constant = {constant_mean, (void *)s->options};
 	const struct ina219_source fed = {feed_mean, &s->feed};
-	struct fsj_meter_config config = {
-		.rate_hz = s->options->rate_hz,
-		.shunt_uohm = s->options->shunt_uohm,
-		.range = FSJ_INA219_RANGE_80MV,
-		.mark_silence_us = MARK_SILENCE_US,
-		.simulated = true,
-		.serial_number = s->options->serial_number,
-	};
 
-	if (getrandom(&config.boot_id, sizeof(config.boot_id), 0) != sizeof(config.boot_id)) {
-		config.boot_id = (uint32_t)monotonic_ns();
-	}
-	s->start_ns = monotonic_ns();
-	ina219_emulated_init(&s->chip, s->options->shunt_uohm, s->options->feed == NULL ? constant : fed, s->start_ns);
-	fsj_meter_start(&s->meter, &config, &i2c, &output);
+	instrument_start(&s->instrument, s->options, s->options->feed == NULL ? constant : fed, &output,
+			 s->options->storage == NULL ? NULL : &storage, monotonic_ns());
 }
 
 bool simulator_open(struct simulator *s, const struct options *options)
 {
 	memset(s, 0, sizeof(*s));
 	s->options = options;
+	s->storage.fd = -1;
 	feed_init(&s->feed, options->feed);
-	if (!stream_port_open(&s->stream, options->stream_link)) {
-		return complain("opening a pseudo terminal");
+	if (options->storage != NULL && !storage_file_open(&s->storage, options->storage)) {
+		return complain(options->storage);
 	}
-	if (!mark_port_open(&s->marks, options->marks_link)) {
-		pty_close(&s->stream.pty);
-		return complain("opening a pseudo terminal");
+	if (!open_ports(s)) {
+		storage_file_close(&s->storage);
+		return false;
 	}
-	start_meter(s);
+	start_instrument(s);
 	if (!pty_link(&s->stream.pty) || !pty_link(&s->marks.pty)) {
 		complain("making the links");
 		simulator_close(s);
@@ -164,9 +148,13 @@ bool simulator_open(struct simulator *s, const struct options *options)
 
 void simulator_close(struct simulator *s)
 {
-	printf("ticks %" PRIu64 " missed %" PRIu32 " frames dropped %" PRIu64 "\n", s->next_tick, s->meter.missed_total,
-	       s->stream.dropped);
+	const struct fsj_meter *meter = &s->instrument.meter;
+
+	printf("streams %" PRIu32 ", in the last one: ticks %" PRIu64 " missed %" PRIu32 "; frames dropped %" PRIu32 "\n",
+	       meter->streams, meter->sampler.next_tick, meter->sampler.missed_total, meter->queue.outbox.dropped);
+	fsj_meter_flush(&s->instrument.meter);
 	mark_port_close(&s->marks);
 	pty_close(&s->stream.pty);
+	storage_file_close(&s->storage);
 	feed_close(&s->feed);
 }

@@ -1,29 +1,26 @@
 /** @file
- * The meter's core, an emulated INA219, two ports and a clock, run together in real time.
+ * An instrument, two ports and a clock, run together in real time.
  */
 #ifndef FSJOULE_SIM_SIMULATOR_H
 #define FSJOULE_SIM_SIMULATOR_H
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "feed.h"
-#include "fsjoule/meter.h"
-#include "ina219_emulated.h"
+#include "instrument.h"
 #include "mark_port.h"
 #include "options.h"
+#include "storage_file.h"
 #include "stream_port.h"
 
 struct simulator {
 	const struct options *options;
 	struct feed feed;
-	struct ina219_emulated chip;
-	struct fsj_meter meter;
+	struct instrument instrument;
 	struct stream_port stream;
 	struct mark_port marks;
-	int64_t start_ns; /**< CLOCK_MONOTONIC at the meter's time 0 */
-	uint64_t next_tick;
+	struct storage_file storage;
 };
 
 /** Open the ports, start the meter, then make the links: they say that it is ready. `options` must outlive it.

@@ -1,314 +1,399 @@
-/* The whole core: ticks and mark bytes in, frames out. */
+/* The whole core: ticks and marks in, frames out. What holds for every stream is checked frame by frame (parse.h). */
 
+#include "bench.h"
 #include "check.h"
-#include "fsjoule/meter.h"
-#include "parse.h"
-
-#define FRAMES_MAX 4096
-#define TICK_US 1000u
-
-enum chip_state { CHIP_GOOD, CHIP_NOT_READY, CHIP_GONE };
-
-static struct {
-	enum chip_state state;
-	uint16_t shunt;
-	uint16_t bus; /* 4 mV a unit */
-	uint16_t bus_flags;
-	unsigned int configured;
-} chip;
-
-static struct parsed frames[FRAMES_MAX];
-static size_t frame_count;
-static struct fsj_meter meter;
-
-static int write_register(void *context, uint8_t reg, uint16_t value)
-{
-	(void)context;
-	if (chip.state == CHIP_GONE) {
-		return -5;
-	}
-	chip.configured += reg == FSJ_INA219_CONFIG && value == fsj_ina219_config(FSJ_INA219_RANGE_80MV) ? 1u : 0u;
-	return 0;
-}
-
-static int read_register(void *context, uint8_t reg, uint16_t *value)
-{
-	(void)context;
-	if (chip.state == CHIP_GONE) {
-		return -5;
-	}
-	*value = 0;
-	if (reg == FSJ_INA219_SHUNT) {
-		*value = chip.shunt;
-	} else if (reg == FSJ_INA219_BUS) {
-		*value = (uint16_t)(chip.bus << 3 | chip.bus_flags);
-		*value = (uint16_t)(*value | (chip.state == CHIP_GOOD ? FSJ_INA219_BUS_CNVR : 0u));
-	}
-	return 0;
-}
-
-static void take_frame(void *context, const uint8_t *bytes, size_t size)
-{
-	(void)context;
-	CHECK(frame_count < FRAMES_MAX);
-	frames[frame_count++] = parse(bytes, size);
-}
-
-static enum fsj_status start(enum chip_state state)
-{
-	const struct fsj_i2c i2c = {write_register, read_register, NULL};
-	const struct fsj_output output = {take_frame, NULL};
-	const struct fsj_meter_config config = {
-		.rate_hz = 1000000 / TICK_US,
-		.shunt_uohm = 100000,
-		.range = FSJ_INA219_RANGE_80MV,
-		.mark_silence_us = FSJ_MARK_SILENCE_US,
-		.serial_number = "TEST",
-		.boot_id = 1,
-	};
-
-	memset(&chip, 0, sizeof(chip));
-	chip.state = state;
-	chip.shunt = 2500;
-	chip.bus = 1250;
-	frame_count = 0;
-	return fsj_meter_start(&meter, &config, &i2c, &output);
-}
-
-static void ticks(uint64_t first, uint64_t end)
-{
-	for (uint64_t tick = first; tick < end; tick++) {
-		fsj_meter_tick(&meter, tick, tick * TICK_US);
-	}
-}
-
-static void put(const char *text, uint64_t time_us)
-{
-	for (; *text != '\0'; text++) {
-		fsj_meter_mark_byte(&meter, (uint8_t)*text, time_us);
-	}
-}
-
-static const struct fsj_samples *samples_at(size_t index)
-{
-	CHECK(index < frame_count);
-	CHECK_EQUAL(frames[index].type, FSJ_FRAME_SAMPLES);
-	return &frames[index].samples;
-}
-
-static void check_mark_at(size_t index, const char *text, uint64_t time_us)
-{
-	CHECK(index < frame_count);
-	CHECK_EQUAL(frames[index].type, FSJ_FRAME_MARK);
-	CHECK_EQUAL(frames[index].mark.length, strlen(text));
-	CHECK(memcmp(frames[index].mark.text, text, strlen(text)) == 0);
-	CHECK_EQUAL(frames[index].mark.time_us, time_us);
-}
-
-/* What holds for every stream: no gap in seq, ticks ascending, and cumulative energy that equals the sum of samples. */
-static void check_stream(void)
-{
-	uint64_t next_tick = 0;
-	uint64_t newest_us = 0;
-	uint32_t missed = 0;
-	int64_t energy = 0;
-
-	for (size_t i = 0; i < frame_count; i++) {
-		const struct fsj_samples *samples = &frames[i].samples;
-
-		CHECK_EQUAL(frames[i].seq, i);
-		if (frames[i].type == FSJ_FRAME_MARK) {
-			CHECK(frames[i].mark.time_us + TICK_US > newest_us);
-			newest_us = frames[i].mark.time_us;
-		}
-		if (frames[i].type != FSJ_FRAME_SAMPLES) {
-			continue;
-		}
-		CHECK_EQUAL(samples->first_time_us, samples->first_tick * TICK_US);
-		CHECK_EQUAL(samples->first_tick - next_tick, samples->missed_total - missed);
-		CHECK_EQUAL(samples->energy_raw, energy);
-		CHECK(samples->first_time_us + TICK_US >= newest_us);
-		for (uint8_t k = 0; k < samples->count; k++) {
-			energy += samples->sample[k].shunt * samples->sample[k].bus;
-		}
-		next_tick = samples->first_tick + samples->count;
-		missed = samples->missed_total;
-		newest_us = next_tick * TICK_US;
-	}
-}
 
 static void test_a_second_of_samples(void)
 {
-	CHECK_EQUAL(start(CHIP_GOOD), FSJ_OK);
-	ticks(0, 1000);
-	CHECK_EQUAL(frame_count, 1 + 50);
-	CHECK_EQUAL(frames[0].type, FSJ_FRAME_INFO);
-	for (size_t i = 1; i < frame_count; i++) {
-		CHECK_EQUAL(samples_at(i)->count, 20);
+	bench_begin();
+	bench_ticks(999);
+	CHECK_EQUAL(bench.frames, 1 + 49);
+	CHECK_EQUAL(bench.frame[0].type, FSJ_FRAME_INFO);
+	for (size_t i = 1; i < bench.frames; i++) {
+		CHECK_EQUAL(bench_samples(i)->count, 20);
 	}
-	CHECK_EQUAL(samples_at(50)->energy_raw, 980ll * 2500 * 1250);
-	ticks(1000, 1001);
-	CHECK_EQUAL(frames[51].type, FSJ_FRAME_INFO);
-	check_stream();
+	CHECK_EQUAL(bench_samples(49)->energy_raw, 960ll * 2500 * 1250);
+	CHECK_EQUAL(bench_samples(49)->bus_total, 960ll * 1250);
+	CHECK_EQUAL(bench_samples(49)->first_time_us, 960000);
+	bench_ticks(1);
+	bench_last(1, FSJ_FRAME_INFO);
+	bench_last(0, FSJ_FRAME_SAMPLES);
+	bench_ticks(1000);
+	CHECK_EQUAL(bench.frames, 2 * 51 + 1);
+}
+
+static void test_what_the_meter_says_of_itself(void)
+{
+	struct fsj_meter_config config = bench_config();
+	const struct fsj_info *info;
+
+	bench_clear();
+	config.simulated = true;
+	config.serial_number = "ABCDEFGHIJKLMNOPQ";
+	bench_start(&config);
+	info = bench_info();
+	CHECK_EQUAL(info->rate_hz, 1000);
+	CHECK_EQUAL(info->shunt_uohm, 100000);
+	CHECK_EQUAL(info->shunt_range_mv, 80);
+	CHECK_EQUAL(info->adc_config, 0x091F);
+	CHECK_EQUAL(info->flags, FSJ_INFO_SIMULATED | FSJ_INFO_SAMPLING);
+	CHECK_EQUAL(info->reset_cause, FSJ_RESET_WATCHDOG);
+	CHECK_EQUAL(info->stream_id, 77);
+	CHECK(memcmp(info->firmware, FSJ_VERSION "\0\0\0\0\0\0\0\0\0\0\0", FSJ_NAME_BYTES) == 0);
+	CHECK(memcmp(info->serial_number, "ABCDEFGHIJKLMNOP", FSJ_NAME_BYTES) == 0);
+	CHECK_EQUAL(fsj_meter_period_us(&bench.meter), 1000);
+	CHECK_EQUAL(fsj_meter_streams(&bench.meter), 1);
 }
 
 static void test_negative_current_takes_energy_away(void)
 {
-	start(CHIP_GOOD);
-	chip.shunt = (uint16_t)-2500;
-	ticks(0, 40);
-	CHECK_EQUAL(samples_at(2)->energy_raw, -20ll * 2500 * 1250);
-	check_stream();
+	bench_begin();
+	bench.shunt = (uint16_t)-2500;
+	bench_ticks(40);
+	CHECK_EQUAL(bench_samples(2)->energy_raw, -20ll * 2500 * 1250);
+	CHECK_EQUAL(bench_samples(2)->bus_total, 20 * 1250);
 }
 
 static void test_a_missed_tick_closes_the_frame(void)
 {
-	start(CHIP_GOOD);
-	ticks(0, 5);
-	ticks(8, 12);
-	fsj_meter_tick(&meter, 11, 11 * TICK_US);
-	fsj_meter_tick(&meter, 3, 3 * TICK_US);
-	chip.state = CHIP_NOT_READY;
-	ticks(12, 13);
-	chip.state = CHIP_GOOD;
-	ticks(13, 33);
-	CHECK_EQUAL(frame_count, 4);
-	CHECK_EQUAL(samples_at(1)->count, 5);
-	CHECK_EQUAL(samples_at(2)->first_tick, 8);
-	CHECK_EQUAL(samples_at(2)->missed_total, 3);
-	CHECK_EQUAL(samples_at(2)->count, 4);
-	CHECK_EQUAL(samples_at(3)->missed_total, 4);
-	CHECK_EQUAL(samples_at(3)->flags, 0);
-	check_stream();
+	bench_begin();
+	bench_ticks(5);
+	bench_jump(4);
+	bench_ticks(3);
+	bench_jump(0);
+	bench.chip = CHIP_NOT_READY;
+	bench_ticks(1);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(20);
+	CHECK_EQUAL(bench.frames, 4);
+	CHECK_EQUAL(bench_samples(1)->count, 5);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 8);
+	CHECK_EQUAL(bench_samples(2)->missed_total, 3);
+	CHECK_EQUAL(bench_samples(2)->count, 4);
+	CHECK_EQUAL(bench_samples(3)->missed_total, 4);
+	CHECK_EQUAL(bench_samples(3)->first_tick, 13);
+	CHECK_EQUAL(bench_samples(3)->flags, 0);
+	CHECK_EQUAL(bench.recovered, 0);
+	CHECK_EQUAL(bench.configured, 1);
+}
+
+static void test_a_long_gap_is_said_at_once(void)
+{
+	bench_begin();
+	bench_ticks(1);
+	bench_jump(100000);
+	CHECK_EQUAL(bench_samples(1)->count, 1);
+	bench_ticks(20);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_SAMPLES)->samples.first_tick, 100000);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_SAMPLES)->samples.missed_total, 99999);
+	bench_ticks(1000);
 }
 
 static void test_flags(void)
 {
-	start(CHIP_GOOD);
-	chip.shunt = 8000;
-	ticks(0, 1);
-	chip.shunt = 2500;
-	chip.bus_flags = FSJ_INA219_BUS_OVF;
-	ticks(1, 2);
-	chip.bus_flags = 0;
-	ticks(2, 40);
-	CHECK_EQUAL(samples_at(1)->flags, FSJ_FLAG_CLIPPED | FSJ_FLAG_OVERFLOW);
-	CHECK_EQUAL(samples_at(2)->flags, 0);
+	bench_begin();
+	bench.shunt = 8000;
+	bench_ticks(1);
+	bench.shunt = 2500;
+	bench.bus_flags = FSJ_INA219_BUS_OVF;
+	bench_ticks(1);
+	bench.bus_flags = 0;
+	bench_ticks(38);
+	CHECK_EQUAL(bench_samples(1)->flags, FSJ_FLAG_CLIPPED | FSJ_FLAG_OVERFLOW);
+	CHECK_EQUAL(bench_samples(2)->flags, 0);
 }
 
 static void test_a_chip_that_goes_away_and_comes_back(void)
 {
-	start(CHIP_GOOD);
-	ticks(0, 10);
-	chip.state = CHIP_GONE;
-	ticks(10, 65);
+	bench_begin();
+	bench_ticks(10);
+	bench.chip = CHIP_GONE;
+	bench_ticks(55);
 	/* It did not fall silent: after 20 missed ticks each, an empty frame. */
-	CHECK_EQUAL(frame_count, 1 + 1 + 2);
-	CHECK_EQUAL(samples_at(2)->count, 0);
-	CHECK_EQUAL(samples_at(2)->first_tick, 30);
-	CHECK_EQUAL(samples_at(2)->missed_total, 20);
-	CHECK_EQUAL(samples_at(2)->flags, FSJ_FLAG_I2C_FAULT);
-	CHECK_EQUAL(samples_at(3)->missed_total, 40);
-	CHECK_EQUAL(chip.configured, 1);
-	chip.state = CHIP_GOOD;
-	ticks(65, 85);
-	CHECK_EQUAL(chip.configured, 2);
-	CHECK_EQUAL(samples_at(4)->first_tick, 65);
-	CHECK_EQUAL(samples_at(4)->missed_total, 55);
-	CHECK_EQUAL(samples_at(4)->flags, FSJ_FLAG_I2C_FAULT);
-	check_stream();
+	CHECK_EQUAL(bench.frames, 1 + 1 + 2);
+	CHECK_EQUAL(bench_samples(2)->count, 0);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 30);
+	CHECK_EQUAL(bench_samples(2)->missed_total, 20);
+	CHECK_EQUAL(bench_samples(2)->flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
+	CHECK_EQUAL(bench_samples(3)->missed_total, 40);
+	CHECK_EQUAL(bench.configured, 1);
+	CHECK_EQUAL(bench.recovered, 55);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(21);
+	/* One tick starts it, the next one has a conversion. */
+	CHECK_EQUAL(bench.configured, 2);
+	CHECK_EQUAL(bench.recovered, 56);
+	CHECK_EQUAL(bench_samples(4)->first_tick, 66);
+	CHECK_EQUAL(bench_samples(4)->missed_total, 56);
+	CHECK_EQUAL(bench_samples(4)->flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
+	bench_ticks(20);
+	CHECK_EQUAL(bench_samples(5)->flags, 0);
+	bench_ticks(1000);
+	/* The read that failed, and the start after it; then a start each tick. */
+	CHECK_EQUAL(bench_info()->i2c_faults, 2 + 54);
+}
+
+static void test_one_failed_transfer_costs_one_tick(void)
+{
+	bench_begin();
+	bench_ticks(5);
+	bench.chip = CHIP_GONE;
+	bench.recover_fails = true;
+	bench_ticks(1);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(21);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 7);
+	CHECK_EQUAL(bench_samples(2)->flags, FSJ_FLAG_I2C_FAULT);
+	CHECK_EQUAL(bench.recovered, 2);
+}
+
+static void test_a_chip_that_lost_its_supply_for_a_moment(void)
+{
+	bench_begin();
+	bench_ticks(20);
+	bench.config = FSJ_INA219_CONFIG_RESET_VALUE;
+	bench.chip = CHIP_NOT_READY; /* its conversions are longer now */
+	bench_ticks(1);
+	CHECK_EQUAL(bench.config, 0x091F);
+	CHECK_EQUAL(bench.configured, 2);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(20);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 21);
+	CHECK_EQUAL(bench_samples(2)->flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
+	/* Where it is not late, it is asked once a second. */
+	bench.config = FSJ_INA219_CONFIG_RESET_VALUE;
+	bench_ticks(958);
+	CHECK_EQUAL(bench.configured, 2);
+	bench_ticks(1);
+	CHECK_EQUAL(bench.configured, 3);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_INFO)->info.i2c_faults, 0);
+	bench_ticks(22);
+	CHECK_EQUAL(bench_last(0, FSJ_FRAME_SAMPLES)->samples.flags, FSJ_FLAG_I2C_FAULT | FSJ_FLAG_BUS_RESET);
 }
 
 static void test_a_chip_that_is_absent_at_start(void)
 {
-	CHECK_EQUAL(start(CHIP_GONE), FSJ_I2C_FAULT);
-	ticks(0, 20);
-	chip.state = CHIP_GOOD;
-	ticks(20, 40);
-	CHECK_EQUAL(frame_count, 3);
-	CHECK_EQUAL(samples_at(2)->count, 20);
-	check_stream();
+	const struct fsj_meter_config config = bench_config();
+
+	bench_clear();
+	bench.chip = CHIP_GONE;
+	CHECK_EQUAL(bench_start(&config), FSJ_I2C_FAULT);
+	bench_ticks(20);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(21);
+	CHECK_EQUAL(bench.frames, 3);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 21);
+	CHECK_EQUAL(bench_samples(2)->count, 20);
 }
+
+static void test_no_recovery_where_there_is_none(void)
+{
+	bench_begin();
+	bench.meter.chip.i2c.recover = NULL;
+	bench.chip = CHIP_GONE;
+	bench_ticks(1);
+	bench.chip = CHIP_GOOD;
+	bench_ticks(21);
+	CHECK_EQUAL(bench.recovered, 0);
+	CHECK_EQUAL(bench_samples(1)->flags, FSJ_FLAG_I2C_FAULT);
+}
+
+static void test_frames_without_room_are_counted(void)
+{
+	bench_begin();
+	bench_ticks(20);
+	bench.no_room = true;
+	bench_ticks(40);
+	bench.no_room = false;
+	bench.follower = (struct follower){
+		.frames = 4, .has_info = true, .info = bench.follower.info, .next_tick = 60, .energy = 60 * 2500 * 1250,
+		.bus_total = 60 * 1250,
+	};
+	bench_ticks(960);
+	CHECK_EQUAL(bench_info()->frames_dropped, 2);
+	/* An info frame is tried again soon. */
+	bench.no_room = true;
+	bench_ticks(980);
+	bench.frames = 0;
+	bench_ticks(20);
+	CHECK_EQUAL(bench.frame[0].type, FSJ_FRAME_INFO);
+	bench_ticks(20);
+	CHECK_EQUAL(bench.frame[2].type, FSJ_FRAME_INFO);
+}
+
+/* ------------------------------------------------------------------------------------------------------- marks */
 
 static void test_a_mark_goes_between_the_samples_around_it(void)
 {
-	start(CHIP_GOOD);
-	ticks(0, 7);
-	put("S1", 7300);
-	ticks(7, 9);
-	put("\n", 9100);
-	ticks(9, 27);
-	CHECK_EQUAL(samples_at(1)->count, 7);
-	check_mark_at(2, "S1", 7300);
-	CHECK_EQUAL(samples_at(3)->first_tick, 7);
-	CHECK_EQUAL(samples_at(3)->count, 20);
-	check_stream();
+	bench_begin();
+	bench_ticks(7);
+	bench_line("S1");
+	bench_ticks(2);
+	bench_line("\n");
+	bench_ticks(18);
+	CHECK_EQUAL(bench_samples(1)->count, 7);
+	bench_check_mark(2, FSJ_MARK_LINE, "S1", 7000);
+	CHECK_EQUAL(bench_samples(3)->first_tick, 7);
+	CHECK_EQUAL(bench_samples(3)->count, 20);
+}
+
+static void test_edges(void)
+{
+	bench_begin();
+	bench_ticks(7);
+	fsj_meter_mark_edge(&bench.meter, true, 7100);
+	fsj_meter_mark_edge(&bench.meter, false, 7200);
+	bench_ticks(20);
+	CHECK_EQUAL(bench_samples(1)->count, 7);
+	bench_check_mark(2, FSJ_MARK_RISING, "", 7100);
+	bench_check_mark(3, FSJ_MARK_FALLING, "", 7200);
+	CHECK_EQUAL(bench_samples(4)->first_tick, 7);
+}
+
+static void test_edges_and_host_marks_wait_for_the_line_under_way(void)
+{
+	bench_begin();
+	bench_ticks(3);
+	bench_line("S");
+	fsj_meter_mark_edge(&bench.meter, true, 3100);
+	bench_ticks(2);
+	CHECK_EQUAL(bench_command(FSJ_COMMAND_MARK, "host", 4).status, FSJ_REPLY_DONE);
+	bench_ticks(1);
+	fsj_meter_mark_edge(&bench.meter, false, 6000);
+	CHECK_EQUAL(bench.frames, 3); /* info, 3 samples, the reply */
+	bench_line("7\n");
+	CHECK_EQUAL(bench.frames, 9);
+	bench_check_mark(3, FSJ_MARK_LINE, "S7", 3000);
+	bench_check_mark(4, FSJ_MARK_RISING, "", 3100);
+	CHECK_EQUAL(bench_samples(5)->count, 2);
+	bench_check_mark(6, FSJ_MARK_HOST, "host", 5000);
+	CHECK_EQUAL(bench_samples(7)->count, 1);
+	bench_check_mark(8, FSJ_MARK_FALLING, "", 6000);
 }
 
 static void test_silence_ends_a_mark(void)
 {
-	start(CHIP_GOOD);
-	ticks(0, 7);
-	put("S", 7300);
-	ticks(7, 27);
-	CHECK_EQUAL(frame_count, 2);
-	ticks(27, 47);
-	check_mark_at(2, "S", 7300);
-	CHECK_EQUAL(samples_at(3)->first_tick, 7);
-	CHECK_EQUAL(samples_at(4)->first_tick, 27);
-	check_stream();
+	bench_begin();
+	bench_ticks(7);
+	bench_line("S");
+	bench_ticks(19);
+	CHECK_EQUAL(bench.frames, 2);
+	bench_ticks(21);
+	bench_check_mark(2, FSJ_MARK_LINE, "S", 7000);
+	CHECK_EQUAL(bench_samples(3)->first_tick, 7);
+	CHECK_EQUAL(bench_samples(4)->first_tick, 27);
 }
 
 static void test_a_line_that_does_not_end_holds_up_a_bounded_number_of_frames(void)
 {
-	start(CHIP_GOOD);
-	for (uint64_t tick = 0; tick < 1000; tick++) {
-		put("x", tick * TICK_US);
-		ticks(tick, tick + 1);
+	bench_begin();
+	for (uint32_t tick = 0; tick < 1000; tick++) {
+		bench_line("x");
+		bench_ticks(1);
 		if (tick == 158) {
-			CHECK_EQUAL(frame_count, 1);
+			CHECK_EQUAL(bench.frames, 1);
 		}
 	}
-	check_mark_at(1, "xxxxxxxxxxxxxxxx", 0);
-	CHECK_EQUAL(samples_at(2)->first_tick, 0);
-	CHECK_EQUAL(samples_at(9)->first_tick, 140);
-	check_mark_at(10, "xxxxxxxxxxxxxxxx", 160 * TICK_US);
-	check_stream();
+	bench_check_mark(1, FSJ_MARK_LINE, "xxxxxxxxxxxxxxxx", 0);
+	CHECK_EQUAL(bench_samples(2)->first_tick, 0);
+	CHECK_EQUAL(bench_samples(9)->first_tick, 140);
+	bench_check_mark(10, FSJ_MARK_LINE, "xxxxxxxxxxxxxxxx", 160000);
+}
+
+static void test_edges_fill_the_queue_too(void)
+{
+	bench_begin();
+	bench_line("x");
+	for (uint64_t i = 0; i < 7; i++) {
+		fsj_meter_mark_edge(&bench.meter, i % 2 == 0, i);
+	}
+	CHECK_EQUAL(bench.frames, 1);
+	fsj_meter_mark_edge(&bench.meter, false, 7);
+	CHECK_EQUAL(bench.frames, 10);
+	bench_check_mark(1, FSJ_MARK_LINE, "x", 0);
+	bench_check_mark(9, FSJ_MARK_FALLING, "", 7);
+	fsj_meter_mark_edge(&bench.meter, true, 8);
+	CHECK_EQUAL(bench.frames, 11);
+}
+
+static void test_flush_sends_what_is_under_way(void)
+{
+	bench_begin();
+	bench_ticks(5);
+	bench_line("S1");
+	bench_ticks(3);
+	fsj_meter_flush(&bench.meter);
+	CHECK_EQUAL(bench.frames, 5);
+	bench_check_mark(2, FSJ_MARK_LINE, "S1", 5000);
+	CHECK_EQUAL(bench_samples(3)->count, 3);
+	CHECK_EQUAL(bench_samples(4)->count, 0);
+	CHECK_EQUAL(bench_samples(4)->energy_raw, 8ll * 2500 * 1250);
+	CHECK_EQUAL(bench_samples(4)->first_tick, 8);
+}
+
+/* --------------------------------------------------------------------------------------------------- anything */
+
+static void random_event(void)
+{
+	const int what = rand() % 100;
+
+	bench.chip = what < 2 ? CHIP_GONE : what < 4 ? CHIP_NOT_READY : CHIP_GOOD;
+	bench.shunt = (uint16_t)(rand() % 65536);
+	bench.bus = (uint16_t)(rand() % 8192);
+	bench_jump(what == 4 ? (uint32_t)(rand() % 50) : 1);
+	if (what >= 95) {
+		fsj_meter_mark_byte(&bench.meter, (uint8_t)(rand() % 3 == 0 ? '\n' : rand() % 256), bench.now_us);
+	} else if (what == 94) {
+		fsj_meter_mark_edge(&bench.meter, rand() % 2 == 0, bench.now_us);
+	} else if (what == 93 && rand() % 10 == 0) {
+		const uint8_t types[] = {FSJ_COMMAND_START, FSJ_COMMAND_STOP, FSJ_COMMAND_START, FSJ_COMMAND_SAVE};
+
+		bench_command(types[rand() % 4], NULL, 0);
+	} else if (what == 92 && rand() % 10 == 0) {
+		const uint32_t rates[] = {100, 250, 1000, 2000, 300};
+
+		bench_command_u32(FSJ_COMMAND_RATE, rates[rand() % 5]);
+	}
 }
 
 static void test_random_streams(void)
 {
-	uint64_t tick = 0;
+	size_t frames = 0;
+	uint32_t streams = 0;
 
-	start(CHIP_GOOD);
 	srand(1);
-	for (int i = 0; i < 20000 && frame_count < FRAMES_MAX - 100; i++) {
-		const int what = rand() % 100;
-
-		chip.state = what < 2 ? CHIP_GONE : what < 4 ? CHIP_NOT_READY : CHIP_GOOD;
-		chip.shunt = (uint16_t)(rand() % 65536);
-		tick += what == 4 ? (uint64_t)(rand() % 50) : 0u;
-		ticks(tick, tick + 1);
-		tick++;
-		if (what >= 95) {
-			fsj_meter_mark_byte(&meter, (uint8_t)(rand() % 3 == 0 ? '\n' : rand() % 256), tick * TICK_US);
+	for (int round = 0; round < 20; round++) {
+		bench_begin();
+		for (int i = 0; i < 20000 && bench.frames < BENCH_FRAMES_MAX - 100; i++) {
+			random_event();
 		}
+		frames += bench.frames;
+		streams += bench.meter.streams;
 	}
-	CHECK(frame_count > 1000);
-	check_stream();
+	CHECK(frames > 20000 && streams > 300);
 }
 
 int main(void)
 {
 	test_a_second_of_samples();
+	test_what_the_meter_says_of_itself();
 	test_negative_current_takes_energy_away();
 	test_a_missed_tick_closes_the_frame();
+	test_a_long_gap_is_said_at_once();
 	test_flags();
 	test_a_chip_that_goes_away_and_comes_back();
+	test_one_failed_transfer_costs_one_tick();
+	test_a_chip_that_lost_its_supply_for_a_moment();
 	test_a_chip_that_is_absent_at_start();
+	test_no_recovery_where_there_is_none();
+	test_frames_without_room_are_counted();
 	test_a_mark_goes_between_the_samples_around_it();
+	test_edges();
+	test_edges_and_host_marks_wait_for_the_line_under_way();
 	test_silence_ends_a_mark();
 	test_a_line_that_does_not_end_holds_up_a_bounded_number_of_frames();
+	test_edges_fill_the_queue_too();
+	test_flush_sends_what_is_under_way();
 	test_random_streams();
 	return 0;
 }

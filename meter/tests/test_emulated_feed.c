@@ -16,7 +16,7 @@ struct ring {
 	uint32_t zero;
 	uint64_t head;
 	uint8_t rest[40];
-	struct feed_record record[CAPACITY];
+	struct power_record record[CAPACITY];
 };
 
 static char folder[] = "/tmp/fsjoule-feed-XXXXXX";
@@ -44,7 +44,7 @@ static struct ring *create(void)
 
 static void add(struct ring *ring, int64_t time_ns, double volts, double amperes)
 {
-	ring->record[ring->head % CAPACITY] = (struct feed_record){time_ns, volts, amperes};
+	ring->record[ring->head % CAPACITY] = (struct power_record){time_ns, volts, amperes};
 	__atomic_store_n(&ring->head, ring->head + 1, __ATOMIC_RELEASE);
 }
 

@@ -174,6 +174,81 @@ static void test_a_conversion_is_the_mean_over_its_time(void)
 	CHECK_EQUAL(get(&chip, FSJ_INA219_SHUNT), 2500);
 }
 
+/* ------------------------------------------------------------------------------------------- errors of a chip */
+
+static void test_offset_and_gains(void)
+{
+	const struct ina219_errors errors = {.offset_uv = -100.0, .gain_ppm = 10000.0, .bus_gain_ppm = -2000.0};
+	struct supply supply = {5.0, 0.25, INT64_MAX};
+	struct ina219_emulated chip = chip_on(&supply, 0x099F);
+
+	ina219_emulated_err(&chip, &errors);
+	ina219_emulated_advance(&chip, 10000 * US);
+	CHECK_EQUAL(get(&chip, FSJ_INA219_SHUNT), 2515); /* 25 mV, 1 % more, 100 uV less */
+	CHECK_EQUAL(get(&chip, FSJ_INA219_BUS) >> 3, 1248); /* 4.99 V is 1247.5 units */
+}
+
+/* Mean and standard deviation of many conversions, in 10 uV. */
+static void statistics(uint16_t config, uint64_t seed, double *mean_units, double *deviation)
+{
+	const struct ina219_errors errors = {.noise_uv = 200.0, .seed = seed};
+	struct supply supply = {5.0, 0.25, INT64_MAX};
+	struct ina219_emulated chip = chip_on(&supply, config);
+	const int rounds = 20000;
+	double sum = 0.0;
+	double squares = 0.0;
+
+	ina219_emulated_err(&chip, &errors);
+	for (int i = 1; i <= rounds; i++) {
+		double units;
+
+		ina219_emulated_advance(&chip, i * 10000 * US);
+		units = (double)get(&chip, FSJ_INA219_SHUNT);
+		sum += units;
+		squares += units * units;
+	}
+	*mean_units = sum / rounds;
+	*deviation = sqrt(squares / rounds - *mean_units * *mean_units);
+}
+
+static void test_noise(void)
+{
+	double mean_units;
+	double deviation;
+	double again;
+
+	statistics(0x099F, 1, &mean_units, &deviation);
+	CHECK_NEAR(mean_units, 2500.0, 0.6); /* four standard errors */
+	CHECK_NEAR(deviation, 20.0, 0.4);
+	statistics(0x099F, 1, &again, &deviation);
+	CHECK(mean_units == again);
+	statistics(0x099F, 2, &again, &deviation);
+	CHECK(mean_units != again);
+	/* The mean of four conversions has half of it. */
+	statistics(0x0D57, 1, &mean_units, &deviation);
+	CHECK_NEAR(mean_units, 2500.0, 0.3);
+	CHECK_NEAR(deviation, 10.0, 0.2);
+}
+
+static void test_slow_conversions_and_transfers(void)
+{
+	const struct ina219_errors errors = {.slow_ppm = 100000, .transfer_ns = 100 * US};
+	struct supply supply = {5.0, 0.25, INT64_MAX};
+	struct ina219_emulated chip;
+
+	ina219_emulated_init(&chip, 100000, (struct ina219_source){mean, &supply}, 0);
+	ina219_emulated_err(&chip, &errors);
+	ina219_emulated_write(&chip, FSJ_INA219_CONFIG, 0x091F);
+	CHECK_EQUAL(chip.now_ns, 100 * US);
+	/* 1.1 times 808 us, after the end of the transfer. */
+	ina219_emulated_advance(&chip, 850 * US);
+	CHECK(!ready(&chip));
+	CHECK(ready(&chip));
+	CHECK_EQUAL(chip.now_ns, 1050 * US);
+	ina219_emulated_advance(&chip, 0);
+	CHECK_EQUAL(chip.now_ns, 1050 * US);
+}
+
 int main(void)
 {
 	test_reset();
@@ -182,5 +257,8 @@ int main(void)
 	test_quantisation_and_limits();
 	test_current_and_power_registers();
 	test_a_conversion_is_the_mean_over_its_time();
+	test_offset_and_gains();
+	test_noise();
+	test_slow_conversions_and_transfers();
 	return 0;
 }

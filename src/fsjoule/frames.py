@@ -1,45 +1,53 @@
-"""The meter's wire format, protocol 1: bytes in, samples out. docs/meter-protocol.md describes it byte by byte.
+"""The meter's frames, protocol 2: bytes in, frames out. docs/meter-protocol.md describes them byte by byte.
 
-`FrameDecoder` makes frames of bytes and counts what was damaged or lost on the way; `TraceBuilder` makes a trace of
-frames. Neither does any I/O, and neither keeps more than it needs: the decoder's memory does not grow, the builder's by
-seven bytes a sample.
+`FrameDecoder` makes frames of bytes and counts what was damaged or lost on the way. It does no I/O, and its memory does
+not grow.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
-from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from fsjoule.errors import MeterError
-from fsjoule.model import Mark, MeterInfo, Trace
+from fsjoule.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, PROTOCOL, unpacked
+from fsjoule.model import MarkSource, MeterCalibration, MeterInfo, MeterStatus, ResetCause
 
-PROTOCOL: Final = 1
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
 TYPE_INFO: Final = 3
+TYPE_REPLY: Final = 4
 FLAG_OVERFLOW: Final = 0x01
 FLAG_CLIPPED: Final = 0x02
 FLAG_I2C_FAULT: Final = 0x04
+FLAG_BUS_RESET: Final = 0x08
+INFO_SIMULATED: Final = 0x01
+INFO_SAMPLING: Final = 0x02
+INFO_UNSAVED: Final = 0x04
+INFO_SETTINGS_DAMAGED: Final = 0x08
+SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
 _MAX_SAMPLES: Final = 20
 _MAX_MARK_BYTES: Final = 16
-_HEAD: Final = struct.Struct("<BBI")
-# Ticks and times are unsigned on the line, and stay below 2^63 for as long as there are meters.
-_SAMPLES: Final = struct.Struct("<qqqIBB")
-_MARK: Final = struct.Struct("<qB")
-_INFO: Final = struct.Struct("<IIHHB16s16sI")
-_CRC_BYTES: Final = 4
-_SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
-# A frame has at most 253 bytes, and COBS adds one: no run is long enough for the code 0xFF, and decoding is simple.
-_MAX_STUFFED_BYTES: Final = 254
+# Ticks, times and the sum of bus are unsigned on the line, and stay below 2^63 for as long as there are meters.
+_SAMPLES: Final = struct.Struct("<qqqqIBB")
+_MARK: Final = struct.Struct("<qBB")
+_INFO: Final = struct.Struct("<IIHHBB16s16sIIIiiiIII")
+_REPLY: Final = struct.Struct("<IBBiii")
+_MARK_SOURCES: Final[tuple[MarkSource, ...]] = (MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST)
+_RESET_CAUSES: Final[tuple[ResetCause, ...]] = (
+    ResetCause.UNKNOWN,
+    ResetCause.POWER,
+    ResetCause.WATCHDOG,
+    ResetCause.SOFTWARE,
+    ResetCause.PIN,
+    ResetCause.BROWN_OUT,
+)
 _U32_MODULUS: Final = 1 << 32
 # How many lost sequence numbers are remembered, to know a late frame from one that came twice.
 _REMEMBERED_LOST: Final = 4096
@@ -49,62 +57,76 @@ _REMEMBERED_LOST: Final = 4096
 class SamplesFrame:
     """Samples of consecutive ticks, at most 20; none if the meter has only missed ticks to report.
 
-    `energy_raw` is raw shunt times raw bus, summed over all samples before `first_tick`; `missed_total` counts the
-    ticks before `first_tick` that have no sample, since the meter's start, modulo 2^32.
+    `energy_raw` is raw shunt times raw bus and `bus_total` raw bus, summed over all samples before `first_tick`;
+    `missed_total` counts the ticks before `first_tick` that have no sample, modulo 2^32. All three since the stream
+    began.
     """
 
     seq: int
     first_tick: int
     first_time_us: int
     energy_raw: int
+    bus_total: int
     missed_total: int
     flags: int
     samples: bytes
 
     @property
     def count(self) -> int:
-        return len(self.samples) // _SAMPLE_TYPE.itemsize
+        return len(self.samples) // SAMPLE_TYPE.itemsize
 
     @property
     def shunt_raw(self) -> npt.NDArray[np.int16]:
         """Shunt voltages in 10 uV, shape (count,)."""
-        return np.frombuffer(self.samples, _SAMPLE_TYPE)["shunt"]
+        return np.frombuffer(self.samples, SAMPLE_TYPE)["shunt"]
 
     @property
     def bus_raw(self) -> npt.NDArray[np.uint16]:
         """Bus voltages in 4 mV, shape (count,)."""
-        return np.frombuffer(self.samples, _SAMPLE_TYPE)["bus"]
+        return np.frombuffer(self.samples, SAMPLE_TYPE)["bus"]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkFrame:
-    """A line of the board, with the arrival of its first byte in the meter's clock."""
+    """A moment in the meter's clock: a line of the board's, an edge (without text), or a command of the host's."""
 
     seq: int
     time_us: int
     text: str
+    source: MarkSource = MarkSource.LINE
 
 
 @dataclass(frozen=True, slots=True)
 class InfoFrame:
-    """What the meter says of itself. `adc_config` is the INA219's CONFIG register; `boot_id` changes at every start."""
+    """What the meter says of itself: what holds for the whole stream, and what may change."""
 
     seq: int
     info: MeterInfo
-    adc_config: int
-    boot_id: int
+    status: MeterStatus
 
 
-Frame = SamplesFrame | MarkFrame | InfoFrame
+@dataclass(frozen=True, slots=True)
+class ReplyFrame:
+    """The answer to the command whose seq was `request`; fsjoule.commands knows what `command` and `status` mean."""
+
+    seq: int
+    request: int
+    command: int
+    status: int
+    values: tuple[int, int, int]
+
+
+Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
 
 
 @dataclass(slots=True)
 class StreamCounters:
-    """What became of the stream: `bytes` that came in, `frames` that came out, and what was not right.
+    """What became of the line: `bytes` that came in, `frames` that came out, and what was not right.
 
     `damaged` pieces between two delimiters were no frame; `lost` frames are missing by their sequence numbers, damaged
     ones included; `duplicates` came twice and were dropped; `reordered` ones came late, and no longer count as lost;
-    `unknown` ones are whole, but of a type that this version does not know; `restarts` are those of the meter.
+    `unknown` ones are whole, but of a type that this version does not know; `streams` counts how often the meter began
+    another stream: it started anew, or its settings changed.
     """
 
     bytes: int = 0
@@ -114,7 +136,7 @@ class StreamCounters:
     duplicates: int = 0
     reordered: int = 0
     unknown: int = 0
-    restarts: int = 0
+    streams: int = 0
 
 
 class FrameDecoder:
@@ -131,9 +153,9 @@ class FrameDecoder:
 
         Raises MeterError if a whole frame is of another protocol version.
         """
-        pieces = (self._partial + data).split(b"\0")
+        pieces = (self._partial + data).split(DELIMITER)
         # A piece that is already too long stays so when more is added: nothing is gained by keeping all of it.
-        self._partial = pieces.pop()[: _MAX_STUFFED_BYTES + 1]
+        self._partial = pieces.pop()[: MAX_STUFFED_BYTES + 1]
         self.counters.bytes += len(data)
         frames: list[Frame] = []
         for piece in pieces:
@@ -143,17 +165,17 @@ class FrameDecoder:
         return frames
 
     def _take(self, piece: bytes, frames: list[Frame]) -> None:
-        body = _body(piece)
+        body = unpacked(piece)
         if body is None:
             self._damaged()
             return
-        kind, protocol, seq = _HEAD.unpack_from(body)
+        kind, protocol, seq = HEAD.unpack_from(body)
         _require_protocol(protocol)
         parser = _PARSERS.get(kind)
         frame = parser(seq, body) if parser else None
         if parser and frame is None:
             self._damaged()
-        elif self._sequence.accepts(seq, frame.boot_id if isinstance(frame, InfoFrame) else None):
+        elif self._sequence.accepts(seq, frame.status.stream_id if isinstance(frame, InfoFrame) else None):
             self.counters.unknown += frame is None
             self.counters.frames += frame is not None
             frames += [frame] if frame else []
@@ -162,32 +184,6 @@ class FrameDecoder:
         # What comes before the first delimiter is the end of a frame that began before anybody listened.
         if self._synchronised:
             self.counters.damaged += 1
-
-
-def _body(piece: bytes) -> bytes | None:
-    """The frame in a piece of the stream, without its checksum, or None if it is damaged."""
-    content = _unstuffed(piece)
-    if content is None or len(content) < _HEAD.size + _CRC_BYTES:
-        return None
-    body = content[:-_CRC_BYTES]
-    return body if zlib.crc32(body).to_bytes(_CRC_BYTES, "little") == content[-_CRC_BYTES:] else None
-
-
-def _unstuffed(piece: bytes) -> bytes | None:
-    """The content of a COBS-encoded frame without its delimiter, or None if it is not one.
-
-    With frames this short every code is the distance to the next zero, and so decoding is putting the zeros back.
-    """
-    size = len(piece)
-    if size > _MAX_STUFFED_BYTES:
-        return None
-    content = bytearray(piece)
-    at = piece[0]
-    while at < size:
-        code = piece[at]
-        content[at] = 0
-        at += code
-    return bytes(content[1:]) if at == size else None
 
 
 def _require_protocol(protocol: int) -> None:
@@ -199,36 +195,83 @@ def _require_protocol(protocol: int) -> None:
 
 
 def _parse_samples(seq: int, body: bytes) -> SamplesFrame | None:
-    begin = _HEAD.size + _SAMPLES.size
+    begin = HEAD.size + _SAMPLES.size
     if len(body) < begin:
         return None
-    tick, time_us, energy_raw, missed, flags, count = _SAMPLES.unpack_from(body, _HEAD.size)
-    if tick < 0 or time_us < 0 or count > _MAX_SAMPLES or len(body) != begin + count * _SAMPLE_TYPE.itemsize:
+    tick, time_us, energy_raw, bus_total, missed, flags, count = _SAMPLES.unpack_from(body, HEAD.size)
+    if tick < 0 or time_us < 0 or bus_total < 0:
         return None
-    return SamplesFrame(seq, tick, time_us, energy_raw, missed, flags, body[begin:])
+    if count > _MAX_SAMPLES or len(body) != begin + count * SAMPLE_TYPE.itemsize:
+        return None
+    return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, body[begin:])
 
 
 def _parse_mark(seq: int, body: bytes) -> MarkFrame | None:
-    begin = _HEAD.size + _MARK.size
+    begin = HEAD.size + _MARK.size
     if len(body) < begin:
         return None
-    time_us, length = _MARK.unpack_from(body, _HEAD.size)
-    text = body[begin:]
-    if time_us < 0 or length > _MAX_MARK_BYTES or len(text) != length or not text.isascii():
+    fields: tuple[int, int, int] = _MARK.unpack_from(body, HEAD.size)
+    time_us, source, length = fields
+    text = body[begin:].decode("latin-1")
+    if time_us < 0 or source >= len(_MARK_SOURCES) or length > _MAX_MARK_BYTES or len(text) != length:
         return None
-    return MarkFrame(seq, time_us, text.decode("ascii"))
+    if not (text.isascii() and text.isprintable()):
+        return None
+    return MarkFrame(seq, time_us, text, _MARK_SOURCES[source])
 
 
 def _parse_info(seq: int, body: bytes) -> InfoFrame | None:
-    if len(body) != _HEAD.size + _INFO.size:
+    if len(body) != HEAD.size + _INFO.size:
         return None
-    rate_hz, shunt_uohm, range_mv, adc_config, simulated, firmware, serial, boot_id = _INFO.unpack_from(
-        body, _HEAD.size
-    )
+    (
+        rate_hz,
+        shunt_uohm,
+        range_mv,
+        adc_config,
+        flags,
+        cause,
+        firmware,
+        serial,
+        stream_id,
+        i2c_faults,
+        frames_dropped,
+        *calibration,
+    ) = _INFO.unpack_from(body, HEAD.size)
     if rate_hz == 0 or shunt_uohm == 0:
         return None
-    info = MeterInfo(PROTOCOL, _name(firmware), _name(serial), rate_hz, shunt_uohm, range_mv, bool(simulated))
-    return InfoFrame(seq, info, adc_config, boot_id)
+    info = MeterInfo(
+        protocol=PROTOCOL,
+        firmware=_name(firmware),
+        serial_number=_name(serial),
+        rate_hz=rate_hz,
+        shunt_uohm=shunt_uohm,
+        shunt_range_mv=range_mv,
+        simulated=bool(flags & INFO_SIMULATED),
+        adc_config=adc_config,
+        calibration=MeterCalibration(*calibration),
+    )
+    status = MeterStatus(
+        stream_id=stream_id,
+        sampling=bool(flags & INFO_SAMPLING),
+        unsaved=bool(flags & INFO_UNSAVED),
+        settings_damaged=bool(flags & INFO_SETTINGS_DAMAGED),
+        reset_cause=_reset_cause(cause),
+        i2c_faults=i2c_faults,
+        frames_dropped=frames_dropped,
+    )
+    return InfoFrame(seq, info, status)
+
+
+def _reset_cause(number: int) -> ResetCause:
+    return _RESET_CAUSES[number] if number < len(_RESET_CAUSES) else ResetCause.UNKNOWN
+
+
+def _parse_reply(seq: int, body: bytes) -> ReplyFrame | None:
+    if len(body) != HEAD.size + _REPLY.size:
+        return None
+    request, command, status, *values = _REPLY.unpack_from(body, HEAD.size)
+    first, second, third = values
+    return ReplyFrame(seq, request, command, status, (first, second, third))
 
 
 # Each gives the frame in a body whose checksum is right, or None if its length contradicts its content.
@@ -236,6 +279,7 @@ _PARSERS: Final[dict[int, Callable[[int, bytes], Frame | None]]] = {
     TYPE_SAMPLES: _parse_samples,
     TYPE_MARK: _parse_mark,
     TYPE_INFO: _parse_info,
+    TYPE_REPLY: _parse_reply,
 }
 
 
@@ -249,33 +293,42 @@ class _Sequence:
 
     counters: StreamCounters
     expected: int | None = None
-    boot_id: int | None = None
+    stream_id: int | None = None
+    stream_before: int | None = None
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict[int, None])
 
-    def accepts(self, seq: int, boot_id: int | None) -> bool:
-        """Whether the frame is new. `boot_id` is that of an info frame."""
+    def accepts(self, seq: int, stream_id: int | None) -> bool:
+        """Whether the frame is new. `stream_id` is that of an info frame."""
         if seq == self.expected:
-            self._advance(seq, boot_id)
+            self._advance(seq, stream_id)
             return True
-        if self.expected is None or self._restarted(boot_id):
-            self.lost.clear()
-            self._advance(seq, boot_id)
-            return True
-        ahead = (seq - self.expected) % _U32_MODULUS
+        ahead = 0 if self.expected is None else (seq - self.expected) % _U32_MODULUS
         if ahead < _U32_MODULUS // 2:
-            self._lose(self.expected, ahead)
-            self._advance(seq, boot_id)
+            self._lose(seq - ahead, ahead)
+            self._advance(seq, stream_id)
             return True
-        return self._accepts_late(seq)
+        if seq in self.lost:
+            del self.lost[seq]
+            self.counters.lost -= 1
+            self.counters.reordered += 1
+            return True
+        if self._is_new(stream_id):  # a meter that starts anew counts from 0 again
+            self.lost.clear()
+            self._advance(seq, stream_id)
+            return True
+        self.counters.duplicates += 1
+        return False
 
-    def _restarted(self, boot_id: int | None) -> bool:
-        return boot_id is not None and self.boot_id is not None and boot_id != self.boot_id
+    def _is_new(self, stream_id: int | None) -> bool:
+        if stream_id is None or self.stream_id is None:
+            return False
+        return stream_id not in (self.stream_id, self.stream_before)
 
-    def _advance(self, seq: int, boot_id: int | None) -> None:
+    def _advance(self, seq: int, stream_id: int | None) -> None:
         self.expected = (seq + 1) % _U32_MODULUS
-        if boot_id is not None:
-            self.counters.restarts += self._restarted(boot_id)
-            self.boot_id = boot_id
+        if stream_id is not None and stream_id != self.stream_id:
+            self.counters.streams += self.stream_id is not None
+            self.stream_before, self.stream_id = self.stream_id, stream_id
 
     def _lose(self, first: int, count: int) -> None:
         self.counters.lost += count
@@ -283,118 +336,3 @@ class _Sequence:
             self.lost[(first + offset) % _U32_MODULUS] = None
         while len(self.lost) > _REMEMBERED_LOST:
             self.lost.popitem(last=False)
-
-    def _accepts_late(self, seq: int) -> bool:
-        if seq not in self.lost:
-            self.counters.duplicates += 1
-            return False
-        del self.lost[seq]
-        self.counters.lost -= 1
-        self.counters.reordered += 1
-        return True
-
-
-_FAULTS: Final[dict[int, str]] = {
-    FLAG_OVERFLOW: "the INA219's arithmetic overflowed",
-    FLAG_CLIPPED: "the shunt voltage reached the end of the meter's range",
-    FLAG_I2C_FAULT: "the INA219 did not answer",
-}
-
-
-class _Head(IntEnum):
-    """Columns of what is kept of a samples frame besides its samples."""
-
-    TICK = 0
-    TIME = 1
-    ENERGY = 2
-    MISSED = 3
-    FLAGS = 4
-    COUNT = 5
-
-
-class TraceBuilder:
-    """Collects frames and makes a trace of them. Frames may come late, but not twice: the decoder sees to that.
-
-    `info` is an info frame that arrived before; without one, one must be among the frames.
-    """
-
-    def __init__(self, info: InfoFrame | None = None) -> None:
-        self._info = info
-        self._restarted = False
-        self._heads = array("q")
-        self._samples = bytearray()
-        self._marks: list[Mark] = []
-
-    def add(self, frames: Iterable[Frame]) -> None:
-        """Take frames, in the order of arrival. What a meter sends after a restart belongs to another trace."""
-        for frame in frames:
-            if isinstance(frame, InfoFrame):
-                self._restarted |= self._info is not None and frame.boot_id != self._info.boot_id
-                self._info = self._info or frame
-            elif self._restarted:
-                continue
-            elif isinstance(frame, SamplesFrame):
-                self._add_samples(frame)
-            else:
-                self._marks.append(Mark(frame.time_us, frame.text))
-
-    def _add_samples(self, frame: SamplesFrame) -> None:
-        # In the order of _Head.
-        self._heads.extend(
-            (frame.first_tick, frame.first_time_us, frame.energy_raw, frame.missed_total, frame.flags, frame.count)
-        )
-        self._samples += frame.samples
-
-    def build(self) -> Trace:
-        """The trace of all that was added so far, in order of ticks.
-
-        Raises MeterError if there was no info frame.
-        """
-        if self._info is None:
-            raise MeterError(
-                "the meter sent no info frame, without which its samples have no unit",
-                hint="it sends one every second: record for longer, or check the line for damage",
-            )
-        info = self._info.info
-        heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
-        samples = np.frombuffer(bytes(self._samples), _SAMPLE_TYPE)
-        counts = heads[:, _Head.COUNT]
-        index = np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
-        ticks = np.repeat(heads[:, _Head.TICK], counts) + index
-        times_us = np.repeat(heads[:, _Head.TIME], counts) + index * 1_000_000 // info.rate_hz
-        order = np.argsort(ticks, kind="stable")
-        heads = heads[np.argsort(heads[:, _Head.TICK], kind="stable")]
-        missed, lost = _missed_and_lost(heads)
-        return Trace(
-            info=info,
-            ticks=ticks[order],
-            times_us=times_us[order],
-            shunt_raw=samples["shunt"][order],
-            bus_raw=samples["bus"][order],
-            checkpoint_ticks=heads[:, _Head.TICK].copy(),
-            checkpoint_raw=heads[:, _Head.ENERGY].copy(),
-            marks=tuple(sorted(self._marks, key=lambda mark: mark.time_us)),
-            missed=missed,
-            lost=lost,
-            faults=self._faults(heads[:, _Head.FLAGS]),
-        )
-
-    def _faults(self, flags: npt.NDArray[np.int64]) -> tuple[str, ...]:
-        found = [
-            f"{text} (in {frames} of {len(flags)} frames)"
-            for flag, text in _FAULTS.items()
-            if (frames := int(np.count_nonzero(flags & flag)))
-        ]
-        if self._restarted:
-            found.append("the meter restarted; what it sent afterwards is left out")
-        return tuple(found)
-
-
-def _missed_and_lost(heads: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Ticks from the first to the last of the trace that were never sampled, and ticks whose frames did not arrive."""
-    if not len(heads):
-        return 0, 0
-    missed = int(heads[-1, _Head.MISSED] - heads[0, _Head.MISSED]) % _U32_MODULUS
-    end = int((heads[:, _Head.TICK] + heads[:, _Head.COUNT]).max())
-    span = end - int(heads[0, _Head.TICK])
-    return missed, max(0, span - int(heads[:, _Head.COUNT].sum()) - missed)

@@ -58,6 +58,7 @@ class Metered:
     idle_window: Window | None = None
     energy: Energy | None = None
     complaints: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def judge(
@@ -71,7 +72,7 @@ def judge(
     started_utc: str,
 ) -> Measurement:
     """The measurement, with every reason for which it is not to be believed."""
-    metered = _metered(evidence, profile.window_excess_s)
+    metered = _metered(evidence, entry.workload, profile.window_excess_s)
     complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
     moved_mib = evidence.moved_bytes / MIB
     duration_s = evidence.duration_s
@@ -90,7 +91,7 @@ def judge(
         # An emulated meter says so itself, whatever the environment file calls the board.
         simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
-        notes=tuple(evidence.notes),
+        notes=(*evidence.notes, *metered.notes),
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
         throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
@@ -132,26 +133,28 @@ def _identity(workload: Workload) -> str:
     return f"{workload.slug} {size_kib}KiB" if size_kib else workload.slug
 
 
-def _metered(evidence: Evidence, allowed_s: float) -> Metered:
+def _metered(evidence: Evidence, workload: Workload, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
-    complaints = validity.trace_complaints(trace) + validity.sample_complaints(trace.counts)
+    jobs = workload.jobs if workload.kind == "fio" else 1
+    complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks, jobs)
+    notes = tuple(validity.trace_notes(trace))
     window = _window(trace, evidence.marks)
     if window is None:
-        seen = ", ".join(mark.text for mark in trace.marks) or "none"
-        complaints.append(f"the marks {evidence.marks[0]} and {evidence.marks[1]} did not both arrive (seen: {seen})")
-        return Metered(complaints=tuple(complaints))
+        return Metered(complaints=tuple(complaints), notes=notes)
     if evidence.duration_s is not None:
         complaints += validity.window_complaints(window, evidence.duration_s, allowed_s)
     idle = _idle_window(trace, evidence)
+    complaints += validity.clipping_complaints(trace, window, "the window")
+    complaints += validity.clipping_complaints(trace, idle, "the idle window")
     slack_s = 0.0 if evidence.duration_s is None else max(0.0, window.duration_s - evidence.duration_s)
     try:
         result = energy.energy(trace, window, idle, slack_s=slack_s)
     except MeasurementInvalid as error:
-        return Metered(window, idle, None, (*complaints, *error.reasons))
-    complaints += validity.energy_complaints(result, trace.counts)
-    return Metered(window, idle, result, tuple(complaints))
+        return Metered(window, idle, None, (*complaints, *error.reasons), notes)
+    complaints += validity.energy_complaints(result)
+    return Metered(window, idle, result, tuple(complaints), notes)
 
 
 def _window(trace: Trace, marks: tuple[str, str]) -> Window | None:

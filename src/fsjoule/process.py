@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from fsjoule.errors import LabError, MissingToolError
+from fsjoule.errors import ConfigError, LabError, MissingToolError
 
 # Debian's package for each program that fsjoule starts; packages.txt installs the same set.
 PACKAGES: Final[dict[str, str]] = {
@@ -137,6 +137,19 @@ def start(
             start_new_session=new_session,
             preexec_fn=_die_with_parent if die_with_parent else None,  # noqa: PLW1509 - prctl alone, no locks
         )
+
+
+def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program that has this one's terminal, input and output, and its signals, as from a shell.
+
+    Raises ConfigError if it is not there or may not be run.
+    """
+    try:
+        return subprocess.Popen(list(argv))  # noqa: S603 - argument lists only
+    except OSError as error:
+        raise ConfigError(
+            f"{argv[0]!r} cannot be run: {error.strerror}", hint="give a program and its arguments"
+        ) from error
 
 
 def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from fsjoule.model import Energy, SampleCounts, Trace, Window
 
 
@@ -16,11 +18,16 @@ class Limits:
     A window may be longer than the board's own time by what its board allows and `window_excess` of the runtime: the
     marks bracket the work, and the programs that send them have to be started first. It may be shorter by
     `window_deficit_s`, the resolution of fio's clock (1 ms) and of the mark line.
+
+    Samples that were lost on the line take no energy with them: the meter's sums bridge them, up to `lost_fraction` of
+    a trace. Of ticks that the meter itself missed nothing is known: at most `missed_fraction` of a window may be
+    filled.
     """
 
     window_excess: float = 0.02
     window_deficit_s: float = 0.005
-    missing_fraction: float = 0.001
+    lost_fraction: float = 0.1
+    missed_fraction: float = 0.01
 
 
 DEFAULT: Final = Limits()
@@ -49,26 +56,58 @@ def window_complaints(window: Window, duration_s: float, allowed_s: float, limit
 
 
 def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[str]:
-    """Whether too many of the meter's samples are missing."""
-    missing = counts.missed + counts.lost
-    if missing <= limits.missing_fraction * counts.expected:
+    """Whether too many of the samples were lost on the line. Of those that the meter missed, `energy` complains."""
+    if counts.lost <= limits.lost_fraction * counts.expected:
         return []
     return [
         (
-            f"{missing} of {counts.expected} samples are missing ({counts.missed} missed by the meter, {counts.lost} "
-            f"lost on the way); allowed are {limits.missing_fraction:.1%}"
+            f"{counts.lost} of {counts.expected} samples were lost between meter and host; allowed are "
+            f"{limits.lost_fraction:.0%}"
         )
     ]
 
 
-def trace_complaints(trace: Trace) -> list[str]:
-    """Faults that the meter itself reported."""
-    return [f"the meter reported: {fault}" for fault in trace.faults]
+def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
+    """Whether the shunt voltage reached the end of the range in a window: what it was, nobody knows."""
+    inside = (trace.times_us + trace.info.tick_us > window.start_us) & (trace.times_us < window.stop_us)
+    range_mv = trace.info.shunt_range_mv
+    limit = range_mv * 1000 / trace.info.shunt_lsb_uv
+    clipped = int(np.count_nonzero(np.abs(trace.shunt_raw[inside].astype(np.int64)) >= limit))
+    if not clipped:
+        return []
+    end = f"{clipped} samples of {name} reached the end of the meter's range of {range_mv} mV"
+    return [f"{end}: set a larger range, or use a smaller shunt"]
 
 
-def energy_complaints(energy: Energy, counts: SampleCounts) -> list[str]:
-    """Whether the samples add up to what the meter itself accumulated; only lost frames may make a difference."""
-    if energy.check_mj is None or counts.lost:
+def mark_complaints(trace: Trace, marks: tuple[str, str], jobs: int) -> list[str]:
+    """Whether the two marks of a window arrived once for each of the jobs that send them; one less was lost."""
+    counts = [sum(mark.text == text for mark in trace.marks) for text in marks]
+    if counts == [jobs, jobs]:
+        return []
+    if 0 in counts:
+        seen = ", ".join(mark.text for mark in trace.marks) or "none"
+        return [f"the marks {' and '.join(marks)} did not both arrive (seen: {seen})"]
+    sent = "once" if jobs == 1 else f"{jobs} times"
+    return [
+        f"the mark {text} was sent {sent} and arrived {count} times: where the window ends is not certain"
+        for text, count in zip(marks, counts, strict=True)
+        if count != jobs
+    ]
+
+
+def trace_notes(trace: Trace) -> list[str]:
+    """What happened to a trace, for the reader: whether it harms the energy is for the others here to say."""
+    notes = [f"the meter reported: {fault}" for fault in trace.faults]
+    if trace.lost:
+        notes.append("samples were lost between meter and host; the meter's own sums bridge the gaps")
+    if trace.missed:
+        notes.append("the meter missed ticks; they are filled with the mean of their neighbours")
+    return notes
+
+
+def energy_complaints(energy: Energy) -> list[str]:
+    """Whether the samples add up to what the meter itself accumulated over the same ticks."""
+    if energy.check_mj is None:
         return []
     if abs(energy.check_mj - energy.check_sum_mj) <= 1e-9 * max(1.0, abs(energy.check_mj)):
         return []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from fsjoule.model import (
     BoardFacts,
     DeviceCounters,
     Energy,
+    EnergyBudget,
     FioResult,
     FioWorkload,
     ImageFacts,
@@ -34,7 +36,7 @@ from fsjoule.model import (
 )
 
 METER = MeterInfo(
-    protocol=1,
+    protocol=2,
     firmware="test",
     serial_number="T1",
     rate_hz=1000,
@@ -105,6 +107,8 @@ def make_trace(
         bus_raw=bus_raw,
         checkpoint_ticks=first + np.arange(0, n, 20, dtype=np.int64),
         checkpoint_raw=raw[:-1:20].astype(np.int64),
+        checkpoint_bus=1250 * np.arange(0, n, 20, dtype=np.int64),
+        checkpoint_missed=np.zeros(len(range(0, n, 20)), dtype=np.int64),
         marks=(Mark(start_us, f"S{mark}"), Mark(start_us + int(duration_s * 1e6), f"E{mark}")),
         missed=0,
         lost=0,
@@ -187,8 +191,21 @@ def _energy(trace: Trace) -> tuple[Energy, Window, Window]:
         power_sd_w=float(power_w[inside].std()),
         check_mj=gross_mj,
         check_sum_mj=gross_mj,
+        lost_ticks=0,
+        missed_ticks=0,
+        gross_budget=_budget(gross_mj * 0.003, idle_mj=0.0),
+        net_budget=_budget(gross_mj * 0.004, idle_mj=gross_mj * 0.001),
     )
     return energy, Window(start_us, stop_us), Window(float(trace.times_us[0]), start_us - 50_000.0)
+
+
+def _budget(total_mj: float, *, idle_mj: float) -> EnergyBudget:
+    """A budget of that total, with the shares of an uncalibrated meter."""
+    rest_mj = math.sqrt(total_mj**2 - idle_mj**2)
+    shares = {"shunt_mj": 0.82, "gain_mj": 0.5, "offset_mj": 0.2, "shunt_rounding_mj": 0.15, "bus_rounding_mj": 0.1}
+    scale = rest_mj / math.hypot(*shares.values())
+    none = dict.fromkeys((field.name for field in fields(EnergyBudget)), 0.0)
+    return EnergyBudget(**none | {name: share * scale for name, share in shares.items()} | {"idle_mj": idle_mj})
 
 
 def _fio(workload: FioWorkload, duration_s: float) -> FioResult:

@@ -4,76 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import subprocess
-import tempfile
+import re
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from labgrid import target_factory
+from labgrid.binding import BindingState
+from meter_desk import SPEED, Desk, desk, wait
 from meter_wire import INFO, frame
 
-from fsjoule import process
+from fsjoule import commands, process
+from fsjoule.commands import Command
 from fsjoule.errors import MeterError
 from fsjoule.lab import MeterDriver, meter
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.lab_services import free_ports, listens
-
-_LIMIT_S = 30.0
-_SPEED = 1_000_000
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+from fsjoule.meter.streams import PortHeldError
+from fsjoule.model import MarkSource
 
 
 @dataclass
-class _Bench:
-    """A meter with 5 V and 0.25 A, and ways to disturb it."""
-
-    devices: Path
-    closing: ExitStack
-    port: int = field(default_factory=lambda: free_ports(1)[0])
-
-    @property
-    def stream(self) -> Path:
-        return self.devices / "meter"
-
-    @property
-    def marks(self) -> Path:
-        return self.devices / "marks"
-
-    def start_meter(self) -> subprocess.Popen[bytes]:
-        simulator = process.start(
-            [
-                meter_build.simulator(print),
-                *("--load", "5.0,0.25"),
-                *("--stream-link", self.stream),
-                *("--marks-link", self.marks),
-            ]
-        )
-        self.closing.callback(process.stop, simulator)
-        _wait(lambda: self.stream.exists() and self.marks.exists(), "no meter")
-        return simulator
-
-    def start_ser2net(self) -> subprocess.Popen[bytes]:
-        """As labgrid's exporter starts it."""
-        accepter = f"telnet(rfc2217,mode=server),tcp,127.0.0.1,{self.port}"
-        connector = f"serialdev(nouucplock=true),{self.stream},{_SPEED}n81,local"
-        lines = [f"connection: &con01#  accepter: {accepter}", f"  connector: {connector}"]
-        lines += ["  options:", "    max-connections: 10"]
-        ser2net = process.start(["ser2net", "-d", "-n", *(word for line in lines for word in ("-Y", line))])
-        self.closing.callback(process.stop, ser2net)
-        _wait(lambda: listens(self.port), "no ser2net")
-        return ser2net
+class _Bench(Desk):
+    """A desk with drivers."""
 
     def driver(self, *, network: bool) -> MeterDriver:
         """The driver, active, as an environment file binds it."""
@@ -82,24 +36,18 @@ class _Bench:
         else:
             port = {"cls": "RawSerialPort", "port": str(self.stream)}
         config = {
-            "resources": [{**port, "name": "meter", "speed": _SPEED}],
+            "resources": [{**port, "name": "meter", "speed": SPEED}],
             "drivers": {"MeterDriver": {"bindings": {"port": "meter"}}},
         }
         target = target_factory.make_target("main", config)
         self.closing.callback(target.cleanup)
         return meter(target)
 
-    def mark(self, text: str) -> None:
-        with self.marks.open("wb", buffering=0) as marks:
-            marks.write(text.encode() + b"\n")
-
 
 @pytest.fixture
 def bench() -> Generator[_Bench]:
-    devices = Path(tempfile.mkdtemp(prefix="fsjoule-test-", dir="/dev/shm"))
-    with ExitStack() as closing:
-        closing.callback(shutil.rmtree, devices)
-        yield _Bench(devices, closing)
+    with desk() as empty:
+        yield _Bench(empty.devices, empty.closing)
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["tty", "ser2net"])
@@ -134,10 +82,7 @@ def test_recording_again_begins_afresh(bench: _Bench) -> None:
 
 
 def test_a_meter_that_says_nothing_is_an_error_within_the_limit(bench: _Bench) -> None:
-    master, slave = os.openpty()
-    bench.closing.callback(os.close, slave)
-    bench.closing.callback(os.close, master)
-    bench.stream.symlink_to(os.ttyname(slave))
+    bench.start_nothing()
     driver = bench.driver(network=False)
     for call in (driver.info, driver.arm):
         begin = time.monotonic()
@@ -156,11 +101,11 @@ def test_an_unplugged_meter_is_said_at_once_and_works_when_it_is_back(
     driver.arm()
     simulator.kill()
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
-        _wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
+        wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
     with pytest.raises(MeterError, match="fell silent while it was recorded"):
         driver.disarm()
     bench.start_meter()
-    _wait(lambda: _arms(driver), "the meter is back, and the driver does not see it")
+    wait(lambda: _arms(driver), "the meter is back, and the driver does not see it")
     # The first moments of a stream that has just been opened may hold a gap; it is counted, and the rest is whole.
     counts = driver.disarm().counts
     assert counts.received > 0
@@ -185,7 +130,7 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
     time.sleep(0.3)
     bench.start_ser2net()
     before = driver.counters.frames
-    _wait(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
+    wait(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
     trace = driver.disarm()
     assert trace.lost > 0
     assert trace.counts.expected == trace.ticks[-1] - trace.ticks[0] + 1
@@ -193,22 +138,19 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
 
 
 def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
-    master, slave = os.openpty()
-    bench.closing.callback(os.close, slave)
-    bench.closing.callback(os.close, master)
-    bench.stream.symlink_to(os.ttyname(slave))
+    master = bench.start_nothing()
     driver = bench.driver(network=False)
     complaints: list[str] = []
 
     def refused() -> bool:
         # What is sent before the port is open is lost: send it again.
-        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=2))
+        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=3))
         with pytest.raises(MeterError) as caught:
             driver.info()
         complaints.append(str(caught.value))
-        return "speaks protocol 2" in complaints[-1]
+        return "speaks protocol 3" in complaints[-1]
 
-    _wait(refused, f"not refused: {complaints}")
+    wait(refused, f"not refused: {complaints}")
 
 
 def test_disarming_what_was_not_armed_is_an_error(bench: _Bench) -> None:
@@ -217,3 +159,173 @@ def test_disarming_what_was_not_armed_is_an_error(bench: _Bench) -> None:
     driver.info()
     with pytest.raises(MeterError, match="was not armed"):
         driver.disarm()
+
+
+# ------------------------------------------------------------------------------------------------------ its commands
+
+
+@pytest.mark.parametrize("network", [False, True], ids=["tty", "ser2net"])
+def test_commands_are_carried_out(bench: _Bench, network: bool) -> None:
+    bench.start_meter()
+    if network:
+        bench.start_ser2net()
+    driver = bench.driver(network=network)
+    assert driver.set_rate(500).rate_hz == 500
+    assert driver.set_range(160).shunt_range_mv == 160
+    # As u32 it has the byte 0xFF, which telnet takes for its own unless it is doubled.
+    assert driver.client().set_shunt(0xFFFF).info.shunt_uohm == 0xFFFF
+    driver.arm()
+    driver.mark("of the host")
+    trace = driver.disarm()
+    assert [(mark.text, mark.source) for mark in trace.marks] == [("of the host", MarkSource.HOST)]
+    assert trace.info == driver.info()
+    assert np.diff(trace.times_us).tolist() == [2000] * (len(trace.ticks) - 1)
+
+
+def test_a_refused_command_says_why_and_changes_nothing(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    before = driver.info()
+    with pytest.raises(MeterError, match="refuses the command 'zero': a value is outside of what is allowed, or"):
+        driver.client().command(Command.ZERO, commands.zero(1))
+    with pytest.raises(MeterError, match="the command's payload has the wrong length") as caught:
+        driver.client().command(Command.RATE, b"\1")
+    assert not caught.value.transient
+    assert driver.info() == before
+
+
+def test_commands_to_a_meter_that_is_gone_are_errors_within_the_limit(bench: _Bench) -> None:
+    simulator = bench.start_meter()
+    driver = bench.driver(network=False)
+    client = driver.client()
+    client.info()
+    process.stop(simulator)
+    begin = time.monotonic()
+    with pytest.raises(MeterError):
+        client.mark("lost")
+    assert time.monotonic() - begin < 10
+
+
+def test_a_stopped_meter_says_so(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    assert not driver.client().stop().status.sampling
+    with pytest.raises(MeterError, match="takes no samples"):
+        driver.arm()
+    assert driver.client().start().status.sampling
+    driver.arm()
+    assert driver.disarm().counts.received > 0
+
+
+# ------------------------------------------------------------------------------------------------- a second reader
+
+
+def test_a_terminal_that_somebody_reads_is_refused_by_name(bench: _Bench) -> None:
+    bench.start_meter()
+    cat = bench.thief()
+    driver = bench.driver(network=False)
+    with pytest.raises(PortHeldError, match=rf"meter is in use by cat \(process {cat.pid}\)") as caught:
+        driver.info()
+    assert f"kill {cat.pid}" in (caught.value.hint or "")
+    process.stop(cat)
+    wait(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
+    assert driver.disarm().lost == 0
+
+
+def test_a_terminal_that_another_driver_has_is_refused(bench: _Bench) -> None:
+    bench.start_meter()
+    first = bench.driver(network=False)
+    first.info()
+    with pytest.raises(PortHeldError, match=rf"\(process {os.getpid()}\)"):
+        bench.driver(network=False).info()
+    first.arm()
+    assert first.disarm().lost == 0
+
+
+def _complaint(driver: MeterDriver) -> str:
+    """What a driver in use says about the second reader that it has."""
+    complaints: list[str] = []
+
+    def complains() -> bool:
+        try:
+            driver.arm()
+            complaints.extend(driver.disarm().faults)
+        except MeterError as error:
+            complaints.append(str(error))
+        return bool(complaints)
+
+    wait(complains, "nobody notices the second reader")
+    return complaints[0]
+
+
+def test_a_second_reader_that_comes_later_is_named(bench: _Bench) -> None:
+    bench.start_meter()
+    driver = bench.driver(network=False)
+    driver.info()
+    cat = bench.thief()
+    complaint = _complaint(driver)
+    assert f"in use by cat (process {cat.pid})" in complaint
+    assert f"kill {cat.pid}" in complaint
+    process.stop(cat)
+    wait(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
+
+
+def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
+    bench: _Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    driver.arm()
+    with caplog.at_level(logging.WARNING, logger="fsjoule"):
+        bench.thief(greedy=False)
+        wait(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
+    assert "fuser -v" in caplog.text
+    trace = driver.disarm()
+    assert any("of the meter's bytes go astray" in fault for fault in trace.faults)
+
+
+def test_a_second_reader_behind_ser2net_that_gets_nearly_all_is_thought_of(bench: _Bench) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    driver.info()
+    bench.thief()
+    assert re.search("another program (gets it|probably reads its port)", _complaint(driver))
+
+
+def test_ser2net_serves_two_and_neither_loses_anything(bench: _Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.start_meter()
+    bench.start_ser2net()
+    first, second = bench.driver(network=True), bench.driver(network=True)
+    with caplog.at_level(logging.WARNING, logger="fsjoule"):
+        first.arm()
+        second.arm()
+        time.sleep(4.5)  # two spans in which bytes could go astray
+        counts = [driver.disarm().counts for driver in (first, second)]
+    assert all(c.received > 4000 and (c.missed, c.lost) == (0, 0) for c in counts)
+    assert caplog.text == ""
+
+
+# ------------------------------------------------------------------------------------- what labgrid does meanwhile
+
+
+def test_a_port_that_labgrid_takes_for_gone_does_not_end_the_recording(bench: _Bench) -> None:
+    """Labgrid deactivates drivers of unavailable resources whenever it activates another driver."""
+    bench.start_meter()
+    bench.start_ser2net()
+    driver = bench.driver(network=True)
+    target = driver.target
+    assert target is not None
+    driver.arm()
+    port: Any = target.get_resource("NetworkSerialPort", name="meter")
+    port.avail = False
+    target.last_update = 0
+    target.update_resources()
+    assert driver.state is BindingState.bound
+    with pytest.raises(MeterError, match="finding the meter's port again failed"):
+        driver.info()
+    port.avail = True
+    trace = driver.disarm()
+    assert driver.state is BindingState.active
+    assert trace.lost == trace.missed == 0

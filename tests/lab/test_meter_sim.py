@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
+from meter_process import LIMIT_S, check_energy, check_order, infos, running, values, wait
 
 from fsjoule import process
-from fsjoule.frames import Frame, FrameDecoder, InfoFrame, MarkFrame, SamplesFrame, TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.frames import SamplesFrame
 from fsjoule.virtual import meter_build
 from fsjoule.virtual.feed import FeedWriter
 
-_LIMIT_S = 30.0
 _MS = 1_000_000
 
 
@@ -31,121 +25,14 @@ def program() -> Path:
     return meter_build.simulator(print)
 
 
-@dataclass
-class _Reader:
-    """Reads the stream into frames."""
-
-    fd: int
-    decoder: FrameDecoder = field(default_factory=FrameDecoder)
-    frames: list[Frame] = field(default_factory=list[Frame])
-
-    def read_until(self, enough: Callable[[list[Frame]], bool]) -> list[Frame]:
-        """All frames so far, as soon as they are enough."""
-        deadline = time.monotonic() + _LIMIT_S
-        while not enough(self.frames):
-            assert time.monotonic() < deadline, f"only {len(self.frames)} frames came"
-            if select.select([self.fd], [], [], 1.0)[0]:
-                self.frames += self.decoder.feed(os.read(self.fd, 65536))
-        return self.frames
-
-    def read_samples(self, count: int) -> list[Frame]:
-        """Read on until there are this many samples, and what the meter says of itself."""
-        self.read_until(lambda frames: len(_values(frames)) >= count)
-        return self.read_until(lambda frames: bool(_infos(frames)))
-
-    def read_marks(self, count: int) -> list[Frame]:
-        """Read on until there are this many marks."""
-        return self.read_until(lambda frames: sum(isinstance(frame, MarkFrame) for frame in frames) >= count)
-
-    def trace(self) -> Trace:
-        builder = TraceBuilder()
-        builder.add(self.frames)
-        return builder.build()
-
-
-@dataclass
-class _Simulator:
-    process: subprocess.Popen[bytes]
-    stream: Path
-    marks: Path
-    log: Path
-
-    @contextmanager
-    def reader(self) -> Generator[_Reader]:
-        fd = os.open(self.stream, os.O_RDWR | os.O_NOCTTY)
-        try:
-            yield _Reader(fd)
-        finally:
-            os.close(fd)
-
-    def send(self, text: bytes) -> None:
-        fd = os.open(self.marks, os.O_WRONLY | os.O_NOCTTY)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
-
-
-@contextmanager
-def _running(program: Path, folder: Path, *options: str) -> Generator[_Simulator]:
-    stream, marks, log = folder / "stream", folder / "marks", folder / "log"
-    argv = [program, "--stream-link", stream, "--marks-link", marks, *options]
-    started = process.start([str(part) for part in argv], log=log)
-    try:
-        _wait(lambda: stream.exists() and marks.exists(), lambda: f"no terminals: {log.read_text()}")
-        yield _Simulator(started, stream, marks, log)
-    finally:
-        process.stop(started)
-
-
-def _wait(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, complaint()
-        time.sleep(0.01)
-
-
-def _infos(frames: list[Frame]) -> list[InfoFrame]:
-    return [frame for frame in frames if isinstance(frame, InfoFrame)]
-
-
-def _values(frames: list[Frame]) -> list[tuple[int, int]]:
-    """Raw shunt and bus of each sample."""
-    return [
-        pair
-        for frame in frames
-        if isinstance(frame, SamplesFrame)
-        for pair in zip(frame.shunt_raw.tolist(), frame.bus_raw.tolist(), strict=True)
-    ]
-
-
-def _check_energy(trace: Trace) -> None:
-    """Between any two checkpoints the samples add up to the meter's own cumulative energy."""
-    raw = np.concatenate([[0], np.cumsum(trace.shunt_raw.astype(np.int64) * trace.bus_raw)])
-    at = np.searchsorted(trace.ticks, trace.checkpoint_ticks)
-    assert (raw[at] - raw[at[0]]).tolist() == (trace.checkpoint_raw - trace.checkpoint_raw[0]).tolist()
-
-
-def _check_order(frames: list[Frame]) -> None:
-    """Marks and samples are in the order of their times, to one tick."""
-    newest_us = 0
-    for frame in frames:
-        if isinstance(frame, MarkFrame):
-            assert frame.time_us > newest_us - 1000
-            newest_us = frame.time_us
-        elif isinstance(frame, SamplesFrame):
-            assert frame.first_time_us >= newest_us - 1000
-            newest_us = frame.first_time_us + 1000 * frame.count
-
-
 # --------------------------------------------------------------------------------------------------- constant load
 
 
 def test_a_constant_load(program: Path, tmp_path: Path) -> None:
     options = ("--load", "5.0,0.25", "--serial-number", "BENCH-7")
-    with _running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
         reader.read_samples(2000)
-        frames = reader.read_until(lambda frames: len(_infos(frames)) >= 2)
+        frames = reader.read_until(lambda frames: len(infos(frames)) >= 2)
     trace = reader.trace()
     info = trace.info
     assert (info.serial_number, info.simulated, info.rate_hz, info.shunt_uohm) == ("BENCH-7", True, 1000, 100_000)
@@ -153,24 +40,24 @@ def test_a_constant_load(program: Path, tmp_path: Path) -> None:
     assert np.diff(trace.ticks).tolist() == [1] * (len(trace.ticks) - 1)
     assert np.diff(trace.times_us).tolist() == [1000] * (len(trace.ticks) - 1)
     assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
-    _check_energy(trace)
+    check_energy(trace)
     counters = reader.decoder.counters
     assert (counters.damaged, counters.lost, counters.duplicates, counters.unknown) == (0, 0, 0, 0)
-    assert {frame.adc_config for frame in _infos(frames)} == {0x091F}
+    assert {(frame.info.adc_config, frame.status.sampling) for frame in infos(frames)} == {(0x091F, True)}
 
 
 def test_another_shunt_and_rate(program: Path, tmp_path: Path) -> None:
-    options = ("--load", "3.304,-0.4", "--shunt-uohm", "50000", "--rate-hz", "300")
-    with _running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
+    options = ("--load", "3.304,-0.4", "--shunt-uohm", "50000", "--rate-hz", "320")
+    with running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
         reader.read_samples(400)
     trace = reader.trace()
     assert trace.power_w.tolist() == pytest.approx([-1.3216] * len(trace.ticks))
-    assert np.abs(trace.times_us - trace.ticks * 1_000_000 // 300).max() <= 1
-    _check_energy(trace)
+    assert np.abs(trace.times_us - trace.ticks * 3125).max() == 0
+    check_energy(trace)
 
 
 def test_a_load_beyond_the_range_is_said(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--load", "5.0,1.0") as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, "--load", "5.0,1.0") as simulator, simulator.reader() as reader:
         reader.read_samples(100)
     trace = reader.trace()
     assert set(trace.shunt_raw.tolist()) == {8000}
@@ -181,7 +68,7 @@ def test_a_load_beyond_the_range_is_said(program: Path, tmp_path: Path) -> None:
 
 
 def test_marks_come_in_order_with_their_times(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         reader.read_samples(100)
         before_s = time.monotonic()
         simulator.send(b"S12\n")
@@ -197,12 +84,12 @@ def test_marks_come_in_order_with_their_times(program: Path, tmp_path: Path) -> 
     assert [start.text, stop.text, silent.text] == ["S12", "E12", "no line end"]
     # They cannot be further apart than the host's own times, but for the simulator's wait for a processor.
     assert 0 < stop.time_us - start.time_us < (after_s - before_s) * 1e6 + 500e3
-    _check_order(frames)
-    _check_energy(reader.trace())
+    check_order(frames)
+    check_energy(reader.trace())
 
 
 def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         for number in range(5):
             simulator.send(b"S%d\n" % number)
         reader.read_marks(5)
@@ -214,7 +101,7 @@ def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None
 
 
 def test_what_nobody_reads_is_dropped_whole_and_counted(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--load", "5.0,0.25") as simulator:
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator:
         with simulator.reader() as first:
             first.read_samples(40)
         time.sleep(1.0)
@@ -222,7 +109,7 @@ def test_what_nobody_reads_is_dropped_whole_and_counted(program: Path, tmp_path:
             second.decoder = first.decoder
             second.frames = first.frames
             first_new = len(first.frames)
-            frames = second.read_samples(len(_values(first.frames)) + 200)
+            frames = second.read_samples(len(values(first.frames)) + 200)
     counters = second.decoder.counters
     # The first reader may have left in the middle of a frame.
     assert counters.damaged <= 1
@@ -249,7 +136,7 @@ def _write(feed: FeedWriter, begin_ns: int, amperes: list[float]) -> int:
 def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
     feed = FeedWriter(tmp_path / "feed")
     steps = [0.2] * 400 + [0.4] * 500 + [0.1] * 300 + [0.0]
-    with _running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
         begin_ns = time.monotonic_ns() + 200 * _MS
         feed.append(begin_ns, 0.0, 0.0)
         _write(feed, begin_ns, steps)
@@ -257,7 +144,7 @@ def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
     feed.close()
     trace = reader.trace()
     assert (trace.missed, trace.lost) == (0, 0)
-    _check_energy(trace)
+    check_energy(trace)
     shunt = trace.shunt_raw.astype(np.int64)
     # Whole steps, with at most two samples of a mixture at each edge.
     for amperes, count in ((0.2, 400), (0.4, 500), (0.1, 300)):
@@ -270,11 +157,11 @@ def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
 
 def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, tmp_path: Path) -> None:
     feed = FeedWriter(tmp_path / "feed")
-    with _running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
+    with running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
         last_ns = time.monotonic_ns()
         feed.append(last_ns, 0.0, 0.0)
         for _ in range(10):
-            _wait(lambda last_ns=last_ns: time.monotonic_ns() > last_ns + 120 * _MS, lambda: "time stands still")
+            wait(lambda last_ns=last_ns: time.monotonic_ns() > last_ns + 120 * _MS, lambda: "time stands still")
             last_ns = _write(feed, last_ns, [0.2] * 100)
         reader.read_samples(1000)
     feed.close()
@@ -285,11 +172,11 @@ def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, t
 
 
 def test_without_a_feed_there_is_no_current(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--feed", str(tmp_path / "absent")) as simulator, simulator.reader() as reader:
-        assert set(_values(reader.read_samples(1000))) == {(0, 0)}
+    with running(program, tmp_path, "--feed", str(tmp_path / "absent")) as simulator, simulator.reader() as reader:
+        assert set(values(reader.read_samples(1000))) == {(0, 0)}
         feed = FeedWriter(tmp_path / "absent")
         _write(feed, time.monotonic_ns(), [0.2] * 1000)
-        reader.read_until(lambda frames: (2000, 1250) in _values(frames))
+        reader.read_until(lambda frames: (2000, 1250) in values(frames))
     feed.close()
     assert reader.trace().missed == 0
 
@@ -298,12 +185,12 @@ def test_without_a_feed_there_is_no_current(program: Path, tmp_path: Path) -> No
 
 
 def test_it_ends_cleanly(program: Path, tmp_path: Path) -> None:
-    with _running(program, tmp_path, "--load", "5.0,0.25") as simulator:
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator:
         simulator.process.send_signal(signal.SIGTERM)
-        assert simulator.process.wait(_LIMIT_S) == 0
+        assert simulator.process.wait(LIMIT_S) == 0
         assert not simulator.stream.is_symlink()
         assert not simulator.marks.is_symlink()
-        assert " missed 0 frames dropped 0" in simulator.log.read_text()
+        assert " missed 0; frames dropped 0" in simulator.log.read_text()
 
 
 def test_it_ends_with_its_parent(program: Path, tmp_path: Path) -> None:
@@ -311,11 +198,11 @@ def test_it_ends_with_its_parent(program: Path, tmp_path: Path) -> None:
     argv = [str(program), "--stream-link", str(stream), "--marks-link", str(marks), "--load", "5,0"]
     parent = subprocess.Popen([sys.executable, "-c", f"import subprocess; subprocess.run({argv!r})"])
     try:
-        _wait(lambda: stream.exists() and marks.exists(), lambda: "no terminals")
+        wait(lambda: stream.exists() and marks.exists(), lambda: "no terminals")
     finally:
         parent.kill()
-        parent.wait(_LIMIT_S)
-    _wait(lambda: not stream.is_symlink() and not marks.is_symlink(), lambda: "it outlived its parent")
+        parent.wait(LIMIT_S)
+    wait(lambda: not stream.is_symlink() and not marks.is_symlink(), lambda: "it outlived its parent")
 
 
 @pytest.mark.parametrize(
@@ -325,20 +212,34 @@ def test_it_ends_with_its_parent(program: Path, tmp_path: Path) -> None:
         (("--load", "5,0.2", "--feed", "x"), "usage: fsjoule-meter-sim"),
         (("--load", "5"), "--load 5: must be volts"),
         (("--load", "nan,1"), "--load nan,1: must be volts"),
-        (("--load", "5,0.2", "--rate-hz", "2000"), "--rate-hz 2000: must be a number from 10 to 1100"),
+        (("--load", "5,0.2", "--rate-hz", "2500"), "--rate-hz 2500: must be a divisor of a million from 100 to 2000"),
+        (("--load", "5,0.2", "--rate-hz", "300"), "--rate-hz 300: must be a divisor of a million from 100 to 2000"),
+        (("--load", "5,0.2", "--range-mv", "100"), "--range-mv 100: must be 40, 80, 160 or 320"),
+        (("--load", "5,0.2", "--chip-noise-uv", "-1"), "--chip-noise-uv -1: must be a number from 0 to 10000"),
+        (("--load", "5,0.2", "--chip-gain-ppm", "inf"), "--chip-gain-ppm inf: must be a number from -100000 to 100000"),
+        (("--replay", "x"), "usage: fsjoule-meter-sim"),
+        (("--load", "5,0.2", "--unknown"), "usage: fsjoule-meter-sim"),
         (("--load", "5,0.2", "--shunt-uohm", "0"), "--shunt-uohm 0: must be a number from 1000 to 1000000"),
         (("--load", "5,0.2", "--serial-number", "x" * 17), "must be 1 to 16 printable characters"),
     ],
 )
 def test_bad_options(program: Path, tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
     links = ["--stream-link", str(tmp_path / "stream"), "--marks-link", str(tmp_path / "marks")]
-    done = process.run([program, *links, *options], timeout_s=_LIMIT_S, check=False)
+    done = process.run([program, *links, *options], timeout_s=LIMIT_S, check=False)
     assert done.returncode == 2
     assert complaint in done.stderr.decode()
 
 
+def test_a_place_where_no_storage_can_be(program: Path, tmp_path: Path) -> None:
+    links = ["--stream-link", str(tmp_path / "stream"), "--marks-link", str(tmp_path / "marks")]
+    options = ["--load", "5,0", "--storage", str(tmp_path / "absent" / "flash")]
+    done = process.run([program, *links, *options], timeout_s=LIMIT_S, check=False)
+    assert done.returncode == 1
+    assert "absent/flash: No such file or directory" in done.stderr.decode()
+
+
 def test_a_place_where_no_link_can_be(program: Path, tmp_path: Path) -> None:
     links = ["--stream-link", str(tmp_path / "absent" / "stream"), "--marks-link", str(tmp_path / "marks")]
-    done = process.run([program, *links, "--load", "5,0"], timeout_s=_LIMIT_S, check=False)
+    done = process.run([program, *links, "--load", "5,0"], timeout_s=LIMIT_S, check=False)
     assert done.returncode == 1
     assert "making the links: No such file or directory" in done.stderr.decode()

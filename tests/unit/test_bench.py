@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +46,17 @@ def answer(argv: tuple[str, ...]) -> CommandResult:
     return CommandResult(argv, 0, output)
 
 
-def traced(*marks: str, runtime_s: float = 0.02) -> Trace:
-    times = (2_500_000, 2_500_000 + round(runtime_s * 1e6))
-    return trace_of(np.full(3000, 2500), marks=[Mark(t, text) for t, text in zip(times, marks, strict=True)])
+def traced(
+    *marks: str,
+    runtime_s: float = 0.02,
+    shunt_raw: int = 2500,
+    missed: Collection[int] = (),
+    lost: Collection[int] = (),
+) -> Trace:
+    """Three seconds of a constant load, with marks at the start of the work and at its end."""
+    stop_us = 2_500_000 + round(runtime_s * 1e6)
+    sent = [Mark(stop_us if text.startswith("E") else 2_500_000, text) for text in marks]
+    return trace_of(np.full(3000, shunt_raw), marks=sent, missed=missed, lost=lost)
 
 
 def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
@@ -105,6 +114,45 @@ def test_marks_that_did_not_arrive_make_it_invalid() -> None:
     result = bench.measure(entry(bench, "write-16k"))
     assert any("did not both arrive (seen: S99, E99)" in reason for reason in result.invalid_reasons)
     assert result.energy is None
+
+
+def judged(*marks: str, **changed: Any) -> Measurement:
+    """A good job whose trace is not as it should be; `#` stands for the measurement's number."""
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    wanted = entry(bench, "write-16k")
+    texts = [mark.replace("#", str(wanted.number)) for mark in marks]
+    bench.meter = FakeMeter(traced(*texts, runtime_s=runtime_s() + 0.01, **changed))
+    return bench.measure(wanted)
+
+
+def test_a_mark_that_came_twice_makes_it_invalid() -> None:
+    """One job sends each mark once: what bracketed the work, nobody knows."""
+    result = judged("S#", "E#", "E#")
+    assert [reason for reason in result.invalid_reasons if "was sent once and arrived 2 times" in reason]
+
+
+def test_lost_samples_are_a_note() -> None:
+    result = judged("S#", "E#", lost=[80, 81])
+    assert result.valid, result.invalid_reasons
+    assert result.energy is not None
+    assert result.energy.gross_mj.value == pytest.approx(1.25e3 * (runtime_s() + 0.01))
+    assert any("samples were lost" in note for note in result.notes)
+    assert any("samples were lost" in reason for reason in judged("S#", "E#", lost=range(20, 40)).invalid_reasons)
+
+
+def test_ticks_that_the_meter_missed_cost_the_energy() -> None:
+    result = judged("S#", "E#", missed=range(1505, 1512))
+    assert any("the meter itself missed 7 of the" in reason for reason in result.invalid_reasons)
+    assert result.energy is None
+    assert result.window is not None
+    elsewhere = judged("S#", "E#", missed=range(1300, 1310))
+    assert elsewhere.valid, elsewhere.invalid_reasons
+    assert any("the meter missed ticks" in note for note in elsewhere.notes)
+
+
+def test_a_clipped_window_makes_it_invalid() -> None:
+    reasons = judged("S#", "E#", shunt_raw=8000).invalid_reasons
+    assert [reason.partition(" samples of ")[2][:15] for reason in reasons] == ["the window reac", "the idle window"]
 
 
 def test_a_window_that_is_not_fios_makes_it_invalid() -> None:

@@ -15,33 +15,61 @@ from hypothesis import strategies as st
 
 from fsjoule.errors import MeterError
 from fsjoule.frames import (
-    FLAG_CLIPPED,
-    FLAG_I2C_FAULT,
+    INFO_SAMPLING,
+    INFO_SETTINGS_DAMAGED,
+    INFO_SIMULATED,
+    INFO_UNSAVED,
     Frame,
     FrameDecoder,
     InfoFrame,
     MarkFrame,
+    ReplyFrame,
     SamplesFrame,
-    TraceBuilder,
 )
-from fsjoule.model import Mark, Trace
+from fsjoule.model import MarkSource, MeterCalibration, ResetCause
+from fsjoule.trace_builder import TraceBuilder
 
-_VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["vectors"]
+# Vectors of commands go the other way; test_commands.py has them.
+_VECTORS: list[dict[str, Any]] = [
+    vector
+    for vector in json.loads(golden_frames.JSON_FILE.read_text())["vectors"]
+    if vector["type"] in ("samples", "mark", "info", "reply")
+]
 
 _U32 = st.integers(0, 2**32 - 1)
 _TIME = st.integers(0, 2**63 - 1)
 _VALUES = st.lists(st.tuples(st.integers(-(2**15), 2**15 - 1), st.integers(0, 2**16 - 1)), max_size=20)
-_SAMPLES = st.fixed_dictionaries(
+_SAMPLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "first_tick": _TIME,
         "first_time_us": _TIME,
         "energy_raw": st.integers(-(2**63), 2**63 - 1),
+        "bus_total": _TIME,
         "missed_total": _U32,
         "flags": st.integers(0, 255),
         "values": _VALUES,
     }
 )
 _TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=16)
+_I32 = st.integers(-(2**31), 2**31 - 1)
+
+
+@st.composite
+def _any_frame(draw: st.DrawFn) -> bytes:
+    """A frame of any type that the meter sends, as it goes over the line."""
+    seq = draw(_U32)
+    kind = draw(st.sampled_from(["samples", "mark", "info", "reply"]))
+    if kind == "samples":
+        return wire.samples(seq, **draw(_SAMPLES))
+    if kind == "mark":
+        return wire.mark(seq, time_us=draw(_TIME), text=draw(_TEXT), source=draw(st.integers(0, 3)))
+    if kind == "info":
+        return wire.info(seq, stream_id=draw(_U32), shunt_offset_nv=draw(_I32), i2c_faults=draw(_U32))
+    values = draw(st.tuples(_I32, _I32, _I32))
+    return wire.reply(seq, request=draw(_U32), command=0x10, status=draw(st.integers(0, 9)), values=values)
+
+
+_FRAMES = _any_frame()
 
 
 def _decode(data: bytes) -> list[Frame]:
@@ -49,7 +77,7 @@ def _decode(data: bytes) -> list[Frame]:
 
 
 def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: int) -> bytes:
-    fields = {"energy_raw": 0, "missed_total": 0, "flags": 0, "first_time_us": tick * 1000} | changed
+    fields = {"energy_raw": 0, "bus_total": 0, "missed_total": 0, "flags": 0, "first_time_us": tick * 1000} | changed
     return wire.samples(seq, first_tick=tick, values=values, **fields)
 
 
@@ -60,12 +88,6 @@ def _stream(frames: int, *, first_seq: int = 0) -> list[bytes]:
         seq = (first_seq + 1 + number) % 2**32
         made.append(_samples(seq, 20 * number, [(2500, 1250)] * 20, energy_raw=20 * number * 2500 * 1250))
     return made
-
-
-def _trace(data: bytes) -> Trace:
-    builder = TraceBuilder()
-    builder.add(FrameDecoder().feed(data))
-    return builder.build()
 
 
 # ------------------------------------------------------------------------------------------------- golden vectors
@@ -87,21 +109,29 @@ def test_golden_vector(vector: dict[str, Any]) -> None:
         assert frame.shunt_raw.tolist() == values[:, 0].tolist()
         assert frame.bus_raw.tolist() == values[:, 1].tolist()
     elif isinstance(frame, MarkFrame):
-        assert {"time_us": frame.time_us, "text": frame.text} == fields
+        source = [MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST][fields["source"]]
+        assert (frame.time_us, frame.text, frame.source) == (fields["time_us"], fields["text"], source)
+    elif isinstance(frame, ReplyFrame):
+        assert {name: getattr(frame, name) for name in fields if name != "values"} | {
+            "values": list(frame.values)
+        } == fields
     else:
-        info = frame.info
-        assert (info.rate_hz, info.shunt_uohm, info.shunt_range_mv, info.firmware, info.serial_number) == (
-            fields["rate_hz"],
-            fields["shunt_uohm"],
-            fields["shunt_range_mv"],
-            fields["firmware"],
-            fields["serial_number"],
-        )
-        assert (info.simulated, frame.adc_config, frame.boot_id) == (
-            bool(fields["simulated"]),
-            fields["adc_config"],
-            fields["boot_id"],
-        )
+        _check_info(frame, fields)
+
+
+def _check_info(frame: InfoFrame, fields: dict[str, Any]) -> None:
+    info, status = frame.info, frame.status
+    for name in ("rate_hz", "shunt_uohm", "shunt_range_mv", "adc_config", "firmware", "serial_number"):
+        assert getattr(info, name) == fields[name]
+    assert info.calibration == MeterCalibration(
+        **{name: fields[name] for name in MeterCalibration.__dataclass_fields__}
+    )
+    flags = (info.simulated, status.sampling, status.unsaved, status.settings_damaged)
+    bits = (INFO_SIMULATED, INFO_SAMPLING, INFO_UNSAVED, INFO_SETTINGS_DAMAGED)
+    assert flags == tuple(bool(fields["flags"] & bit) for bit in bits)
+    assert status.reset_cause == list(ResetCause)[fields["reset_cause"]]
+    for name in ("stream_id", "i2c_faults", "frames_dropped"):
+        assert getattr(status, name) == fields[name]
 
 
 # ------------------------------------------------------------------------------------------------------ properties
@@ -122,6 +152,19 @@ def test_mark_round_trip(seq: int, time_us: int, text: str) -> None:
     assert _decode(wire.mark(seq, time_us=time_us, text=text)) == [MarkFrame(seq, time_us, text)]
 
 
+@given(seq=_U32, time_us=_TIME)
+def test_an_edge_has_no_text(seq: int, time_us: int) -> None:
+    rising = wire.mark(seq, time_us=time_us, text="", source=wire.RISING)
+    assert _decode(rising) == [MarkFrame(seq, time_us, "", MarkSource.RISING)]
+
+
+@given(seq=_U32, request=_U32, bits=st.binary(min_size=14, max_size=14))
+def test_reply_round_trip(seq: int, request: int, bits: bytes) -> None:
+    values = [int.from_bytes(bits[i : i + 4], "little", signed=True) for i in (2, 6, 10)]
+    reply = wire.reply(seq, request=request, command=bits[0], status=bits[1], values=values)
+    assert _decode(reply) == [ReplyFrame(seq, request, bits[0], bits[1], (values[0], values[1], values[2]))]
+
+
 @given(data=st.binary(max_size=2000))
 def test_garbage_never_raises_and_is_never_a_frame(data: bytes) -> None:
     assert FrameDecoder().feed(data) == []
@@ -135,9 +178,8 @@ def test_garbage_between_frames_costs_no_frame(data: list[bytes]) -> None:
     assert decoder.counters.lost == 0
 
 
-@given(fields=_SAMPLES, data=st.data())
-def test_a_damaged_frame_is_never_accepted(fields: dict[str, Any], data: st.DataObject) -> None:
-    whole = wire.samples(7, **fields)
+@given(whole=_FRAMES, data=st.data())
+def test_a_damaged_frame_is_never_accepted(whole: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(whole) - 2))
     damaged = bytearray(whole)
     damaged[at] ^= data.draw(st.integers(1, 255))
@@ -146,11 +188,32 @@ def test_a_damaged_frame_is_never_accepted(fields: dict[str, Any], data: st.Data
     assert decoder.counters.damaged >= 1
 
 
-@given(fields=_SAMPLES, data=st.data())
-def test_a_truncated_frame_is_never_accepted(fields: dict[str, Any], data: st.DataObject) -> None:
-    whole = wire.samples(7, **fields)[:-1]
-    cut = data.draw(st.integers(0, len(whole) - 1))
+@given(whole=_FRAMES, data=st.data())
+def test_a_truncated_frame_is_never_accepted(whole: bytes, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(whole) - 2))
     assert _decode(whole[:cut] + b"\0") == []
+    assert cut == 0 or _decode(whole[cut:]) == []
+
+
+@given(frames=st.lists(_FRAMES, min_size=2, max_size=8), data=st.data())
+def test_what_is_taken_out_of_a_stream_takes_whole_frames_with_it(frames: list[bytes], data: st.DataObject) -> None:
+    """Also where the tail of one frame is joined to the head of another: nothing is made up."""
+    stream = b"\0" + b"".join(frames)
+    low, high = sorted(data.draw(st.tuples(*[st.integers(0, len(stream))] * 2)))
+    whole = [frame for part in frames for frame in FrameDecoder().feed(b"\0" + part)]
+    for frame in FrameDecoder().feed(stream[:low] + stream[high:]):
+        assert frame in whole
+
+
+@given(frames=st.lists(_FRAMES, max_size=8), noise=st.binary(max_size=600), data=st.data())
+def test_noise_within_a_stream_makes_no_frame(frames: list[bytes], noise: bytes, data: st.DataObject) -> None:
+    stream = b"\0" + b"".join(frames)
+    at = data.draw(st.integers(0, len(stream)))
+    whole = [frame for part in frames for frame in FrameDecoder().feed(b"\0" + part)]
+    decoder = FrameDecoder()
+    found = decoder.feed(stream[:at] + noise + stream[at:])
+    assert all(frame in whole for frame in found)
+    assert decoder.counters.unknown == 0
 
 
 @given(cuts=st.lists(st.integers(0, 1300), max_size=30), garbage=st.binary(max_size=400))
@@ -202,8 +265,8 @@ def test_every_loss_is_counted(first_seq: int, fates: list[str]) -> None:
 
 
 def test_another_protocol_is_refused() -> None:
-    with pytest.raises(MeterError, match=r"the meter speaks protocol 2; .* knows protocol 1"):
-        FrameDecoder().feed(wire.frame(wire.INFO, 0, bytes(49), protocol=2))
+    with pytest.raises(MeterError, match=r"the meter speaks protocol 1; .* knows protocol 2"):
+        FrameDecoder().feed(wire.frame(wire.INFO, 0, bytes(49), protocol=1))
 
 
 def test_an_unknown_type_is_counted_and_passed_over() -> None:
@@ -216,13 +279,17 @@ def test_an_unknown_type_is_counted_and_passed_over() -> None:
     "frame",
     [
         wire.frame(wire.SAMPLES, 0, b""),
-        wire.frame(wire.SAMPLES, 0, bytes(29) + b"\x01" + bytes(3)),
-        wire.frame(wire.SAMPLES, 0, bytes(29) + b"\x15" + bytes(84)),
-        wire.frame(wire.SAMPLES, 0, b"\xff" * 16 + bytes(14)),
-        wire.frame(wire.MARK, 0, bytes(8) + b"\x02S"),
-        wire.frame(wire.MARK, 0, bytes(8) + b"\x11" + b"S" * 17),
-        wire.frame(wire.MARK, 0, bytes(8) + b"\x01\xff"),
-        wire.frame(wire.INFO, 0, b"\x01" * 48),
+        wire.frame(wire.SAMPLES, 0, bytes(37) + b"\x01" + bytes(3)),
+        wire.frame(wire.SAMPLES, 0, bytes(37) + b"\x15" + bytes(84)),
+        wire.frame(wire.SAMPLES, 0, b"\xff" * 16 + bytes(22)),
+        wire.frame(wire.SAMPLES, 0, bytes(31) + b"\x80" + bytes(6)),
+        wire.frame(wire.MARK, 0, bytes(9) + b"\x02S"),
+        wire.frame(wire.MARK, 0, bytes(9) + b"\x11" + b"S" * 17),
+        wire.frame(wire.MARK, 0, bytes(9) + b"\x01\xff"),
+        wire.frame(wire.MARK, 0, bytes(9) + b"\x01\x1b"),
+        wire.frame(wire.MARK, 0, bytes(8) + b"\x04\x01S"),
+        wire.frame(wire.INFO, 0, b"\x01" * 81),
+        wire.frame(wire.REPLY, 0, bytes(17)),
         wire.info(0, rate_hz=0),
         wire.info(0, shunt_uohm=0),
     ],
@@ -231,10 +298,14 @@ def test_an_unknown_type_is_counted_and_passed_over() -> None:
         "short",
         "21 samples",
         "time below 0",
+        "bus below 0",
         "mark short",
         "mark long",
         "not ascii",
+        "not printable",
+        "mark from nowhere",
         "info short",
+        "reply short",
         "0 Hz",
         "0 Ohm",
     ],
@@ -270,77 +341,23 @@ def test_sequence_numbers_wrap() -> None:
 
 def test_a_restart_of_the_meter_is_not_loss() -> None:
     decoder = FrameDecoder()
-    decoder.feed(wire.info(1000, boot_id=1) + wire.mark(1001, time_us=1, text="S1"))
-    frames = decoder.feed(wire.info(0, boot_id=2) + wire.mark(1, time_us=1, text="S1"))
+    decoder.feed(wire.info(1000, stream_id=1) + wire.mark(1001, time_us=1, text="S1"))
+    frames = decoder.feed(wire.info(0, stream_id=2) + wire.mark(1, time_us=1, text="S1"))
     assert len(frames) == 2
     counters = decoder.counters
-    assert (counters.restarts, counters.lost, counters.duplicates) == (1, 0, 0)
+    assert (counters.streams, counters.lost, counters.duplicates) == (1, 0, 0)
 
 
-# ----------------------------------------------------------------------------------------------------------- traces
+def test_what_is_lost_between_two_streams_is_counted() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(wire.info(10, stream_id=1) + wire.info(14, stream_id=2))
+    assert (decoder.counters.streams, decoder.counters.lost) == (1, 3)
 
 
-def test_a_trace_holds_what_was_sent() -> None:
-    data = wire.info(0) + _samples(1, 100, [(10, 1000), (-20, 1001)], energy_raw=5)
-    data += wire.mark(2, time_us=101_500, text="S1") + _samples(3, 102, [(30, 1002)], energy_raw=5 + 10_000 - 20_020)
-    trace = _trace(data)
-    assert trace.ticks.tolist() == [100, 101, 102]
-    assert trace.times_us.tolist() == [100_000, 101_000, 102_000]
-    assert trace.shunt_raw.tolist() == [10, -20, 30]
-    assert trace.bus_raw.tolist() == [1000, 1001, 1002]
-    assert trace.checkpoint_ticks.tolist() == [100, 102]
-    assert trace.checkpoint_raw.tolist() == [5, -10_015]
-    assert trace.marks == (Mark(101_500, "S1"),)
-    assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
-    assert trace.power_w.tolist() == pytest.approx([0.004, -0.008008, 0.012024])
-    assert (trace.shunt_raw.dtype, trace.bus_raw.dtype, trace.ticks.dtype) == (np.int16, np.uint16, np.int64)
-
-
-def test_missed_and_lost_ticks_are_told_apart() -> None:
-    values = [(1, 1)] * 10
-    data = wire.info(0) + _samples(1, 0, values, missed_total=50)
-    data += _samples(2, 15, values, missed_total=55)  # 5 ticks missed by the meter
-    data += _samples(4, 35, values, missed_total=55)  # frame 3 with 10 samples did not arrive
-    data += _samples(5, 65, [], missed_total=75, flags=FLAG_I2C_FAULT)  # 20 ticks missed, and none sampled since
-    trace = _trace(data)
-    assert (trace.missed, trace.lost, len(trace.ticks)) == (25, 10, 30)
-    assert trace.counts.expected == 65
-    assert trace.faults == ("the INA219 did not answer (in 1 of 4 frames)",)
-
-
-def test_missed_ticks_wrap() -> None:
-    data = wire.info(0) + _samples(1, 0, [(1, 1)], missed_total=2**32 - 1) + _samples(2, 3, [(1, 1)], missed_total=1)
-    assert (_trace(data).missed, _trace(data).lost) == (2, 0)
-
-
-def test_a_rate_whose_period_is_no_whole_number_of_microseconds() -> None:
-    trace = _trace(wire.info(0, rate_hz=300) + _samples(1, 0, [(1, 1)] * 4))
-    assert trace.times_us.tolist() == [0, 3333, 6666, 10000]
-
-
-def test_what_a_restarted_meter_sends_is_left_out_and_said() -> None:
-    data = wire.info(0, boot_id=1) + _samples(1, 500, [(1, 1)], flags=FLAG_CLIPPED)
-    trace = _trace(data + wire.info(0, boot_id=2) + _samples(1, 0, [(9, 9)]) + wire.mark(2, time_us=1, text="S1"))
-    assert (trace.ticks.tolist(), trace.marks) == ([500], ())
-    assert trace.faults == (
-        "the shunt voltage reached the end of the meter's range (in 1 of 1 frames)",
-        "the meter restarted; what it sent afterwards is left out",
-    )
-
-
-def test_samples_without_an_info_frame_have_no_unit() -> None:
-    builder = TraceBuilder()
-    builder.add(_decode(_samples(1, 0, [(1, 1)])))
-    with pytest.raises(MeterError, match="no info frame"):
-        builder.build()
-    (info,) = _decode(wire.info(0))
-    assert isinstance(info, InfoFrame)
-    builder = TraceBuilder(info)
-    builder.add(_decode(_samples(1, 0, [(1, 1)])))
-    assert len(builder.build().ticks) == 1
-
-
-def test_an_empty_trace() -> None:
-    trace = _trace(wire.info(0))
-    assert len(trace.ticks) == len(trace.checkpoint_ticks) == 0
-    assert trace.counts.expected == 0
+def test_a_late_info_frame_of_the_stream_before_is_no_restart() -> None:
+    decoder = FrameDecoder()
+    frames = [wire.info(n, stream_id=1 + n // 3) for n in range(6)]
+    late = [*frames[:2], frames[3], frames[2], frames[1], *frames[4:]]
+    assert [frame.seq for frame in decoder.feed(b"".join(late))] == [0, 1, 3, 2, 4, 5]
+    counters = decoder.counters
+    assert (counters.streams, counters.lost, counters.reordered, counters.duplicates) == (1, 0, 1, 1)

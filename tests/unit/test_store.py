@@ -148,8 +148,8 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
     [
         ("", "not JSON"),
         ("[]", "names no schema"),
-        ('{"schema": "fsjoule.run/2"}', "'fsjoule.run/2'; this version of fsjoule reads 'fsjoule.run/1'"),
-        ('{"schema": "fsjoule.run/1"}', "(?s)run_id: Field required.*started_utc: Field required"),
+        ('{"schema": "fsjoule.run/1"}', "'fsjoule.run/1'; this version of fsjoule reads 'fsjoule.run/2'"),
+        ('{"schema": "fsjoule.run/2"}', "(?s)run_id: Field required.*started_utc: Field required"),
     ],
 )
 def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:

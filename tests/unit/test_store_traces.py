@@ -1,11 +1,15 @@
-"""Traces survive Parquet exactly."""
+"""Traces survive Parquet exactly, at once and in pieces, and devlib can read what is written for it."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,30 +18,71 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from results_factory import METER, make_trace
 
-from fsjoule.errors import ResultError
-from fsjoule.model import Mark, Trace
-from fsjoule.store import read_trace
+from fsjoule.errors import ConfigError, ResultError, StorageError
+from fsjoule.model import Mark, MarkSource, MeterCalibration, Trace
+from fsjoule.store import Recording, read_trace
 from fsjoule.store.traces import encode_trace
 
 _WIDE = st.integers(-(2**63), 2**63 - 1)
+_MARKS = st.builds(Mark, st.integers(0, 2**63), st.text(max_size=16), st.sampled_from(MarkSource))
+_PPM = st.integers(-(2**31), 2**31 - 1)
+_CALIBRATIONS = st.builds(MeterCalibration, _PPM, _PPM, _PPM)
 
 
 @st.composite
 def _traces(draw: st.DrawFn) -> Trace:
     n, k = draw(st.integers(0, 30)), draw(st.integers(0, 30))
     return Trace(
-        info=dataclasses.replace(METER, simulated=draw(st.booleans()), firmware=draw(st.text(max_size=16))),
+        info=dataclasses.replace(
+            METER, simulated=draw(st.booleans()), firmware=draw(st.text(max_size=16)), calibration=draw(_CALIBRATIONS)
+        ),
         ticks=draw(hnp.arrays(np.int64, n, elements=_WIDE)),
         times_us=draw(hnp.arrays(np.int64, n, elements=_WIDE)),
         shunt_raw=draw(hnp.arrays(np.int16, n)),
         bus_raw=draw(hnp.arrays(np.uint16, n)),
         checkpoint_ticks=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
         checkpoint_raw=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
-        marks=tuple(draw(st.lists(st.builds(Mark, st.integers(0, 2**63), st.text(max_size=16)), max_size=4))),
+        checkpoint_bus=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
+        checkpoint_missed=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
+        marks=tuple(draw(st.lists(_MARKS, max_size=4))),
         missed=draw(st.integers(0, 2**32)),
         lost=draw(st.integers(0, 2**32)),
         faults=tuple(draw(st.lists(st.text(max_size=20), max_size=3))),
     )
+
+
+def _pieces(trace: Trace, *, samples: int) -> list[Trace]:
+    """A trace as it comes, some samples at a time, with the checkpoints that came with them."""
+    edges = [*range(0, len(trace.ticks), samples), len(trace.ticks)]
+    made: list[Trace] = []
+    for low, high in itertools.pairwise(edges):
+        some, ticks = slice(low, high), trace.ticks[low:high]
+        told = (trace.checkpoint_ticks >= ticks[0]) & (trace.checkpoint_ticks <= ticks[-1])
+        arrays: dict[str, npt.NDArray[Any]] = {
+            name: getattr(trace, name)[told] for name in _names() if name.startswith("checkpoint")
+        } | {name: getattr(trace, name)[some] for name in ("ticks", "times_us", "shunt_raw", "bus_raw")}
+        last = high == len(trace.ticks)
+        made.append(
+            dataclasses.replace(
+                trace,
+                **arrays,
+                marks=trace.marks[len(made) : len(made) + 1] if not last else trace.marks[len(made) :],
+                missed=trace.missed if last else 0,
+                lost=trace.lost if last else 0,
+                faults=trace.faults if last else (),
+            )
+        )
+    return made
+
+
+def _record(path: Path, pieces: list[Trace]) -> None:
+    with Recording(path) as recording:
+        for piece in pieces:
+            recording.write(piece)
+
+
+def _names() -> list[str]:
+    return [field.name for field in dataclasses.fields(Trace)]
 
 
 def _assert_same(one: Trace, other: Trace) -> None:
@@ -77,10 +122,83 @@ def test_damaged_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="without a trace's metadata"):
         read_trace(path)
     path.write_bytes(good)
-    table = pq.read_table(path)
+    table = pq.read_table(path).replace_schema_metadata(pq.read_metadata(path).metadata)
     pq.write_table(table.slice(0, 10), path)
     with pytest.raises(ResultError, match="does not hold"):
         read_trace(path)
     pq.write_table(table.drop_columns(["bus_raw"]), path)
     with pytest.raises(ResultError, match="lacks a column"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("samples", [1000, 70_000, 1_000_000])
+def test_a_trace_that_is_written_piece_by_piece(samples: int, tmp_path: Path) -> None:
+    """Row groups hold a minute, whatever the pieces are."""
+    trace = dataclasses.replace(make_trace(199.0), missed=3, lost=7, faults=("the INA219 did not answer",))
+    _record(tmp_path / "trace.parquet", _pieces(trace, samples=samples))
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.parquet"]
+    _assert_same(trace, read_trace(tmp_path / "trace.parquet"))
+    groups = pq.read_metadata(tmp_path / "trace.parquet").num_row_groups
+    assert groups == {1000: 4, 70_000: 3, 1_000_000: 1}[samples]
+
+
+def test_pieces_of_two_settings_are_no_trace(tmp_path: Path) -> None:
+    trace = make_trace(0.1)
+    faster = dataclasses.replace(trace, info=dataclasses.replace(trace.info, rate_hz=2000))
+    with Recording(tmp_path / "trace.parquet") as recording:
+        recording.write(trace)
+        with pytest.raises(ResultError, match="one setting"):
+            recording.write(faster)
+    _assert_same(trace, read_trace(tmp_path / "trace.parquet"))
+
+
+def test_a_recording_of_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with Recording(tmp_path / "trace.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["trace.parquet", "trace.csv"])
+def test_a_full_disk_is_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.partial").symlink_to("/dev/full")
+    pieces = [make_trace(5.0)] * 20
+    with pytest.raises(StorageError, match="could not be written: No space left"):
+        _record(tmp_path / name, pieces)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / f"{name}.partial").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="could not be written: No space left"):
+        _record(tmp_path / name, pieces[:1])  # at the end only
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        Recording(tmp_path / "nowhere" / "trace.csv")
+    with pytest.raises(ConfigError, match=r"use one of \.parquet, \.csv"):
+        Recording(tmp_path / "trace.txt")
+
+
+def test_devlib_can_read_it(tmp_path: Path) -> None:
+    """The headings are labels of devlib's channels: a site, and a kind that devlib knows the unit of."""
+    calibration = MeterCalibration(shunt_offset_nv=20_000, current_gain_ppm=1000, bus_gain_ppm=2000)
+    trace = make_trace(0.5)
+    trace = dataclasses.replace(trace, info=dataclasses.replace(trace.info, calibration=calibration))
+    _record(tmp_path / "trace.csv", _pieces(trace, samples=300))
+    with (tmp_path / "trace.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["timestamp_time_us", "board_voltage", "board_current", "board_power"]
+    figures = np.array(rows, dtype=np.float64)
+    assert [int(row[0]) for row in rows] == trace.times_us.tolist()
+    np.testing.assert_allclose(figures[:, 3], trace.power_w, atol=1e-7)
+    np.testing.assert_allclose(figures[:, 1] * figures[:, 2], trace.power_w, atol=1e-6)
+    np.testing.assert_allclose(figures[:, 1], 5.0 * 1.002, atol=1e-7)
+
+
+def test_a_trace_of_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    path.write_bytes(encode_trace(make_trace(0.1)))
+    metadata = pq.read_metadata(path).metadata or {}
+    older = {key: text.replace(b"fsjoule.trace/2", b"fsjoule.trace/1") for key, text in metadata.items()}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(older), path)
+    with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/1'; this version of fsjoule reads"):
         read_trace(path)

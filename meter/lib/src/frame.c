@@ -1,6 +1,7 @@
 #include "fsjoule/frame.h"
 
 #include "fsjoule/crc32.h"
+#include "little_endian.h"
 
 _Static_assert(FSJ_FRAME_MAX_BYTES <= FSJ_COBS_MAX_BYTES, "the longest frame must fit one COBS run");
 
@@ -10,32 +11,47 @@ struct writer {
 	size_t size;
 };
 
-/* Little endian, whatever the processor's own order is. */
-static void put(struct writer *w, uint64_t value, size_t bytes)
+static void put_u8(struct writer *w, uint8_t value)
 {
-	for (size_t i = 0; i < bytes; i++) {
-		w->bytes[w->size++] = (uint8_t)(value >> (8 * i));
-	}
+	w->bytes[w->size++] = value;
+}
+
+static void put_u16(struct writer *w, uint16_t value)
+{
+	fsj_put_u16(w->bytes + w->size, value);
+	w->size += 2;
+}
+
+static void put_u32(struct writer *w, uint32_t value)
+{
+	fsj_put_u32(w->bytes + w->size, value);
+	w->size += 4;
+}
+
+static void put_u64(struct writer *w, uint64_t value)
+{
+	fsj_put_u64(w->bytes + w->size, value);
+	w->size += 8;
 }
 
 static void put_bytes(struct writer *w, const uint8_t *bytes, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		w->bytes[w->size++] = bytes[i];
+		put_u8(w, bytes[i]);
 	}
 }
 
 static void begin(struct writer *w, enum fsj_frame_type type, uint32_t seq)
 {
 	w->size = 0;
-	put(w, (uint64_t)type, 1);
-	put(w, FSJ_PROTOCOL, 1);
-	put(w, seq, 4);
+	put_u8(w, (uint8_t)type);
+	put_u8(w, FSJ_PROTOCOL);
+	put_u32(w, seq);
 }
 
 static size_t end(struct writer *w, uint8_t *out)
 {
-	put(w, fsj_crc32(w->bytes, w->size), 4);
+	put_u32(w, fsj_crc32(w->bytes, w->size));
 	return fsj_cobs_encode(w->bytes, w->size, out);
 }
 
@@ -45,15 +61,16 @@ size_t fsj_frame_samples(uint32_t seq, const struct fsj_samples *samples, uint8_
 	struct writer w;
 
 	begin(&w, FSJ_FRAME_SAMPLES, seq);
-	put(&w, samples->first_tick, 8);
-	put(&w, samples->first_time_us, 8);
-	put(&w, (uint64_t)samples->energy_raw, 8);
-	put(&w, samples->missed_total, 4);
-	put(&w, samples->flags, 1);
-	put(&w, count, 1);
+	put_u64(&w, samples->first_tick);
+	put_u64(&w, samples->first_time_us);
+	put_u64(&w, (uint64_t)samples->energy_raw);
+	put_u64(&w, samples->bus_total);
+	put_u32(&w, samples->missed_total);
+	put_u8(&w, samples->flags);
+	put_u8(&w, count);
 	for (uint8_t i = 0; i < count; i++) {
-		put(&w, (uint16_t)samples->sample[i].shunt, 2);
-		put(&w, samples->sample[i].bus, 2);
+		put_u16(&w, (uint16_t)samples->sample[i].shunt);
+		put_u16(&w, samples->sample[i].bus);
 	}
 	return end(&w, out);
 }
@@ -64,8 +81,9 @@ size_t fsj_frame_mark(uint32_t seq, const struct fsj_mark *mark, uint8_t *out)
 	struct writer w;
 
 	begin(&w, FSJ_FRAME_MARK, seq);
-	put(&w, mark->time_us, 8);
-	put(&w, length, 1);
+	put_u64(&w, mark->time_us);
+	put_u8(&w, mark->source);
+	put_u8(&w, length);
 	put_bytes(&w, mark->text, length);
 	return end(&w, out);
 }
@@ -75,13 +93,36 @@ size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out)
 	struct writer w;
 
 	begin(&w, FSJ_FRAME_INFO, seq);
-	put(&w, info->rate_hz, 4);
-	put(&w, info->shunt_uohm, 4);
-	put(&w, info->shunt_range_mv, 2);
-	put(&w, info->adc_config, 2);
-	put(&w, info->simulated, 1);
+	put_u32(&w, info->rate_hz);
+	put_u32(&w, info->shunt_uohm);
+	put_u16(&w, info->shunt_range_mv);
+	put_u16(&w, info->adc_config);
+	put_u8(&w, info->flags);
+	put_u8(&w, info->reset_cause);
 	put_bytes(&w, info->firmware, FSJ_NAME_BYTES);
 	put_bytes(&w, info->serial_number, FSJ_NAME_BYTES);
-	put(&w, info->boot_id, 4);
+	put_u32(&w, info->stream_id);
+	put_u32(&w, info->i2c_faults);
+	put_u32(&w, info->frames_dropped);
+	put_u32(&w, (uint32_t)info->calibration.shunt_offset_nv);
+	put_u32(&w, (uint32_t)info->calibration.current_gain_ppm);
+	put_u32(&w, (uint32_t)info->calibration.bus_gain_ppm);
+	put_u32(&w, info->calibration.gain_uncertainty_ppm);
+	put_u32(&w, info->calibration.zero_date);
+	put_u32(&w, info->calibration.gain_date);
+	return end(&w, out);
+}
+
+size_t fsj_frame_reply(uint32_t seq, const struct fsj_reply *reply, uint8_t *out)
+{
+	struct writer w;
+
+	begin(&w, FSJ_FRAME_REPLY, seq);
+	put_u32(&w, reply->request);
+	put_u8(&w, reply->command);
+	put_u8(&w, reply->status);
+	for (size_t i = 0; i < FSJ_REPLY_VALUES; i++) {
+		put_u32(&w, (uint32_t)reply->values[i]);
+	}
 	return end(&w, out);
 }

@@ -1,24 +1,54 @@
 #include "fsjoule/ina219.h"
 
-/* A conversion that ends just after the tick is worth a moment: a read of BUS takes about 120 us at 400 kHz. */
-#define READY_TRIES 3
+#include <stddef.h>
+
+/* A conversion that ends just after the tick is worth a moment, but no more than the tick has. A transfer takes about
+ * 120 us at 400 kHz, and a sample takes two more of them.
+ */
+#define LOOKS 3u
+#define LOOKS_ABOVE_1_KHZ 2u
+
+/* The finest resolution for each rate; docs/meter-protocol.md has the conversion times. */
+static const struct {
+	uint32_t rate_max_hz;
+	enum fsj_ina219_adc shunt;
+	enum fsj_ina219_adc bus;
+} resolutions[] = {
+	{100, FSJ_INA219_ADC_8_SAMPLES, FSJ_INA219_ADC_8_SAMPLES},
+	{200, FSJ_INA219_ADC_4_SAMPLES, FSJ_INA219_ADC_4_SAMPLES},
+	{400, FSJ_INA219_ADC_2_SAMPLES, FSJ_INA219_ADC_2_SAMPLES},
+	{800, FSJ_INA219_ADC_12_BIT, FSJ_INA219_ADC_12_BIT},
+	{1000, FSJ_INA219_ADC_12_BIT, FSJ_INA219_ADC_11_BIT},
+	{1250, FSJ_INA219_ADC_12_BIT, FSJ_INA219_ADC_10_BIT},
+	{2000, FSJ_INA219_ADC_11_BIT, FSJ_INA219_ADC_10_BIT},
+};
 
 uint16_t fsj_ina219_range_mv(enum fsj_ina219_range range)
 {
 	return (uint16_t)(40u << (unsigned int)range);
 }
 
-uint16_t fsj_ina219_config(enum fsj_ina219_range range)
+bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, struct fsj_ina219_setup *setup)
 {
-	return (uint16_t)(((unsigned int)range << FSJ_INA219_CONFIG_PG_SHIFT) |
-			  (FSJ_INA219_ADC_11_BIT << FSJ_INA219_CONFIG_BADC_SHIFT) |
-			  (FSJ_INA219_ADC_12_BIT << FSJ_INA219_CONFIG_SADC_SHIFT) | FSJ_INA219_MODE_CONTINUOUS_BOTH);
+	for (size_t i = 0; i < sizeof(resolutions) / sizeof(resolutions[0]); i++) {
+		if (rate_hz <= resolutions[i].rate_max_hz) {
+			setup->config = (uint16_t)(((unsigned int)range << FSJ_INA219_CONFIG_PG_SHIFT) |
+						   ((unsigned int)resolutions[i].bus << FSJ_INA219_CONFIG_BADC_SHIFT) |
+						   ((unsigned int)resolutions[i].shunt << FSJ_INA219_CONFIG_SADC_SHIFT) |
+						   FSJ_INA219_MODE_CONTINUOUS_BOTH);
+			/* 10 uV a unit, so 100 units a mV. */
+			setup->full_scale = (int16_t)(fsj_ina219_range_mv(range) * 100);
+			setup->looks = rate_hz <= 1000 ? LOOKS : LOOKS_ABOVE_1_KHZ;
+			return true;
+		}
+	}
+	return false;
 }
 
-enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, enum fsj_ina219_range range)
+enum fsj_status fsj_ina219_start(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup)
 {
 	if (i2c->write_register(i2c->context, FSJ_INA219_CONFIG, FSJ_INA219_CONFIG_RST) != 0 ||
-	    i2c->write_register(i2c->context, FSJ_INA219_CONFIG, fsj_ina219_config(range)) != 0) {
+	    i2c->write_register(i2c->context, FSJ_INA219_CONFIG, setup->config) != 0) {
 		return FSJ_I2C_FAULT;
 	}
 	return FSJ_OK;
@@ -30,9 +60,9 @@ static int16_t as_signed(uint16_t value)
 	return (int16_t)((value & 0x8000u) != 0 ? (int32_t)value - 0x10000 : (int32_t)value);
 }
 
-static enum fsj_status read_ready_bus(const struct fsj_i2c *i2c, uint16_t *bus)
+static enum fsj_status read_ready_bus(const struct fsj_i2c *i2c, uint8_t looks, uint16_t *bus)
 {
-	for (int i = 0; i < READY_TRIES; i++) {
+	for (uint8_t i = 0; i < looks; i++) {
 		if (i2c->read_register(i2c->context, FSJ_INA219_BUS, bus) != 0) {
 			return FSJ_I2C_FAULT;
 		}
@@ -43,26 +73,25 @@ static enum fsj_status read_ready_bus(const struct fsj_i2c *i2c, uint16_t *bus)
 	return FSJ_NOT_READY;
 }
 
-enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, enum fsj_ina219_range range,
+enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
 				struct fsj_ina219_reading *reading)
 {
-	/* 10 uV a unit, so 100 units a mV. */
-	const int32_t full_scale = fsj_ina219_range_mv(range) * 100;
 	uint16_t bus;
 	uint16_t shunt;
 	uint16_t power;
-	enum fsj_status status = read_ready_bus(i2c, &bus);
+	enum fsj_status status = read_ready_bus(i2c, setup->looks, &bus);
 
 	if (status != FSJ_OK) {
 		return status;
 	}
-	if (i2c->read_register(i2c->context, FSJ_INA219_SHUNT, &shunt) != 0 ||
-	    i2c->read_register(i2c->context, FSJ_INA219_POWER, &power) != 0) {
+	/* POWER, which clears CNVR, comes at once: a conversion that ends between the two reads loses its CNVR. */
+	if (i2c->read_register(i2c->context, FSJ_INA219_POWER, &power) != 0 ||
+	    i2c->read_register(i2c->context, FSJ_INA219_SHUNT, &shunt) != 0) {
 		return FSJ_I2C_FAULT;
 	}
 	reading->shunt = as_signed(shunt);
 	reading->bus = (uint16_t)(bus >> FSJ_INA219_BUS_VALUE_SHIFT);
 	reading->overflow = (bus & FSJ_INA219_BUS_OVF) != 0;
-	reading->clipped = reading->shunt >= full_scale || reading->shunt <= -full_scale;
+	reading->clipped = reading->shunt >= setup->full_scale || reading->shunt <= -setup->full_scale;
 	return FSJ_OK;
 }

@@ -22,6 +22,7 @@ bool fsj_mark_line_put(struct fsj_mark_line *line, uint8_t byte, uint64_t time_u
 	}
 	if (mark->length == 0) {
 		mark->time_us = time_us;
+		mark->source = FSJ_MARK_LINE;
 	}
 	if (mark->length < FSJ_MARK_MAX_BYTES) {
 		mark->text[mark->length++] = byte;

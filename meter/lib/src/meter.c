@@ -1,10 +1,11 @@
 #include "fsjoule/meter.h"
 
-static void send(struct fsj_meter *m, const uint8_t *bytes, size_t size)
-{
-	m->output.frame(m->output.context, bytes, size);
-	m->seq++;
-}
+#include "meter_parts.h"
+
+/* After this many ticks an info frame for which there was no room is tried again. */
+#define INFO_AGAIN_TICKS 20u
+/* Up to this rate the chip is asked each second whether it is still as it was set up. */
+#define CHECK_MAX_HZ 1000u
 
 /* ------------------------------------------------------------------------------------------------------- info */
 
@@ -18,175 +19,203 @@ static void copy_name(uint8_t out[FSJ_NAME_BYTES], const char *name)
 	}
 }
 
-static void send_info(struct fsj_meter *m)
+static uint8_t info_flags(const struct fsj_meter *m)
 {
-	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
+	const bool unsaved = !fsj_settings_equal(&m->settings, &m->store.saved);
+
+	return (uint8_t)((m->config.simulated ? FSJ_INFO_SIMULATED : 0) | (m->sampling ? FSJ_INFO_SAMPLING : 0) |
+			 (unsaved ? FSJ_INFO_UNSAVED : 0) | (m->store.damaged ? FSJ_INFO_DAMAGED : 0));
+}
+
+void fsj_meter_send_info(struct fsj_meter *m)
+{
 	struct fsj_info info = {
-		.rate_hz = m->config.rate_hz,
-		.shunt_uohm = m->config.shunt_uohm,
-		.shunt_range_mv = fsj_ina219_range_mv(m->config.range),
-		.adc_config = fsj_ina219_config(m->config.range),
-		.simulated = m->config.simulated ? 1 : 0,
-		.boot_id = m->config.boot_id,
+		.rate_hz = m->settings.rate_hz,
+		.shunt_uohm = m->settings.shunt_uohm,
+		.shunt_range_mv = fsj_ina219_range_mv(m->settings.range),
+		.adc_config = m->chip.setup.config,
+		.flags = info_flags(m),
+		.reset_cause = (uint8_t)m->config.reset_cause,
+		.stream_id = m->config.first_stream_id + m->streams - 1,
+		.i2c_faults = m->chip.faults,
+		.frames_dropped = m->queue.outbox.dropped,
+		.calibration = m->settings.calibration,
 	};
 
 	copy_name(info.firmware, FSJ_VERSION);
 	copy_name(info.serial_number, m->config.serial_number);
-	send(m, frame, fsj_frame_info(m->seq, &info, frame));
+	m->ticks_to_info = fsj_outbox_info(&m->queue.outbox, &info) ? m->settings.rate_hz : INFO_AGAIN_TICKS;
 }
 
-/* ---------------------------------------------------------------------------------------------------- samples */
-
-static void send_held(struct fsj_meter *m)
+/* @retval true  a second is over, and the info frame is sent */
+static bool count_to_info(struct fsj_meter *m, uint32_t elapsed)
 {
-	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
-
-	for (uint8_t i = 0; i < m->held_count; i++) {
-		send(m, frame, fsj_frame_samples(m->seq, &m->held[i], frame));
+	if (elapsed < m->ticks_to_info) {
+		m->ticks_to_info -= elapsed;
+		return false;
 	}
-	if (m->batch_open) {
-		m->held[0] = m->held[m->held_count];
-	}
-	m->held_count = 0;
+	fsj_meter_send_info(m);
+	return true;
 }
 
-static void send_mark(struct fsj_meter *m)
-{
-	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
+/* ---------------------------------------------------------------------------------------------------- streams */
 
-	send(m, frame, fsj_frame_mark(m->seq, &m->line.mark, frame));
-	fsj_mark_line_clear(&m->line);
-	send_held(m);
+void fsj_meter_flush(struct fsj_meter *m)
+{
+	fsj_sampler_end(&m->sampler, &m->queue);
+	fsj_queue_end_line(&m->queue);
 }
 
-static void open_batch(struct fsj_meter *m, uint64_t tick, uint64_t time_us)
+void fsj_meter_begin_stream(struct fsj_meter *m)
 {
-	struct fsj_samples *batch = &m->held[m->held_count];
-
-	batch->first_tick = tick;
-	batch->first_time_us = time_us;
-	batch->energy_raw = (int64_t)m->energy_raw;
-	batch->missed_total = m->missed_total;
-	batch->flags = m->flags_unsaid;
-	batch->count = 0;
-	m->missed_unsaid = 0;
-	m->flags_unsaid = 0;
-	m->batch_open = true;
+	fsj_meter_flush(m);
+	m->streams++;
+	fsj_meter_send_info(m);
 }
 
-static void close_batch(struct fsj_meter *m)
+static enum fsj_status start_chip(struct fsj_meter *m)
 {
-	if (!m->batch_open) {
-		return;
-	}
-	m->batch_open = false;
-	m->held_count++;
-	if (!fsj_mark_line_open(&m->line)) {
-		send_held(m);
-	} else if (m->held_count == FSJ_HELD_FRAMES) {
-		send_mark(m);
-	}
+	struct fsj_ina219_setup setup = m->chip.setup;
+
+	/* Settings are valid, so that there always is a resolution. */
+	(void)fsj_ina219_choose(m->settings.rate_hz, m->settings.range, &setup);
+	return fsj_chip_start(&m->chip, &setup);
 }
 
-static void add_sample(struct fsj_meter *m, uint64_t tick, uint64_t time_us, const struct fsj_ina219_reading *reading)
+void fsj_meter_change(struct fsj_meter *m, const struct fsj_settings *settings)
 {
-	struct fsj_samples *batch;
+	const bool is_same = settings->rate_hz == m->settings.rate_hz && settings->range == m->settings.range &&
+			     settings->shunt_uohm == m->settings.shunt_uohm;
 
-	if (!m->batch_open) {
-		open_batch(m, tick, time_us);
-	}
-	batch = &m->held[m->held_count];
-	batch->sample[batch->count].shunt = reading->shunt;
-	batch->sample[batch->count].bus = reading->bus;
-	batch->count++;
-	batch->flags |= (uint8_t)((reading->overflow ? FSJ_FLAG_OVERFLOW : 0) | (reading->clipped ? FSJ_FLAG_CLIPPED : 0));
-	/* Unsigned, so that the wrap after decades is defined; the product of both signs fits 32 bits. */
-	m->energy_raw += (uint64_t)((int64_t)reading->shunt * (int64_t)reading->bus);
-	if (batch->count == FSJ_SAMPLES_MAX) {
-		close_batch(m);
-	}
+	m->has_low = m->has_low && is_same;
+	m->settings = *settings;
+	(void)start_chip(m);
+	fsj_meter_begin_stream(m);
 }
 
-static void miss(struct fsj_meter *m, uint64_t ticks)
+enum fsj_status fsj_meter_start(struct fsj_meter *m, const struct fsj_meter_config *config, const struct fsj_i2c *i2c,
+				const struct fsj_output *output, const struct fsj_storage *storage)
 {
-	close_batch(m);
-	m->missed_total += (uint32_t)ticks;
-	m->missed_unsaid += (uint32_t)ticks;
-}
+	enum fsj_status status;
 
-/* A chip that stays away must not make the stream fall silent: an empty frame carries the count. */
-static void report_long_miss(struct fsj_meter *m, uint64_t next_tick, uint64_t next_time_us)
-{
-	if (m->missed_unsaid >= FSJ_SAMPLES_MAX) {
-		open_batch(m, next_tick, next_time_us);
-		close_batch(m);
-	}
-}
-
-/* A chip that failed may have lost its supply, and with it its configuration. */
-static enum fsj_status read_chip(struct fsj_meter *m, struct fsj_ina219_reading *reading)
-{
-	enum fsj_status status = FSJ_OK;
-
-	if (!m->chip_started) {
-		status = fsj_ina219_start(&m->i2c, m->config.range);
-	}
-	if (status == FSJ_OK) {
-		status = fsj_ina219_read(&m->i2c, m->config.range, reading);
-	}
-	m->chip_started = status != FSJ_I2C_FAULT;
+	*m = (struct fsj_meter){.config = *config, .sampling = true};
+	m->chip.i2c = *i2c;
+	m->queue.outbox.output = *output;
+	fsj_store_load(&m->store, storage, &config->defaults);
+	m->settings = m->store.saved;
+	status = start_chip(m);
+	fsj_meter_begin_stream(m);
 	return status;
 }
 
-/* ----------------------------------------------------------------------------------------------- the interface */
-
-enum fsj_status fsj_meter_start(struct fsj_meter *meter, const struct fsj_meter_config *config,
-				const struct fsj_i2c *i2c, const struct fsj_output *output)
+uint32_t fsj_meter_period_us(const struct fsj_meter *m)
 {
-	*meter = (struct fsj_meter){.config = *config, .i2c = *i2c, .output = *output};
-	send_info(meter);
-	meter->next_info_tick = config->rate_hz;
-	meter->chip_started = fsj_ina219_start(i2c, config->range) == FSJ_OK;
-	return meter->chip_started ? FSJ_OK : FSJ_I2C_FAULT;
+	return 1000000u / m->settings.rate_hz;
 }
 
-void fsj_meter_tick(struct fsj_meter *m, uint64_t tick, uint64_t time_us)
+uint32_t fsj_meter_streams(const struct fsj_meter *m)
 {
-	const uint64_t end_us = time_us + 1000000u / m->config.rate_hz;
+	return m->streams;
+}
+
+/* ------------------------------------------------------------------------------------------------------ events */
+
+static void take_reading(struct fsj_meter *m, uint64_t end_us)
+{
+	const uint64_t begin_us = end_us - fsj_meter_period_us(m);
 	struct fsj_ina219_reading reading;
+	uint8_t flags = 0;
 	enum fsj_status status;
 
-	if (tick < m->next_tick) {
+	if (!m->sampling && m->task.kind == FSJ_TASK_NONE) {
 		return;
 	}
-	if (fsj_mark_line_silent(&m->line, end_us, m->config.mark_silence_us)) {
-		send_mark(m);
+	status = fsj_chip_read(&m->chip, &reading, &flags);
+	if (m->sampling && status == FSJ_OK) {
+		fsj_sampler_add(&m->sampler, &m->queue, begin_us, end_us, &reading);
+	} else if (m->sampling) {
+		fsj_sampler_miss(&m->sampler, &m->queue, 1, end_us, flags);
 	}
-	if (tick >= m->next_info_tick) {
-		send_info(m);
-		m->next_info_tick = tick + m->config.rate_hz;
+	fsj_task_tick(m, status, &reading);
+}
+
+/* At the faster rates there is no time for it, and a chip with its default configuration is late. */
+static void check_chip(struct fsj_meter *m)
+{
+	uint8_t flags = 0;
+
+	if (m->sampling && m->settings.rate_hz <= CHECK_MAX_HZ) {
+		fsj_chip_check(&m->chip, &flags);
+		fsj_sampler_flag(&m->sampler, flags);
 	}
-	if (tick > m->next_tick) {
-		miss(m, tick - m->next_tick);
-	}
-	m->next_tick = tick + 1;
-	status = read_chip(m, &reading);
-	if (status == FSJ_OK) {
-		add_sample(m, tick, time_us, &reading);
+}
+
+void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
+{
+	bool is_second;
+
+	if (elapsed == 0) {
 		return;
 	}
-	miss(m, 1);
-	m->flags_unsaid |= status == FSJ_I2C_FAULT ? FSJ_FLAG_I2C_FAULT : 0;
-	report_long_miss(m, tick + 1, end_us);
+	m->complained = false;
+	if (fsj_mark_line_silent(&m->queue.line, end_us, m->config.mark_silence_us)) {
+		fsj_queue_end_line(&m->queue);
+	}
+	if (fsj_receiver_gives_up(&m->receiver, end_us)) {
+		fsj_meter_complain(m);
+	}
+	if (m->sampling && elapsed > 1) {
+		fsj_sampler_miss(&m->sampler, &m->queue, elapsed - 1, end_us - fsj_meter_period_us(m), 0);
+	}
+	is_second = count_to_info(m, elapsed);
+	take_reading(m, end_us);
+	if (is_second) {
+		check_chip(m);
+	}
+}
+
+void fsj_meter_mark(struct fsj_meter *m, const struct fsj_mark *mark)
+{
+	/* What was sampled before the mark goes out before it. */
+	fsj_sampler_close(&m->sampler, &m->queue);
+	fsj_queue_mark(&m->queue, mark);
+}
+
+void fsj_meter_mark_edge(struct fsj_meter *m, bool rising, uint64_t time_us)
+{
+	const struct fsj_mark mark = {
+		.time_us = time_us,
+		.source = rising ? FSJ_MARK_RISING : FSJ_MARK_FALLING,
+	};
+
+	fsj_meter_mark(m, &mark);
 }
 
 void fsj_meter_mark_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)
 {
-	if (!fsj_mark_line_open(&m->line) && fsj_mark_line_is_text(byte)) {
-		/* What was sampled before the mark goes out before it. */
-		close_batch(m);
+	if (!fsj_mark_line_open(&m->queue.line) && fsj_mark_line_is_text(byte)) {
+		fsj_sampler_close(&m->sampler, &m->queue);
 	}
-	if (fsj_mark_line_put(&m->line, byte, time_us)) {
-		send_mark(m);
+	if (fsj_mark_line_put(&m->queue.line, byte, time_us)) {
+		fsj_queue_end_line(&m->queue);
+	}
+}
+
+void fsj_meter_command_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)
+{
+	struct fsj_command command;
+
+	if (fsj_receiver_gives_up(&m->receiver, time_us)) {
+		fsj_meter_complain(m);
+	}
+	switch (fsj_receiver_put(&m->receiver, byte, time_us, &command)) {
+	case FSJ_RECEIVED_COMMAND:
+		fsj_meter_execute(m, &command, time_us);
+		break;
+	case FSJ_RECEIVED_DAMAGE:
+		fsj_meter_complain(m);
+		break;
+	case FSJ_RECEIVED_NOTHING:
+		break;
 	}
 }

@@ -11,6 +11,7 @@ from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import acquired_place
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.lab.target import labgrid_target
 
 __all__ = [
     "BoardStrategy",
@@ -22,6 +23,7 @@ __all__ = [
     "SdMuxFlasher",
     "acquired_place",
     "board_facts",
+    "labgrid_target",
     "meter",
     "read_environment",
 ]

@@ -175,7 +175,11 @@ class NetworkStream:
         self.close()
 
 
-class PortHeldError(MeterError):
+class PortError(MeterError):
+    """A port that is there cannot be had."""
+
+
+class PortHeldError(PortError):
     """The meter's port is read by another program, which would take bytes from us, and we from it."""
 
     def __init__(self, path: str, held_by: tuple[Holder, ...]) -> None:
@@ -203,9 +207,7 @@ class TtyStream:
         try:
             self._serial = serial.Serial(path, speed, exclusive=True, write_timeout=_WRITE_TIMEOUT_S)
         except serial.SerialException as error:
-            if error.errno in _LOCKED:
-                raise PortHeldError(path, holders(path, ours=True)) from error
-            raise
+            raise _opening_failed(path, error) from error
         except termios.error as error:
             raise OSError(*error.args) from error
         if not is_pseudo(os.fstat(self._serial.fileno())):
@@ -235,3 +237,12 @@ class TtyStream:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _opening_failed(path: str, error: serial.SerialException) -> Exception:
+    if error.errno in _LOCKED:
+        return PortHeldError(path, holders(path, ours=True))
+    if error.errno == errno.EACCES:
+        return PortError(f"{path} may not be opened", hint="sudo usermod -aG dialout $USER, then log in anew")
+    # pyserial's own text says everything twice.
+    return OSError(error.errno, os.strerror(error.errno), path) if error.errno else error

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Final
 
-from fsjoule.model import Measurement, Run, Value
+from fsjoule.model import EnergyBudget, Measurement, Run, Value
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.summary import size_label, workload_label
 
 Fact = tuple[str, str]
+
+_WORTH_NAMING: Final = 0.01
 
 
 def measurement_facts(measurement: Measurement) -> list[Fact]:
@@ -47,8 +52,20 @@ def _energy_facts(m: Measurement) -> list[Fact]:
         ("mean power", _value(energy.mean_power_w, "W", 4)),
         ("SD of power over samples", _number(energy.power_sd_w, "W", 4)),
         ("idle power", _value(energy.idle_power_w, "W", 4)),
+        ("energy's uncertainty is", _budget(energy.gross_budget)),
+        ("net energy's uncertainty is", _budget(energy.net_budget)),
         ("check over whole ticks", check),
+        ("ticks bridged, filled", f"{energy.lost_ticks}, {energy.missed_ticks}"),
     ]
+
+
+def _budget(budget: EnergyBudget) -> str:
+    """The causes that make up a budget, the largest first; those below a hundredth of the whole are left out."""
+    total_mj = budget.total_mj
+    parts = {field.name.removesuffix("_mj"): getattr(budget, field.name) for field in fields(budget)}
+    ranked = sorted(parts.items(), key=lambda part: part[1], reverse=True)
+    named = [f"{name.replace('_', ' ')} {mj:.2f}" for name, mj in ranked if mj > _WORTH_NAMING * total_mj]
+    return f"{', '.join(named)}: together {total_mj:.2f} mJ" if named else ABSENT
 
 
 def _device_facts(m: Measurement) -> list[Fact]:
@@ -157,5 +174,12 @@ def _meter_facts(run: Run) -> list[Fact]:
         ("serial number", meter.serial_number),
         ("rate", f"{meter.rate_hz} samples/s"),
         ("shunt", shunt),
+        ("zero calibration", _date(meter.calibration.zero_date)),
+        ("gain calibration", _date(meter.calibration.gain_date)),
         ("kind", "emulated" if meter.simulated else "hardware"),
     ]
+
+
+def _date(seconds: int) -> str:
+    """A calibration's date, in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else "never"

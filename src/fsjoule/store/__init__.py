@@ -3,20 +3,21 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/1
+        run.json                        fsjoule.run/2
         measurements/<nn>-<slug>/
-            measurement.json            fsjoule.measurement/1
-            trace.parquet               fsjoule.trace/1
+            measurement.json            fsjoule.measurement/2
+            trace.parquet               fsjoule.trace/2
             fio.json, console.log       attachments, under the names that the caller gave
 
-`RunFolder` writes one, `load_run` reads one.
+`RunFolder` writes one, `load_run` reads one. `Recording` writes a trace that belongs to no run.
 """
 
 from __future__ import annotations
 
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.recordings import Recording
 from fsjoule.store.schemas import json_schemas, write_json_schemas
 from fsjoule.store.traces import read_trace
 
-__all__ = ["LoadedRun", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]
+__all__ = ["LoadedRun", "Recording", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]

@@ -1,9 +1,9 @@
-"""A trace as Parquet and back, exactly.
+"""A trace as Parquet and back, exactly; written at once or piece by piece.
 
-One row a sample: `tick`, `time_us`, `shunt_raw`, `bus_raw`. The meter's checkpoints are a list of their own: they stand
-in `checkpoint_tick` and `checkpoint_raw` of the first rows, one a row, and nulls fill whichever of the two lists is
-shorter. All else (meter, marks, counts) is JSON in the file's metadata under `fsjoule.trace`. Power in watts is
-`shunt_raw * bus_raw * shunt_lsb_uv * 1e-6 * bus_lsb_mv * 1e-3 / (shunt_uohm * 1e-6)`, those three from the metadata.
+One row a sample: `tick`, `time_us`, `shunt_raw`, `bus_raw`. The meter's checkpoints are a list of their own in the
+columns `checkpoint_tick`, `checkpoint_raw`, `checkpoint_bus` and `checkpoint_missed`: they stand in the first rows of
+each row group, and nulls fill whichever of the two lists is shorter there. All else (meter, calibration, marks, counts)
+is JSON in the file's metadata under `fsjoule.trace`. docs/results.md tells what to do with it.
 """
 
 # pyarrow ships no types: strict checking would only report their absence.
@@ -12,9 +12,10 @@ shorter. All else (meter, marks, counts) is JSON in the file's metadata under `f
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,18 @@ from fsjoule.errors import ResultError
 from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.store.schemas import STRICT, decode, encode
 
-TRACE_SCHEMA: Final = "fsjoule.trace/1"
+TRACE_SCHEMA: Final = "fsjoule.trace/2"
 _METADATA_KEY: Final = b"fsjoule.trace"
 _SAMPLE_COLUMNS: Final = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
-_CHECKPOINT_COLUMNS: Final = {"checkpoint_tick": pa.int64(), "checkpoint_raw": pa.int64()}
+_CHECKPOINT_COLUMNS: Final = {
+    "checkpoint_tick": pa.int64(),
+    "checkpoint_raw": pa.int64(),
+    "checkpoint_bus": pa.int64(),
+    "checkpoint_missed": pa.int64(),
+}
+_COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
+# A minute at 1 kHz: enough for the encoding to pay, little to hold in memory.
+_GROUP_ROWS: Final = 60_000
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
 
@@ -42,58 +51,108 @@ class _Header:
     info: MeterInfo
     marks: tuple[Mark, ...]
     faults: tuple[str, ...]
-    schema: Literal["fsjoule.trace/1"] = TRACE_SCHEMA
+    schema: Literal["fsjoule.trace/2"] = TRACE_SCHEMA
 
 
 _HEADER: Final = TypeAdapter(with_config(STRICT)(_Header))
 
 
-def encode_trace(trace: Trace) -> bytes:
-    """The trace as a Parquet file: zstd over DELTA_BINARY_PACKED, some 4 bytes a sample."""
-    header = _Header(
-        samples=len(trace.ticks),
-        checkpoints=len(trace.checkpoint_ticks),
-        missed=trace.missed,
-        lost=trace.lost,
-        info=trace.info,
-        marks=trace.marks,
-        faults=trace.faults,
-    )
-    rows = max(header.samples, header.checkpoints)
-    samples = (trace.ticks, trace.times_us, trace.shunt_raw, trace.bus_raw)
-    checkpoints = (trace.checkpoint_ticks, trace.checkpoint_raw)
-    types = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
-    arrays = [_padded(values, kind, rows) for values, kind in zip(samples + checkpoints, types.values(), strict=True)]
-    schema = pa.schema(list(types.items()), metadata={_METADATA_KEY: encode(_HEADER, header, "the trace")})
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_arrays(arrays, schema=schema),
-        sink,
-        compression="zstd",
-        use_dictionary=False,
-        column_encoding=dict.fromkeys(types, "DELTA_BINARY_PACKED"),
-    )
-    return sink.getvalue().to_pybytes()
+class TraceEncoder:
+    """Writes one trace, in as many pieces as it comes in, as a Parquet file: zstd over DELTA_BINARY_PACKED.
+
+    Keeps at most one row group and the marks in memory. The file is none before `finish`.
+    """
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._writer = pq.ParquetWriter(
+            sink,
+            pa.schema(list(_COLUMNS.items())),
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=dict.fromkeys(_COLUMNS, "DELTA_BINARY_PACKED"),
+        )
+        self._waiting: list[Trace] = []
+        self._last: Trace | None = None
+        self._samples = self._checkpoints = self._missed = self._lost = 0
+        self._marks: list[Mark] = []
+
+    def write(self, piece: Trace) -> None:
+        """Add a piece; pieces come in order. Raises ResultError if it is of another meter or another setting."""
+        if self._last is not None and piece.info != self._last.info:
+            raise ResultError("a trace holds samples of one meter with one setting; its pieces differ in theirs")
+        self._last = piece
+        self._samples += len(piece.ticks)
+        self._checkpoints += len(piece.checkpoint_ticks)
+        self._missed += piece.missed
+        self._lost += piece.lost
+        self._marks += piece.marks
+        self._waiting.append(piece)
+        if sum(len(waiting.ticks) for waiting in self._waiting) >= _GROUP_ROWS:
+            self._write_group()
+
+    def finish(self) -> None:
+        """Write what is left and the metadata. Raises ResultError if there was no piece."""
+        if self._last is None:
+            raise ResultError("nothing was recorded: there is no trace to store")
+        self._write_group()
+        header = _Header(
+            samples=self._samples,
+            checkpoints=self._checkpoints,
+            missed=self._missed,
+            lost=self._lost,
+            info=self._last.info,
+            marks=tuple(self._marks),
+            faults=self._last.faults,
+        )
+        self._writer.add_key_value_metadata({_METADATA_KEY: encode(_HEADER, header, "the trace")})
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        pieces, self._waiting = self._waiting, []
+        samples = [_joined(pieces, name) for name in ("ticks", "times_us", "shunt_raw", "bus_raw")]
+        names = ("checkpoint_ticks", "checkpoint_raw", "checkpoint_bus", "checkpoint_missed")
+        checkpoints = [_joined(pieces, name) for name in names]
+        rows = max(len(samples[0]), len(checkpoints[0]))
+        if not rows:
+            return
+        arrays = [
+            _padded(values, kind, rows) for values, kind in zip(samples + checkpoints, _COLUMNS.values(), strict=True)
+        ]
+        self._writer.write_table(pa.Table.from_arrays(arrays, names=list(_COLUMNS)), row_group_size=rows)
+
+
+def _joined(pieces: list[Trace], name: str) -> npt.NDArray[Any]:
+    return np.concatenate([getattr(piece, name) for piece in pieces]) if pieces else np.empty(0, dtype=np.int64)
 
 
 def _padded(values: npt.NDArray[Any], kind: pa.DataType, rows: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, type=kind), pa.nulls(rows - len(values), type=kind)])
 
 
+def encode_trace(trace: Trace) -> bytes:
+    """The trace as a Parquet file, some 4 bytes a sample."""
+    sink = io.BytesIO()
+    encoder = TraceEncoder(sink)
+    encoder.write(trace)
+    encoder.finish()
+    return sink.getvalue()
+
+
 def read_trace(path: Path) -> Trace:
     """Read a trace as it was recorded. Raises ResultError for a file that is missing, damaged or of another schema."""
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
+            table = file.read()
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path} cannot be read: {error}", hint=_HINT) from error
-    metadata = (table.schema.metadata or {}).get(_METADATA_KEY)
     if metadata is None:
         raise ResultError(f"{path} is a Parquet file without a trace's metadata", hint=_HINT)
     header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
 
     def column(name: str, length: int, kind: type[np.generic]) -> npt.NDArray[Any]:
-        values = table.column(name).slice(0, length)
-        if len(values) != length or values.null_count:
+        values = table.column(name).drop_null()
+        if len(values) != length:
             raise ResultError(f"{path}: column {name!r} does not hold {length} values", hint=_HINT)
         return values.to_numpy().astype(kind, copy=False)
 
@@ -106,6 +165,8 @@ def read_trace(path: Path) -> Trace:
             bus_raw=column("bus_raw", header.samples, np.uint16),
             checkpoint_ticks=column("checkpoint_tick", header.checkpoints, np.int64),
             checkpoint_raw=column("checkpoint_raw", header.checkpoints, np.int64),
+            checkpoint_bus=column("checkpoint_bus", header.checkpoints, np.int64),
+            checkpoint_missed=column("checkpoint_missed", header.checkpoints, np.int64),
             marks=header.marks,
             missed=header.missed,
             lost=header.lost,

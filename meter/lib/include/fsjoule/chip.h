@@ -30,6 +30,9 @@ enum fsj_status fsj_chip_start(struct fsj_chip *chip, const struct fsj_ina219_se
  */
 enum fsj_status fsj_chip_read(struct fsj_chip *chip, struct fsj_ina219_reading *reading, uint8_t *flags);
 
+/** Start the chip anew if it is not as it was set up. FSJ_FLAG_... are added to `flags` if so. */
+void fsj_chip_check(struct fsj_chip *chip, uint8_t *flags);
+
 /** Test the registers: write and read one, compare CONFIG, and forget the newest conversion.
  *
  * @return FSJ_FAIL_... of the chip, or 0

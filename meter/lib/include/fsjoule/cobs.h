@@ -24,4 +24,12 @@
  */
 size_t fsj_cobs_encode(const uint8_t *data, size_t size, uint8_t *out);
 
+/** Decode `size` bytes, which came before a delimiter and so have no zero.
+ *
+ * @param out  room for `size` bytes; may be `encoded` itself
+ * @retval 0   they are not the encoding of 1 to FSJ_COBS_MAX_BYTES bytes; `out` is spoilt
+ * @retval n   bytes written, one less than `size`
+ */
+size_t fsj_cobs_decode(const uint8_t *encoded, size_t size, uint8_t *out);
+
 #endif

@@ -62,7 +62,6 @@ struct fsj_meter {
 	bool complained; /**< a damaged command was answered in this tick */
 	uint32_t streams;
 	uint32_t ticks_to_info;
-	uint64_t now_us; /**< end of the newest tick, or time of the newest byte */
 };
 
 /** Load the settings, start the chip, begin the first stream.
@@ -101,5 +100,8 @@ void fsj_meter_mark_edge(struct fsj_meter *meter, bool rising, uint64_t time_us)
 
 /** Take one byte that the host sent. The reply may go out before this returns, or after a second of ticks. */
 void fsj_meter_command_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
+
+/** Send what is still under way, samples and a mark, as at the end of a stream: for a meter that is about to end. */
+void fsj_meter_flush(struct fsj_meter *meter);
 
 #endif

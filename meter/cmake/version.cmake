@@ -1,0 +1,13 @@
+# What VERSION says and what the core says of itself must not differ.
+file(READ ${CMAKE_CURRENT_LIST_DIR}/../VERSION version_file)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/../lib/include/fsjoule/meter.h core_header)
+set(version)
+foreach(part VERSION_MAJOR VERSION_MINOR PATCHLEVEL)
+  string(REGEX MATCH "${part} *= *([0-9]+)" _ "${version_file}")
+  list(APPEND version ${CMAKE_MATCH_1})
+endforeach()
+list(JOIN version "." version)
+string(REGEX MATCH "#define FSJ_VERSION \"([^\"]*)\"" _ "${core_header}")
+if(NOT version STREQUAL CMAKE_MATCH_1)
+  message(FATAL_ERROR "meter/VERSION says ${version}, FSJ_VERSION in meter.h says ${CMAKE_MATCH_1}")
+endif()

@@ -1,0 +1,72 @@
+#include "identity.h"
+
+#include <zephyr/drivers/hwinfo.h>
+#include <zephyr/kernel.h>
+#include <zephyr/sys/util.h>
+
+#include "fsjoule/crc32.h"
+
+#define ID_BYTES 16
+#define SERIAL_BYTES (FSJ_NAME_BYTES / 2)
+
+/* What is in memory after power-up is different every time in some bits; after a reset it is what was left there. */
+static __noinit uint32_t leftover[256];
+
+bool identity_simulated(void)
+{
+	return false;
+}
+
+struct fsj_settings identity_settings(void)
+{
+	return (struct fsj_settings){.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV};
+}
+
+const char *identity_serial_number(void)
+{
+	static char text[FSJ_NAME_BYTES + 1];
+	uint8_t id[ID_BYTES] = {0};
+	const ssize_t size = hwinfo_get_device_id(id, sizeof(id));
+
+	if (size <= 0) {
+		return "UNKNOWN";
+	}
+	/* Of a longer one the end: on an STM32 the place on the wafer, the wafer, and three letters of the lot. */
+	if (size > SERIAL_BYTES) {
+		bin2hex(&id[size - SERIAL_BYTES], SERIAL_BYTES, text, sizeof(text));
+	} else {
+		bin2hex(id, (size_t)size, text, sizeof(text));
+	}
+	return text;
+}
+
+enum fsj_reset_cause identity_reset_cause(void)
+{
+	/* A power-up sets the flags of the pin and of the brown-out, too. */
+	static const struct {
+		uint32_t flag;
+		enum fsj_reset_cause cause;
+	} order[] = {
+		{RESET_WATCHDOG, FSJ_RESET_WATCHDOG}, {RESET_SOFTWARE, FSJ_RESET_SOFTWARE},
+		{RESET_POR, FSJ_RESET_POWER},         {RESET_BROWNOUT, FSJ_RESET_BROWN_OUT},
+		{RESET_PIN, FSJ_RESET_PIN},
+	};
+	uint32_t flags = 0;
+
+	if (hwinfo_get_reset_cause(&flags) != 0) {
+		return FSJ_RESET_UNKNOWN;
+	}
+	(void)hwinfo_clear_reset_cause();
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		if ((flags & order[i].flag) != 0) {
+			return order[i].cause;
+		}
+	}
+	return FSJ_RESET_UNKNOWN;
+}
+
+uint32_t identity_first_stream_id(void)
+{
+	leftover[0] = fsj_crc32((const uint8_t *)leftover, sizeof(leftover));
+	return leftover[0];
+}

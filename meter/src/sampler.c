@@ -1,0 +1,92 @@
+#include "sampler.h"
+
+#include <zephyr/kernel.h>
+
+#include "clock.h"
+#include "events.h"
+#include "watchdog.h"
+
+#define STACK_BYTES 3072
+
+K_THREAD_STACK_DEFINE(stack, STACK_BYTES);
+K_TIMER_DEFINE(timer, NULL, NULL);
+
+static struct k_thread thread;
+static struct fsj_meter meter;
+static uint32_t streams; /* as the timer was last started */
+static uint64_t end_us; /* of the newest tick */
+
+/* A stream's first tick ends one period after now. The period is a whole number of the kernel's ticks, and the kernel
+ * adds it up from the first expiry: the timer neither drifts nor jitters.
+ */
+static void start_timer(void)
+{
+	const k_ticks_t now = k_uptime_ticks();
+	const k_ticks_t period = (k_ticks_t)(fsj_meter_period_us(&meter) / CLOCK_US_PER_TICK);
+
+	streams = fsj_meter_streams(&meter);
+	end_us = (uint64_t)now * CLOCK_US_PER_TICK;
+	k_timer_start(&timer, K_TIMEOUT_ABS_TICKS(now + period), K_TICKS(period));
+}
+
+static void take_event(const struct event *event)
+{
+	switch (event->kind) {
+	case EVENT_MARK_BYTE:
+		fsj_meter_mark_byte(&meter, event->value, event->time_us);
+		break;
+	case EVENT_MARK_EDGE:
+		fsj_meter_mark_edge(&meter, event->value != 0, event->time_us);
+		break;
+	default:
+		fsj_meter_command_byte(&meter, event->value, event->time_us);
+		break;
+	}
+}
+
+/* Take what arrived before the end of the tick.
+ *
+ * @retval false  a new stream has begun meanwhile, and the tick is nobody's
+ */
+static bool take_events(void)
+{
+	struct event event;
+
+	while (events_take(end_us, &event)) {
+		take_event(&event);
+		if (fsj_meter_streams(&meter) != streams) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void run(void *a, void *b, void *c)
+{
+	ARG_UNUSED(a);
+	ARG_UNUSED(b);
+	ARG_UNUSED(c);
+	start_timer();
+	for (;;) {
+		const uint32_t elapsed = k_timer_status_sync(&timer);
+
+		end_us += (uint64_t)elapsed * fsj_meter_period_us(&meter);
+		watchdog_feed();
+		if (take_events()) {
+			fsj_meter_tick(&meter, elapsed, end_us);
+		}
+		if (fsj_meter_streams(&meter) != streams) {
+			start_timer();
+		}
+	}
+}
+
+void sampler_start(const struct fsj_meter_config *config, const struct fsj_i2c *i2c, const struct fsj_output *output,
+		   const struct fsj_storage *storage)
+{
+	/* A chip that does not answer is tried again at every tick. */
+	(void)fsj_meter_start(&meter, config, i2c, output, storage);
+	k_thread_create(&thread, stack, K_THREAD_STACK_SIZEOF(stack), run, NULL, NULL, NULL, K_PRIO_COOP(0), 0,
+			K_NO_WAIT);
+	k_thread_name_set(&thread, "sampler");
+}

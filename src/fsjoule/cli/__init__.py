@@ -1,0 +1,54 @@
+"""The command line. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from typing import Final
+
+import typer
+
+from fsjoule.cli.common import err
+from fsjoule.errors import FsjouleError
+
+# Groups of commands by the modules of their names; those of `results` stand beside them.
+_GROUPS: Final = ("image", "lab", "meter")
+_RESULTS: Final = "results"
+
+
+class _Warnings(logging.Handler):
+    """Warnings of the library (a silent meter, a second reader) are said at once, beside the output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print("warning:", style="yellow", end=" ")
+        err.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line; an error of ours ends with its message and exit code, without a traceback."""
+    warnings = _Warnings(logging.WARNING)
+    logging.getLogger("fsjoule").addHandler(warnings)
+    try:
+        _app(sys.argv[1] if len(sys.argv) > 1 else "")()
+    except FsjouleError as error:
+        err.print("error:", style="red", end=" ")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    finally:
+        logging.getLogger("fsjoule").removeHandler(warnings)
+
+
+def _app(first_word: str) -> typer.Typer:
+    """The commands; of the groups only the one that is asked for, as what they import takes a second or two."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        help="Which filesystem should this board run, and did the last kernel make it slower or hungrier?",
+        epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
+        "fsjoule show results/<run>",
+    )
+    for name in (first_word,) if first_word in _GROUPS else (_RESULTS, *_GROUPS):
+        commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
+        app.add_typer(commands, name=None if name == _RESULTS else name)
+    return app

@@ -1,0 +1,46 @@
+"""`fsjoule image`: card images."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fsjoule import images
+from fsjoule.cli.common import Json, out, print_json, progress
+
+app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesystems, the cache.")
+
+
+@app.command("build")
+def image_build(
+    kernel: Annotated[str, typer.Option(help="Kernel, see `fsjoule choices`.")] = "6.1",
+    fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
+) -> None:
+    """Build a card image, or find it in the cache; prints its path.
+
+    Example: fsjoule image build --kernel 6.12 --fs btrfs
+    """
+    out.print(str(images.build_card(kernel, fs, progress=progress).path), soft_wrap=True)
+
+
+@app.command("list")
+def image_list(json_output: Json = False) -> None:
+    """List what is in the cache."""
+    entries = images.cached()
+    if json_output:
+        print_json([dataclasses.asdict(entry) for entry in entries])
+        return
+    table = Table("stage", "name", "MiB", "path", box=None)
+    for entry in entries:
+        table.add_row(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", str(entry.path))
+    out.print(table)
+
+
+@app.command("clean")
+def image_clean() -> None:
+    """Remove everything that fsjoule keeps in its image cache."""
+    freed_bytes = images.clean(images.cached(), progress=progress)
+    out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

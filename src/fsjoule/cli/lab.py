@@ -1,0 +1,65 @@
+"""`fsjoule lab`: the virtual lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsjoule import images
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.virtual import lab as virtual_lab
+
+app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
+
+LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place is always called virtual.")]
+
+
+@app.command("up")
+def lab_up(
+    name: LabName = "virtual",
+    kernel: Annotated[str, typer.Option(help="A kernel that its board is to run: some need another QEMU.")] = "6.1",
+    meter_program: Annotated[
+        Path | None, typer.Option(help="Its meter, for example the firmware built for the host; else the simulator.")
+    ] = None,
+) -> None:
+    """Bring the virtual lab up and leave it running.
+
+    Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
+    """
+    emulator = str(images.emulator(kernel, progress=progress))
+    virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, progress=progress)
+    out.print(
+        f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
+    )
+
+
+@app.command("down")
+def lab_down(name: LabName = "virtual") -> None:
+    """Take the virtual lab down: no process, no loop device, no lock is left."""
+    virtual_lab.down(name)
+    out.print("the lab is down")
+
+
+@app.command("status")
+def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
+    """Show the lab's processes, the board's power and card, and who holds the place. Exit code 3 if it is down."""
+    status = virtual_lab.status(name)
+    if json_output:
+        print_json(dataclasses.asdict(status))
+    else:
+        out.print(status.text(), highlight=False)
+    raise typer.Exit(0 if status.running else 3)
+
+
+@app.command("env")
+def lab_env(name: LabName = "virtual") -> None:
+    """Print the variables that labgrid's own tools need, for the shell's eval.
+
+    Example: eval "$(fsjoule lab env)"; labgrid-client -p virtual acquire
+    """
+    for key, value in virtual_lab.environment(name).items():
+        typer.echo(f"export {key}={shlex.quote(value)}")

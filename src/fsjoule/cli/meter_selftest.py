@@ -1,0 +1,124 @@
+"""`fsjoule meter selftest`: the meter's own test, and the square load with a board."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fsjoule import images, lab
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.meter_options import Environment, MeterAddress
+from fsjoule.clock import HostClock
+from fsjoule.energy import Instrument
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.client import MeterClient
+from fsjoule.meter.notices import notices
+from fsjoule.meter.selftest import SelfTest, self_test
+from fsjoule.meter.squareload import Latency, SquareLoad, analyse, run_square_load
+from fsjoule.meter_access import KERNEL, environment_target, open_meter
+from fsjoule.model import BoardProfile, MeterInfo
+from fsjoule.suites import SCRATCH_ROOT
+
+_FAILED = 5
+
+
+def selftest(
+    *,
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel of the board's card.")] = KERNEL,
+    json_output: Json = False,
+) -> None:
+    """Have the meter test itself; with --lg-env also its marks, by a square load that the board draws.
+
+    The board boots, loads its CPU in a known pattern and marks each edge; the steps in the meter's trace tell how late
+    the marks are. A mark may be off by what energy's uncertainty allows for: the meter's own part, and what the board's
+    environment file says a window may be too long (window_excess). Exit code 5 if something is not as it should be.
+
+    Example: fsjoule meter selftest --lg-env env/virtual.yaml
+    """
+    if lg_env is None:
+        with open_meter(meter, None, progress) as client:
+            passed, document = _own(client, json_output)
+    else:
+        with environment_target(lg_env, progress, kernel=kernel) as (target, profile):
+            driver = lab.meter(target)
+            passed, document = _own(driver.client(), json_output)
+            if passed:
+                square_passed, square = _square(target, driver, profile, kernel, json_output)
+                passed, document = passed and square_passed, document | {"square_load": square}
+    if json_output:
+        print_json(document | {"passed": passed})
+    else:
+        out.print("[green]passed[/green]" if passed else "[red]failed[/red]")
+    raise typer.Exit(0 if passed else _FAILED)
+
+
+def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
+    test, frame = self_test(client), client.info()
+    if not quiet:
+        word = "  [yellow]simulated[/yellow]" if frame.info.simulated else ""
+        out.print(f"meter {frame.info.serial_number}{word}: it reads {test.shunt_mv:.3f} mV, {test.bus_v:.3f} V")
+        for failure in test.failures:
+            out.print(f"[red]failure[/red]  {failure}", highlight=False)
+        for notice in notices(frame):
+            out.print(f"[yellow]note[/yellow]  {notice}", highlight=False, soft_wrap=True)
+    return not test.failures, _document(test, frame.info) | {"notices": notices(frame)}
+
+
+def _document(test: SelfTest, info: MeterInfo) -> dict[str, Any]:
+    return {"meter": info.serial_number, "simulated": info.simulated} | dataclasses.asdict(test)
+
+
+def _square(
+    target: Any,  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+    driver: lab.MeterDriver,
+    profile: BoardProfile,
+    kernel: str,
+    quiet: bool,
+) -> tuple[bool, dict[str, Any]]:
+    card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
+    board = lab.LabgridBoard(target, {SCRATCH_ROOT: card}, progress)
+    board.prepare(SCRATCH_ROOT)
+    shell = board.boot()
+    try:
+        progress("the board draws a square load")
+        trace = run_square_load(shell, driver, HostClock(), profile.mark_device)
+    finally:
+        board.off()
+    mark_s = Instrument.of(trace.info).mark_s
+    limit_s = mark_s + profile.window_excess_s
+    try:
+        found = analyse(trace)
+    except MeasurementInvalid as error:
+        if not quiet:
+            out.print(f"[red]failure[/red]  {error.what}", highlight=False, soft_wrap=True)
+        return False, {"failures": list(error.reasons)}
+    if not quiet:
+        out.print(_table(found))
+        allowed = f"{mark_s * 1e3:.2f} ms, energy's mark term, and {profile.window_excess_s * 1e3:.0f} ms, the board's"
+        out.print(f"a mark may be off by {allowed} window_excess", highlight=False, soft_wrap=True)
+    passed = max(found.start.farthest_s, found.stop.farthest_s) <= limit_s
+    terms = {"mark_term_s": mark_s, "window_excess_s": profile.window_excess_s, "limit_s": limit_s}
+    return passed, dataclasses.asdict(found) | terms | {"within_limit": passed}
+
+
+def _table(found: SquareLoad) -> Table:
+    table = Table(
+        "marks against steps", "steps", "median/ms", "SD/ms", "earliest/ms", "latest/ms", box=None, title_justify="left"
+    )
+    for name, latency in (("start", found.start), ("stop", found.stop)):
+        table.add_row(name, *_cells(latency))
+    table.title = (
+        f"{found.pulses} pulses from {found.low_w:.4f} W to {found.high_w:.4f} W, "
+        f"a step of {(found.high_w - found.low_w) * 1e3:.1f} mW"
+    )
+    return table
+
+
+def _cells(latency: Latency) -> list[str]:
+    times = (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
+    return [str(latency.steps), *(f"{value * 1e3:+.2f}" for value in times)]

@@ -1,0 +1,77 @@
+"""Commands about runs: what can be measured, and what was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsjoule import __version__, images, report, store
+from fsjoule.cli.common import Json, out, print_json
+from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.session import show_run, summary_of, write_report
+from fsjoule.suites import SUITES
+
+app = typer.Typer()
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    out.print(__version__)
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
+    json_output: Json = False,
+) -> None:
+    """Show a run: its tables, where its time went, what was invalid.
+
+    Example: fsjoule show results/20260101T120000Z-board-abc123 --json
+    """
+    if not json_output:
+        show_run(run, out)
+        return
+    loaded = store.load_run(run)
+    typer.echo(report.to_json(summary_of(loaded), loaded.measurements), nl=False)
+
+
+@app.command("report")
+def report_command(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+) -> None:
+    """Write report.html into a run folder, anew.
+
+    Example: fsjoule report results/20260101T120000Z-board-abc123
+    """
+    out.print(str(write_report(run)), soft_wrap=True)
+
+
+@app.command()
+def choices(json_output: Json = False) -> None:
+    """List what --fs, --kernel and --suite can be.
+
+    Example: fsjoule choices
+    """
+    document = {
+        "filesystems": list(FILESYSTEMS),
+        "kernels": list(images.kernel_choices()),
+        "suites": {name: suite.title for name, suite in SUITES.items()},
+        "root filesystems": list(images.root_filesystem_choices()),
+    }
+    if json_output:
+        print_json(document)
+        return
+    for kind, names in document.items():
+        out.print(f"[bold]{kind}[/bold]: {', '.join(names)}")
+
+
+@app.command()
+def schema(
+    folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas"),
+) -> None:
+    """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
+    for path in store.write_json_schemas(folder):
+        out.print(str(path))

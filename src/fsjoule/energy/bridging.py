@@ -1,0 +1,117 @@
+"""Power over time from a trace, its gaps bridged.
+
+Every frame tells the sums over all samples before it. Where frames are missing, the difference of two frames, less the
+samples between them that did arrive, is what the lost samples add up to: their mean power is spread over the gap. Ticks
+that the meter itself missed are in no sum; they are filled with the mean of their two neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fsjoule.model import Trace
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spans:
+    """Stretches of time, ascending, with their mean power. All arrays have shape (n,)."""
+
+    begin_us: Floats
+    end_us: Floats
+    watts: Floats
+
+    def inside_us(self, start_us: float, stop_us: float) -> Floats:
+        """How many microseconds of each stretch lie between two moments."""
+        return np.clip(np.minimum(self.end_us, stop_us) - np.maximum(self.begin_us, start_us), 0.0, None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gaps(Spans):
+    """Stretches without samples: how many of their ticks were lost on the line, how many missed by the meter."""
+
+    lost: Ints
+    missed: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Intervals:
+    """From each frame that arrived to the next one that did.
+
+    `begin` and `end` are the frames' first ticks; the samples between them are those from index `first` to `after`.
+    `raw` and `bus` are what the meter added to its two sums, `sum_raw` and `sum_bus` what those samples add up to.
+    """
+
+    begin: Ints
+    end: Ints
+    first: Ints
+    after: Ints
+    missed: Ints
+    raw: Ints
+    bus: Ints
+    sum_raw: Ints
+    sum_bus: Ints
+
+    @property
+    def lost(self) -> Ints:
+        """Ticks whose samples did not arrive."""
+        return self.end - self.begin - (self.after - self.first) - self.missed
+
+
+def intervals(trace: Trace) -> Intervals:
+    """What lies between the frames of a trace."""
+    edges: Ints = np.searchsorted(trace.ticks, trace.checkpoint_ticks).astype(np.int64)
+    bus = trace.bus_raw.astype(np.int64)
+    sums = np.zeros((2, len(trace.ticks) + 1), dtype=np.int64)
+    np.cumsum(trace.shunt_raw * bus, out=sums[0, 1:])
+    np.cumsum(bus, out=sums[1, 1:])
+    between = np.diff(sums[:, edges], axis=1)
+    return Intervals(
+        begin=trace.checkpoint_ticks[:-1],
+        end=trace.checkpoint_ticks[1:],
+        first=edges[:-1],
+        after=edges[1:],
+        missed=np.diff(trace.checkpoint_missed),
+        raw=np.diff(trace.checkpoint_raw),
+        bus=np.diff(trace.checkpoint_bus),
+        sum_raw=between[0],
+        sum_bus=between[1],
+    )
+
+
+def sample_spans(trace: Trace) -> Spans:
+    """Each sample with its tick."""
+    begin_us = trace.times_us.astype(np.float64)
+    return Spans(begin_us, begin_us + trace.info.tick_us, trace.power_w)
+
+
+def gaps(trace: Trace, between: Intervals, watts: Floats) -> Gaps:
+    """The stretches between samples, `watts` being the samples' power. There must be a sample."""
+    lost, missed = between.lost, between.missed
+    holed = np.flatnonzero(lost + missed > 0)
+    lost, missed, after = lost[holed], missed[holed], between.after[holed]
+    # The samples of a frame follow each other, and so the gap is behind them.
+    begin = between.begin[holed] + (after - between.first[holed])
+    lost_w = trace.info.power_w(
+        (between.raw - between.sum_raw)[holed], (between.bus - between.sum_bus)[holed]
+    ) / np.maximum(lost, 1)
+    last = len(watts) - 1
+    neighbours_w = (watts[np.clip(after - 1, 0, last)] + watts[np.clip(after, 0, last)]) / 2
+    return Gaps(
+        begin_us=_time_us(trace, begin),
+        end_us=_time_us(trace, between.end[holed]),
+        watts=(lost_w * lost + neighbours_w * missed) / (lost + missed),
+        lost=lost,
+        missed=missed,
+    )
+
+
+def _time_us(trace: Trace, ticks: Ints) -> Floats:
+    """When ticks began, by the nearest sample before them."""
+    nearest = np.clip(np.searchsorted(trace.ticks, ticks, side="right") - 1, 0, None)
+    return trace.times_us[nearest] + (ticks - trace.ticks[nearest]) * trace.info.tick_us

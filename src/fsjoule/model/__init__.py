@@ -1,0 +1,78 @@
+"""The nouns of fsjoule: frozen, with units in their names, and free of I/O.
+
+Sizes are powers of two (MiB). The names are those of docs/architecture.md. Everything here except `Trace` is written
+to JSON as it stands, so a change of a field is a change of a schema.
+"""
+
+from __future__ import annotations
+
+from fsjoule.model.measured import (
+    MEASUREMENT_SCHEMA,
+    DeviceCounters,
+    Energy,
+    EnergyBudget,
+    FioResult,
+    Measurement,
+    Value,
+    Window,
+)
+from fsjoule.model.meter import (
+    Mark,
+    MarkSource,
+    MeterCalibration,
+    MeterInfo,
+    MeterStatus,
+    ResetCause,
+    SampleCounts,
+    Trace,
+)
+from fsjoule.model.plan import (
+    KIB,
+    MIB,
+    FioWorkload,
+    IoPattern,
+    Plan,
+    Planned,
+    Provision,
+    SeriesKey,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
+from fsjoule.model.run import RUN_SCHEMA, BoardFacts, BoardProfile, ImageFacts, Run, RunStatus
+
+__all__ = [
+    "KIB",
+    "MEASUREMENT_SCHEMA",
+    "MIB",
+    "RUN_SCHEMA",
+    "BoardFacts",
+    "BoardProfile",
+    "DeviceCounters",
+    "Energy",
+    "EnergyBudget",
+    "FioResult",
+    "FioWorkload",
+    "ImageFacts",
+    "IoPattern",
+    "Mark",
+    "MarkSource",
+    "Measurement",
+    "MeterCalibration",
+    "MeterInfo",
+    "MeterStatus",
+    "Plan",
+    "Planned",
+    "Provision",
+    "ResetCause",
+    "Run",
+    "RunStatus",
+    "SampleCounts",
+    "SeriesKey",
+    "TimedKind",
+    "TimedWorkload",
+    "Trace",
+    "Value",
+    "Window",
+    "Workload",
+]

@@ -1,0 +1,163 @@
+"""What was measured: one fio job or one timed operation, with its energy and what explains it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+from fsjoule.model.meter import SampleCounts
+from fsjoule.model.plan import MIB, FioWorkload, SeriesKey, TimedWorkload
+
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/2"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A figure with its standard uncertainty (k=1), both in the unit that the field's name states."""
+
+    value: float
+    uncertainty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From the start mark to the stop mark, in the meter's own microseconds."""
+
+    start_us: float
+    stop_us: float
+
+    @property
+    def duration_s(self) -> float:
+        return (self.stop_us - self.start_us) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyBudget:
+    """Where an energy's uncertainty comes from: standard uncertainties in mJ, one for each cause.
+
+    `shunt_rounding_mj` and `bus_rounding_mj` are the steps of the two converters, `offset_mj` and `gain_mj` their
+    errors, `shunt_mj` the resistor's; `marks_mj` is how late the marks may be, `slack_mj` what the window has more than
+    the work; `sampling_mj` is what samples do not see, `gaps_mj` what is not known of gaps, and `idle_mj` how well idle
+    power is known. docs/energy.md has the formulas.
+    """
+
+    shunt_rounding_mj: float
+    bus_rounding_mj: float
+    offset_mj: float
+    gain_mj: float
+    shunt_mj: float
+    marks_mj: float
+    slack_mj: float
+    sampling_mj: float
+    gaps_mj: float
+    idle_mj: float
+
+    @property
+    def total_mj(self) -> float:
+        """All of them in quadrature (JCGM 100:2008, 5.1.2)."""
+        return math.hypot(*(getattr(self, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Energy of a window. `net` is gross less idle power times the window's duration.
+
+    `power_sd_w` is the standard deviation over samples; `check_mj` is the meter's own cumulative energy over the whole
+    ticks inside the window whose frames all arrived, which must equal `check_sum_mj`, the sum of raw samples over the
+    same ticks. Of `lost_ticks` of the window only the energy of all together is known, of `missed_ticks` nothing. The
+    budgets say where the uncertainties come from.
+    """
+
+    gross_mj: Value
+    net_mj: Value
+    idle_power_w: Value
+    mean_power_w: Value
+    power_sd_w: float
+    check_mj: float | None
+    check_sum_mj: float
+    lost_ticks: int
+    missed_ticks: int
+    gross_budget: EnergyBudget
+    net_budget: EnergyBudget
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounters:
+    """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
+
+    `request_ms` is how long its requests took, added up over all of them.
+    """
+
+    reads: int
+    read_bytes: int
+    writes: int
+    written_bytes: int
+    discards: int
+    flushes: int
+    request_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FioResult:
+    """What fio reports of one job, its threads added up. Latencies are completion latencies."""
+
+    version: str
+    runtime_ns: int
+    io_bytes: int
+    ios: int
+    latency_mean_ns: float
+    latency_max_ns: int
+    latency_percentiles_ns: dict[str, int]
+    usr_cpu_percent: float
+    sys_cpu_percent: float
+    errors: int
+    error: int
+
+    @property
+    def mib_per_s(self) -> float | None:
+        return self.io_bytes / MIB / (self.runtime_ns / 1e9) if self.runtime_ns else None
+
+    @property
+    def iops(self) -> float | None:
+        return self.ios / (self.runtime_ns / 1e9) if self.runtime_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One fio job or one timed operation, with all that explains it.
+
+    `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
+    Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement.
+    """
+
+    number: int
+    slug: str
+    repetition: int
+    boot: int
+    series: SeriesKey
+    workload: FioWorkload | TimedWorkload
+    started_utc: str
+    simulated: bool
+    invalid_reasons: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    window_s: float | None = None
+    duration_s: float | None = None
+    throughput_mib_per_s: float | None = None
+    iops: float | None = None
+    energy: Energy | None = None
+    energy_mj_per_mib: Value | None = None
+    energy_net_mj_per_mib: Value | None = None
+    cpu_s_per_mib: float | None = None
+    write_amplification: float | None = None
+    samples: SampleCounts | None = None
+    counters: DeviceCounters | None = None
+    cpu_busy_s: float | None = None
+    fio: FioResult | None = None
+    window: Window | None = None
+    idle_window: Window | None = None
+    schema: Literal["fsjoule.measurement/2"] = MEASUREMENT_SCHEMA
+
+    @property
+    def valid(self) -> bool:
+        return not self.invalid_reasons

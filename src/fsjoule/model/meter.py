@@ -1,0 +1,179 @@
+"""What a meter says: of itself, of a mark, and its raw samples. docs/meter-protocol.md says where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class MeterCalibration:
+    """What the chip and the resistor do to a current and a voltage, as the meter keeps it.
+
+    True current is (1 + current gain) x (what is read, less the offset), true voltage (1 + bus gain) x what is read.
+    `gain_uncertainty_ppm` is the standard uncertainty of the reference's power. Dates are seconds since 1970 UTC, 0 for
+    never.
+    """
+
+    shunt_offset_nv: int = 0
+    current_gain_ppm: int = 0
+    bus_gain_ppm: int = 0
+    gain_uncertainty_ppm: int = 0
+    zero_date: int = 0
+    gain_date: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeterInfo:
+    """What the meter says of itself and does not change within a stream.
+
+    `adc_config` is the INA219's CONFIG register; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw samples.
+    """
+
+    protocol: int
+    firmware: str
+    serial_number: str
+    rate_hz: int
+    shunt_uohm: int
+    shunt_range_mv: int
+    simulated: bool
+    adc_config: int = 0x091F
+    calibration: MeterCalibration = MeterCalibration()
+    shunt_lsb_uv: float = 10.0
+    bus_lsb_mv: float = 4.0
+
+    @property
+    def tick_us(self) -> float:
+        """Microseconds from one sample to the next."""
+        return 1e6 / self.rate_hz
+
+    @property
+    def power_lsb_w(self) -> float:
+        """Watts per unit of raw shunt times raw bus, the gains applied (INA219 at 0.1 Ohm: 0.4 uW)."""
+        gains = (1 + self.calibration.current_gain_ppm * 1e-6) * (1 + self.calibration.bus_gain_ppm * 1e-6)
+        return self.shunt_lsb_uv * 1e-6 * self.bus_lsb_mv * 1e-3 / (self.shunt_uohm * 1e-6) * gains
+
+    @property
+    def shunt_offset_raw(self) -> float:
+        """What the shunt reads at no load, in units of a raw sample."""
+        return self.calibration.shunt_offset_nv * 1e-3 / self.shunt_lsb_uv
+
+    def power_w(self, raw: npt.NDArray[np.int64], bus: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Watts, with the calibration applied, of `raw`, raw shunt times raw bus, and of `bus`, raw bus.
+
+        Of single samples, or of sums of both over the same samples; then the watts are a sum, too.
+        """
+        return (raw - self.shunt_offset_raw * bus) * self.power_lsb_w
+
+
+class ResetCause(StrEnum):
+    """Why the meter started."""
+
+    UNKNOWN = "unknown"
+    POWER = "power"
+    WATCHDOG = "watchdog"
+    SOFTWARE = "software"
+    PIN = "pin"
+    BROWN_OUT = "brown-out"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterStatus:
+    """What may change while the meter runs.
+
+    A stream is a stretch with constant settings; its `stream_id` is another one for each. `unsaved` settings differ
+    from those that survive a loss of power; with `settings_damaged` those could not be read at the start. `i2c_faults`
+    and `frames_dropped` count since power-up.
+    """
+
+    stream_id: int
+    sampling: bool
+    unsaved: bool
+    settings_damaged: bool
+    reset_cause: ResetCause
+    i2c_faults: int
+    frames_dropped: int
+
+
+class MarkSource(StrEnum):
+    """Where a mark came from."""
+
+    LINE = "line"  # a line on the mark UART, timestamped at its first byte
+    RISING = "rising"  # an edge of the mark pin
+    FALLING = "falling"
+    HOST = "host"  # a command of the host's
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment in the meter's own clock. Edges have no text."""
+
+    time_us: int
+    text: str
+    source: MarkSource = MarkSource.LINE
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """Samples of the meter over the whole trace: what its clock says there should be, and what arrived.
+
+    `missed` ticks were never sampled by the meter, `lost` ones were sampled but their frames did not arrive.
+    """
+
+    expected: int
+    received: int
+    missed: int
+    lost: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trace:
+    """Raw samples, in order of their ticks, with what the meter said about them. Not part of any JSON.
+
+    Sample i was taken at tick `ticks[i]`, which began at `times_us[i]` in the meter's own clock. Checkpoints are what
+    each frame told of all samples before `checkpoint_ticks`: `checkpoint_raw`, raw shunt times raw bus summed over
+    them, `checkpoint_bus`, raw bus summed over them, and `checkpoint_missed`, how many ticks were never sampled. They
+    start with the meter's stream, not with the trace. All arrays are one-dimensional; the first four share one length,
+    those of checkpoints another.
+    """
+
+    info: MeterInfo
+    ticks: npt.NDArray[np.int64]
+    times_us: npt.NDArray[np.int64]
+    shunt_raw: npt.NDArray[np.int16]
+    bus_raw: npt.NDArray[np.uint16]
+    checkpoint_ticks: npt.NDArray[np.int64]
+    checkpoint_raw: npt.NDArray[np.int64]
+    checkpoint_bus: npt.NDArray[np.int64]
+    checkpoint_missed: npt.NDArray[np.int64]
+    marks: tuple[Mark, ...]
+    missed: int
+    lost: int
+    faults: tuple[str, ...] = ()
+
+    @property
+    def power_w(self) -> npt.NDArray[np.float64]:
+        """Power of each sample in watts, the calibration applied, shape (n,)."""
+        bus = self.bus_raw.astype(np.int64)
+        return self.info.power_w(self.shunt_raw * bus, bus)
+
+    @property
+    def voltage_v(self) -> npt.NDArray[np.float64]:
+        """Bus voltage of each sample, the calibration applied, shape (n,)."""
+        lsb_v = self.info.bus_lsb_mv * 1e-3 * (1 + self.info.calibration.bus_gain_ppm * 1e-6)
+        return self.bus_raw.astype(np.float64) * lsb_v
+
+    @property
+    def current_a(self) -> npt.NDArray[np.float64]:
+        """Current of each sample, the calibration applied, shape (n,)."""
+        info = self.info
+        lsb_a = info.shunt_lsb_uv / info.shunt_uohm * (1 + info.calibration.current_gain_ppm * 1e-6)
+        return (self.shunt_raw.astype(np.float64) - info.shunt_offset_raw) * lsb_a
+
+    @property
+    def counts(self) -> SampleCounts:
+        received = len(self.ticks)
+        return SampleCounts(received + self.missed + self.lost, received, self.missed, self.lost)

@@ -1,0 +1,130 @@
+"""What is done: workloads, the order they are done in, and which of them may be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+MIB: Final = 1024 * 1024
+KIB: Final = 1024
+
+
+class IoPattern(StrEnum):
+    """fio's `rw`."""
+
+    READ = "read"
+    WRITE = "write"
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+
+    @property
+    def writes(self) -> bool:
+        return self in (IoPattern.WRITE, IoPattern.RANDWRITE)
+
+
+class TimedKind(StrEnum):
+    """Operations that are timed as a whole, without fio."""
+
+    BOOT = "boot"
+    MKFS = "mkfs"
+    MOUNT = "mount"
+    UMOUNT = "umount"
+    FSCK = "fsck"
+    COPY = "copy"
+
+
+class Provision(StrEnum):
+    """How the filesystem under test gets onto the board."""
+
+    ROOT = "root"  # a card image whose root partition has it
+    SCRATCH = "scratch"  # made fresh on the scratch partition before every measurement
+
+
+@dataclass(frozen=True, slots=True)
+class FioWorkload:
+    """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card."""
+
+    operation: IoPattern
+    block_size_bytes: int
+    size_bytes: int
+    jobs: int = 1
+    depth: int = 1
+    direct: bool = False
+    fsync_every: int = 0
+    end_fsync: bool = True
+    engine: str = "psync"
+    kind: Literal["fio"] = "fio"
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite: `randread-16k`."""
+        parts = [self.operation.value, f"{self.block_size_bytes // KIB}k"]
+        if self.direct:
+            parts.append("direct")
+        if self.jobs > 1:
+            parts.append(f"{self.jobs}jobs")
+        if self.depth > 1:
+            parts.append(f"qd{self.depth}")
+        if self.fsync_every:
+            parts.append(f"fsync{self.fsync_every}")
+        return "-".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWorkload:
+    """An operation timed as a whole. `size_bytes` is what a copy moves or a mount finds on the filesystem."""
+
+    operation: TimedKind
+    size_bytes: int = 0
+    kind: Literal["timed"] = "timed"
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite: `mkfs`, `copy-16m`."""
+        return f"{self.operation.value}-{self.size_bytes // MIB}m" if self.size_bytes else self.operation.value
+
+
+Workload = FioWorkload | TimedWorkload
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One entry of a plan. `number` is its place in the randomised order, counted from 1."""
+
+    number: int
+    repetition: int
+    filesystem: str
+    workload: Workload
+
+    @property
+    def slug(self) -> str:
+        return f"{self.filesystem}-{self.workload.slug}"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """Measurements with equal keys may be compared; they differ in kernel, time and repetition only."""
+
+    suite: str
+    board: str
+    storage: str
+    filesystem: str
+    make_options: tuple[str, ...]
+    mount_options: tuple[str, ...]
+    provision: Provision
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for, and the order that the seed gave."""
+
+    suite: str
+    filesystems: tuple[str, ...]
+    kernel: str
+    provision: Provision
+    repeat: int
+    seed: int
+    size_factor: float
+    entries: tuple[Planned, ...]

@@ -1,0 +1,89 @@
+"""One run: the board, what was flashed on it, and where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from fsjoule.model.meter import MeterInfo
+from fsjoule.model.plan import Plan
+
+RUN_SCHEMA: Final = "fsjoule.run/2"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardProfile:
+    """What software must know of a board before it runs; stands in the environment file.
+
+    `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
+    `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
+    on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
+    `window_excess_s` is how much longer a window may be than the work in it.
+    """
+
+    name: str
+    recipe: str
+    simulated: bool
+    mark_device: str
+    card_device: str
+    scratch_device: str
+    purge: bool
+    size_factor: float
+    window_excess_s: float = 0.25
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETE = "complete"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFacts:
+    """What the board says of itself. `kernel_release` is `uname -r`; `storage` names the card (mmc name, size)."""
+
+    name: str
+    machine: str
+    kernel_release: str
+    kernel_version: str
+    cpu: str
+    cpus: int
+    memory_bytes: int
+    storage: str
+    storage_bytes: int
+    storage_bus: str
+    root_filesystem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name."""
+
+    recipe: str
+    kernel_choice: str
+    kernel_package: str
+    card_sha256: str
+    checksums: dict[str, str]
+    packages: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One invocation on one board. `phases_s` says where the time went."""
+
+    run_id: str
+    started_utc: str
+    status: RunStatus
+    simulated: bool
+    plan: Plan
+    board: BoardFacts | None = None
+    image: ImageFacts | None = None
+    meter: MeterInfo | None = None
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    phases_s: dict[str, float] = field(default_factory=dict[str, float])
+    finished_utc: str | None = None
+    abort_reason: str | None = None
+    command: tuple[str, ...] = ()
+    measurements: tuple[str, ...] = ()
+    schema: Literal["fsjoule.run/2"] = RUN_SCHEMA

@@ -1,0 +1,85 @@
+"""Recordings that take hours: a trace that is written to a file piece by piece, whole at its end or not there."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Protocol, Self
+
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.model import Trace
+from fsjoule.store.devlib_csv import DevlibCsv
+from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder
+from fsjoule.store.traces import TraceEncoder
+
+
+class _Encoder(Protocol):
+    def write(self, piece: Trace) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+_ENCODERS: Final[dict[str, type[TraceEncoder | DevlibCsv]]] = {".parquet": TraceEncoder, ".csv": DevlibCsv}
+
+
+class Recording:
+    """A file of one trace, `.parquet` or `.csv` by its name. Used in a `with` statement.
+
+    Until the end it bears a name of its own beside its place. The end may be an exception: what was recorded before is
+    kept all the same, unless it is the disk that fails.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError for a name with another ending, StorageError if the file cannot be made."""
+        encoder = _ENCODERS.get(path.suffix)
+        if encoder is None:
+            raise ConfigError(f"{path.name}: unknown kind of file", hint=f"use one of {', '.join(_ENCODERS)}")
+        self._path = path
+        self._partial = path.with_name(path.name + PARTIAL_SUFFIX)
+        self._pieces = 0
+        try:
+            self._file: BinaryIO = self._partial.open("wb")
+        except OSError as error:
+            raise self._failed(error) from error
+        self._encoder: _Encoder = encoder(self._file)
+
+    def write(self, piece: Trace) -> None:
+        """Add a piece, as TraceBuilder.take returns it. Raises StorageError if the disk is full."""
+        try:
+            self._encoder.write(piece)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._pieces += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, StorageError) or not self._pieces:
+            self._discard()
+            return
+        try:
+            self._encoder.finish()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._partial.replace(self._path)
+            flush_folder(self._path.parent)
+        except OSError as failure:
+            self._discard()
+            raise self._failed(failure) from failure
+
+    def _discard(self) -> None:
+        with suppress(OSError):  # it writes what waits, to a disk that may be full
+            self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"{self._path} could not be written: {error.strerror or error}",
+            hint="make room on that disk, or choose another file",
+        )

@@ -1,0 +1,121 @@
+"""Joules against truth, end to end: emulated INA219, firmware core, pty, ser2net, labgrid, driver, energy."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from labgrid import Environment
+from labgrid.util.ssh import sshmanager
+from metered_loads import SUPPLY_V, Amperes, Load, LoadFeed, constant, noise, ramp, square, step
+
+from fsjoule.energy import energy
+from fsjoule.lab import MeterDriver, acquired_place, meter
+from fsjoule.model import Trace, Window
+from fsjoule.paths import project_dir
+from fsjoule.virtual import lab, meter_build
+from fsjoule.virtual.lab_files import LabPaths
+
+_DURATION_S = 3.0
+_IDLE_S = 0.3
+
+
+@dataclass
+class _Bench:
+    meter: MeterDriver
+    feed: LoadFeed
+    marks: Path
+
+    def record(self, load: Load) -> Trace:
+        """The load with a rest on both sides, each of the two marked in its middle."""
+        self.meter.arm()
+        time.sleep(_IDLE_S)
+        self.mark("S1")
+        time.sleep(_IDLE_S)
+        self.feed.play(load)
+        time.sleep(_IDLE_S)
+        self.mark("E1")
+        time.sleep(_IDLE_S)
+        return self.meter.disarm()
+
+    def mark(self, text: str) -> None:
+        with self.marks.open("wb", buffering=0) as marks:
+            marks.write(text.encode() + b"\n")
+
+
+@pytest.fixture(scope="module")
+def bench(module_state: Path) -> Generator[_Bench]:
+    """A virtual lab whose meter is fed by the test instead of by the board, which stays off."""
+    feed_file = module_state / "feed"
+    feed = LoadFeed(feed_file)
+    program = module_state / "meter"
+    program.write_text(f'#!/bin/sh\nexec {meter_build.simulator(print)} "$@" --feed {feed_file}\n')
+    program.chmod(0o755)
+    handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program, progress=print)
+    record = LabPaths.of("virtual").read()
+    assert record is not None
+    try:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            for name, value in handle.environment.items():
+                monkeypatch.setenv(name, value)
+            with acquired_place(handle.place, say=print):
+                environment_class: Any = Environment
+                labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
+                yield _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
+                labgrid.cleanup()
+                sshmanager.close_all()
+    finally:
+        lab.down("virtual")
+        feed.close()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(constant, id="constant"),
+        pytest.param(step, id="step"),
+        pytest.param(ramp, id="ramp"),
+        *(pytest.param(square(hertz), id=f"square {hertz} Hz") for hertz in (1, 3, 10, 50, 97, 125, 199)),
+        pytest.param(noise, id="noise"),
+    ],
+)
+def test_a_known_load_is_measured_to_a_thousandth(bench: _Bench, shape: Amperes) -> None:
+    load = Load.of(shape, _DURATION_S)
+    _within(load, bench.record(load), load.quantum_mj())
+
+
+def test_a_load_in_step_with_the_ticks_wants_another_rate(bench: _Bench) -> None:
+    """The fifth harmonic of a 200 Hz square is 1 kHz, which sampling at 1 kHz takes for a constant.
+
+    A sample is the mean over 532 us of a conversion that ended up to 808 us before its tick: two boxes, whose responses
+    at 1 kHz leave 13 % of that harmonic. At 2 kHz (11 and 10 bits) nothing of it is left.
+    """
+    load = Load.of(square(200), _DURATION_S)
+    high, low = float(load.amperes.max()), float(load.amperes.min())
+    harmonic_a = 4 / np.pi * (high - low) / 2 / 5 * np.sinc(0.532) * np.sinc(0.808)
+    aliased_mj = float(harmonic_a) * SUPPLY_V * _DURATION_S * 1e3
+    _within(load, bench.record(load), load.quantum_mj() + aliased_mj)
+    bench.meter.set_rate(2000)
+    try:
+        _within(load, bench.record(load), load.quantum_mj(shunt_step_v=20e-6, bus_step_v=16e-3))
+    finally:
+        bench.meter.set_rate(1000)
+
+
+def _within(load: Load, trace: Trace, quantum_mj: float) -> None:
+    """The load's energy, gross and net, is found to a thousandth and `quantum_mj`."""
+    assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
+    assert [mark.text for mark in trace.marks] == ["S1", "E1"]
+    start_us, stop_us = (mark.time_us for mark in trace.marks)
+    measured = energy(trace, Window(start_us, stop_us), Window(start_us - 200_000, start_us - 50_000))
+    for found_mj in (measured.gross_mj.value, measured.net_mj.value):
+        error_mj = abs(found_mj - load.energy_mj)
+        assert error_mj <= 0.001 * load.energy_mj + quantum_mj, (
+            f"{found_mj:.3f} mJ measured, {load.energy_mj:.3f} mJ drawn: off by {error_mj / load.energy_mj:.3%}"
+        )

@@ -1,0 +1,161 @@
+"""Frames become traces: what is missing is counted, and streams are kept apart."""
+
+from __future__ import annotations
+
+import meter_wire as wire
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsjoule.errors import MeterError
+from fsjoule.frames import FLAG_CLIPPED, FLAG_I2C_FAULT, Frame, FrameDecoder, InfoFrame
+from fsjoule.model import Mark, MarkSource, Trace
+from fsjoule.trace_builder import TraceBuilder
+
+
+def _decode(data: bytes) -> list[Frame]:
+    return FrameDecoder().feed(data)
+
+
+def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: int) -> bytes:
+    fields = {"energy_raw": 0, "missed_total": 0, "flags": 0, "first_time_us": tick * 1000} | changed
+    return wire.samples(seq, first_tick=tick, values=values, **fields)
+
+
+def _trace(data: bytes) -> Trace:
+    builder = TraceBuilder()
+    builder.add(_decode(data))
+    return builder.build()
+
+
+def test_a_trace_holds_what_was_sent() -> None:
+    data = wire.info(0) + _samples(1, 100, [(10, 1000), (-20, 1001)], energy_raw=5)
+    data += wire.mark(2, time_us=101_500, text="S1", source=wire.HOST)
+    data += _samples(3, 102, [(30, 1002)], energy_raw=5 + 10_000 - 20_020, bus_total=2001)
+    trace = _trace(data)
+    assert trace.ticks.tolist() == [100, 101, 102]
+    assert trace.times_us.tolist() == [100_000, 101_000, 102_000]
+    assert trace.shunt_raw.tolist() == [10, -20, 30]
+    assert trace.bus_raw.tolist() == [1000, 1001, 1002]
+    assert trace.checkpoint_ticks.tolist() == [100, 102]
+    assert trace.checkpoint_raw.tolist() == [5, -10_015]
+    assert trace.checkpoint_bus.tolist() == [0, 2001]
+    assert trace.checkpoint_missed.tolist() == [0, 0]
+    assert trace.marks == (Mark(101_500, "S1", MarkSource.HOST),)
+    assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
+    assert trace.power_w.tolist() == pytest.approx([0.004, -0.008008, 0.012024])
+    assert (trace.shunt_raw.dtype, trace.bus_raw.dtype, trace.ticks.dtype) == (np.int16, np.uint16, np.int64)
+
+
+def test_missed_and_lost_ticks_are_told_apart() -> None:
+    values = [(1, 1)] * 10
+    data = wire.info(0) + _samples(1, 0, values, missed_total=50)
+    data += _samples(2, 15, values, missed_total=55)  # 5 ticks missed by the meter
+    data += _samples(4, 35, values, missed_total=55)  # frame 3 with 10 samples did not arrive
+    data += _samples(5, 65, [], missed_total=75, flags=FLAG_I2C_FAULT)  # 20 ticks missed, and none sampled since
+    trace = _trace(data)
+    assert (trace.missed, trace.lost, len(trace.ticks)) == (25, 10, 30)
+    assert trace.counts.expected == 65
+    assert trace.faults == ("the INA219 did not answer (in 1 of 4 frames)",)
+
+
+def test_missed_ticks_wrap() -> None:
+    data = wire.info(0) + _samples(1, 0, [(1, 1)], missed_total=2**32 - 1) + _samples(2, 3, [(1, 1)], missed_total=1)
+    assert (_trace(data).missed, _trace(data).lost) == (2, 0)
+
+
+def test_a_rate_whose_period_is_no_whole_number_of_microseconds() -> None:
+    trace = _trace(wire.info(0, rate_hz=300) + _samples(1, 0, [(1, 1)] * 4))
+    assert trace.times_us.tolist() == [0, 3333, 6666, 10000]
+
+
+def test_the_calibration_is_applied() -> None:
+    info = wire.info(0, shunt_offset_nv=50_000, current_gain_ppm=2000, bus_gain_ppm=-1000)
+    trace = _trace(info + _samples(1, 0, [(105, 1000), (5, 1000)]))
+    assert trace.power_w.tolist() == pytest.approx([0.04 * 1.002 * 0.999, 0.0])
+
+
+def _stream(seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: int = 1) -> list[bytes]:
+    """An info frame, `frames` frames of ten samples, a mark, and the same again."""
+    made = [wire.info(seq, stream_id=stream_id)]
+    made += [
+        _samples(seq + 1 + n, 10 * n, [(shunt, 1)] * 10, first_time_us=time_us + 10_000 * n) for n in range(frames)
+    ]
+    made.append(wire.mark(seq + 1 + frames, time_us=time_us + 10_000 * frames, text=f"M{stream_id}"))
+    begin = 10 * frames
+    made.append(wire.info(seq + 2 + frames, stream_id=stream_id))
+    made.append(_samples(seq + 3 + frames, begin, [(shunt, 1)] * 10, first_time_us=time_us + 1000 * begin))
+    return made
+
+
+_OVER = "the meter began another stream (a new start, or new settings); what it sent afterwards is left out"
+
+
+@pytest.mark.parametrize("lost", [(), (7,), (7, 8), (6, 7)], ids=["nothing", "info", "info, samples", "samples, info"])
+@pytest.mark.parametrize("seq", [7, 0], ids=["new settings", "new start"])
+def test_another_stream_is_left_out_and_said(lost: tuple[int, ...], seq: int) -> None:
+    """Also when the info frame that begins it is lost: the next samples give it away."""
+    both = _stream(0, 1, time_us=1_000_000)
+    both += _stream(seq, 2, time_us=2_000_000 if seq else 5_000, frames=7, shunt=9)
+    builder = TraceBuilder()
+    builder.add(_decode(b"".join(frame for at, frame in enumerate(both) if at not in lost)))
+    trace = builder.build()
+    assert trace.ticks.tolist() == list(range(30 if 6 in lost else 40))
+    assert set(trace.shunt_raw.tolist()) == {1}
+    assert [mark.text for mark in trace.marks] == ["M1"]
+    assert trace.faults == (_OVER,)
+    assert builder.ended
+
+
+def test_an_info_frame_that_was_lost_comes_again() -> None:
+    """Whoever listens with the info of the stream before gets the right one, as soon as there is one."""
+    (before,) = _decode(wire.info(0, stream_id=1, current_gain_ppm=50_000))
+    assert isinstance(before, InfoFrame)
+    builder = TraceBuilder(before)
+    builder.add(_decode(_samples(2, 0, [(1, 1)] * 10)))
+    builder.add(_decode(wire.info(3, stream_id=2) + wire.mark(4, time_us=9_500, text="M")))
+    builder.add(_decode(_samples(5, 10, [(1, 1)] * 10)))
+    trace = builder.build()
+    assert (len(trace.ticks), len(trace.marks), trace.faults) == (20, 1, ())
+    assert trace.info.calibration.current_gain_ppm == 0
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.sets(st.integers(0, 39)))
+def test_pieces_make_up_the_whole(pieces: list[int], lost: set[int]) -> None:
+    values = [(7, 3)] * 10
+    frames = [_samples(n, 12 * n, values, missed_total=2 * n, flags=FLAG_CLIPPED if n == 5 else 0) for n in range(40)]
+    arrived = [frame for n, frame in enumerate(frames) if n not in lost]
+    whole, piecewise = TraceBuilder(), TraceBuilder()
+    whole.add(_decode(wire.info(0)))
+    piecewise.add(_decode(wire.info(0)))
+    whole.add(_decode(b"".join(arrived)))
+    taken: list[Trace] = []
+    for size in [*pieces, 40]:
+        piecewise.add(_decode(b"".join(arrived[:size])))
+        del arrived[:size]
+        taken.append(piecewise.take())
+    trace = whole.build()
+    assert np.concatenate([piece.ticks for piece in taken]).tolist() == trace.ticks.tolist()
+    assert np.concatenate([piece.checkpoint_ticks for piece in taken]).tolist() == trace.checkpoint_ticks.tolist()
+    assert (sum(piece.missed for piece in taken), sum(piece.lost for piece in taken)) == (trace.missed, trace.lost)
+    assert taken[-1].faults == trace.faults
+    assert len(piecewise.build().ticks) == 0
+
+
+def test_samples_without_an_info_frame_have_no_unit() -> None:
+    builder = TraceBuilder()
+    builder.add(_decode(_samples(1, 0, [(1, 1)])))
+    with pytest.raises(MeterError, match="no info frame"):
+        builder.build()
+    (info,) = _decode(wire.info(0))
+    assert isinstance(info, InfoFrame)
+    builder = TraceBuilder(info)
+    builder.add(_decode(_samples(1, 0, [(1, 1)])))
+    assert len(builder.build().ticks) == 1
+
+
+def test_an_empty_trace() -> None:
+    trace = _trace(wire.info(0))
+    assert len(trace.ticks) == len(trace.checkpoint_ticks) == 0
+    assert trace.counts.expected == 0
