@@ -91,14 +91,14 @@ def simulated(seed: int, scenario: Scenario, count: int, loss: float) -> list[Fl
 
 
 def main() -> None:
-    parser = arguments(str(__doc__), sessions=100)
+    parser = arguments(str(__doc__), trials=100)
     parser.add_argument("--loss", type=float, default=0.05, help="size of the step in series that have one")
     options = parser.parse_args()
-    settings = {"points": POINTS, "loss": options.loss, "series": options.sessions, "seed": options.seed}
+    settings = {"points": POINTS, "loss": options.loss, "series": options.trials, "seed": options.seed}
     report = Report("Change-point detectors, asked after every point", settings)
     for title, scenario in (("plain", PLAIN), ("5 % stalls", STALLS)):
-        null = simulated(options.seed, scenario, options.sessions, 0.0)
-        lossy = simulated(options.seed + 1, scenario, options.sessions, options.loss)
+        null = simulated(options.seed, scenario, options.trials, 0.0)
+        lossy = simulated(options.seed + 1, scenario, options.trials, options.loss)
         for name, finder in detectors().items():
             row = {**null_row(finder, null), **step_row(finder, lossy)}
             report.rows.append({"points": title, "detector": name, **row})

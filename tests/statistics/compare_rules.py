@@ -8,7 +8,7 @@ import argparse
 import numpy as np
 from output import Report, Share, arguments
 from rules import Rule, gate, otava, threshold, verdict, welch
-from simulation import Scenario, sessions
+from simulation import Scenario, trials
 
 from fsjoule.statistics import Rates
 
@@ -46,20 +46,20 @@ def scenarios(noise: float) -> dict[str, Scenario]:
 
 def main() -> None:
     options = parser().parse_args()
-    settings = {"noise": options.noise, "loss": options.loss, "sessions": options.sessions, "seed": options.seed}
+    settings = {"noise": options.noise, "loss": options.loss, "trials": options.trials, "seed": options.seed}
     report = Report("False regressions without a loss, regressions found with one", settings)
     for title, scenario in scenarios(options.noise).items():
         rng = np.random.default_rng(options.seed)
         pairs = _MANY if scenario.one_after_the_other else _BUDGET_PAIRS
-        null = sessions(rng, scenario, options.sessions, pairs)
-        lossy = sessions(rng, scenario, options.sessions, pairs, loss=options.loss)
+        null = trials(rng, scenario, options.trials, pairs)
+        lossy = trials(rng, scenario, options.trials, pairs, loss=options.loss)
         for name, rule in rules(options.loss, scenario).items():
             without, with_loss = rule(*null), rule(*lossy)
             report.rows.append(
                 {
                     "boots": title,
                     "rule": name,
-                    **Share(int(without.regressed.sum()), options.sessions).cells("false"),
+                    **Share(int(without.regressed.sum()), options.trials).cells("false"),
                     "boots without a loss": round(float(without.boots.mean()), 2),
                     "found %": round(100 * float(with_loss.regressed.mean()), 2),
                     "missed %": round(100 * float(with_loss.not_regressed.mean()), 2),
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = arguments(str(__doc__), sessions=2000)
+    found = arguments(str(__doc__), trials=2000)
     found.add_argument("--noise", type=float, default=0.02, help="relative standard deviation of a boot")
     found.add_argument("--loss", type=float, default=0.05, help="the planted loss, and the smallest that matters")
     return found

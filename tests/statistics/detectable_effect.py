@@ -13,16 +13,16 @@ from fsjoule.statistics.ranks import least_p
 
 
 def main() -> None:
-    options = arguments(str(__doc__), sessions=5000).parse_args()
+    options = arguments(str(__doc__), trials=5000).parse_args()
     criteria = Criteria()
-    settings = {"power asked %": 100 * criteria.power, "sessions": options.sessions, "seed": options.seed}
+    settings = {"power asked %": 100 * criteria.power, "trials": options.trials, "seed": options.seed}
     report = Report("Power at the minimum detectable effect", settings)
     for alpha in (criteria.alpha, criteria.false_discoveries / 80):
         for n in (6, 8, 10, 15, 20):
             for stalls in (0.0, 0.05):
                 if least_p(n, n) <= alpha:
                     rng = np.random.default_rng(options.seed)
-                    sides = boots(rng, Scenario(stalls=stalls), (2, options.sessions, n))
+                    sides = boots(rng, Scenario(stalls=stalls), (2, options.trials, n))
                     report.rows.append(_row(sides[0], sides[1], alpha, criteria.power, stalls))
     report.show(as_json=options.json)
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from output import Report, Share, arguments
 from rules import Calls, gate
-from simulation import Scenario, sessions
+from simulation import Scenario, trials
 
 from fsjoule.statistics import History, Rates
 
@@ -65,12 +65,12 @@ def row(case: Case, calls: Calls, count: int) -> dict[str, str | int | float | N
 
 
 def main() -> None:
-    options = arguments(str(__doc__), sessions=1000).parse_args()
-    report = Report("The gate's sequential test", {"sessions": options.sessions, "seed": options.seed})
+    options = arguments(str(__doc__), trials=1000).parse_args()
+    report = Report("The gate's sequential test", {"trials": options.trials, "seed": options.seed})
     for case in cases():
         rng = np.random.default_rng(options.seed)
-        both = sessions(rng, case.boots, options.sessions, case.rates.budget_pairs, loss=case.loss)
-        report.rows.append(row(case, gate(case.rates, case.history)(*both), options.sessions))
+        both = trials(rng, case.boots, options.trials, case.rates.budget_pairs, loss=case.loss)
+        report.rows.append(row(case, gate(case.rates, case.history)(*both), options.trials))
     report.show(as_json=options.json)
 
 

@@ -66,14 +66,14 @@ def resample(rng: np.random.Generator, sample: Floats) -> Floats:
 
 
 def main() -> None:
-    options = arguments(str(__doc__), sessions=1000).parse_args()
-    report = Report(f"Coverage of {CONFIDENCE:.0%} intervals", {"sessions": options.sessions, "seed": options.seed})
+    options = arguments(str(__doc__), trials=1000).parse_args()
+    report = Report(f"Coverage of {CONFIDENCE:.0%} intervals", {"trials": options.trials, "seed": options.seed})
     for n in (5, 6, 8, 10, 20):
         for title, scenario in (("plain", PLAIN), ("5 % stalls", STALLS)):
             for name, statistic in STATISTICS.items():
                 rng = np.random.default_rng(options.seed)
                 found: dict[str, list[Bounds]] = {method: [] for method in METHODS}
-                for _ in range(options.sessions):
+                for _ in range(options.trials):
                     sides = boots(rng, scenario, (2, n))
                     drawn = statistic(resample(rng, sides[1])) - statistic(resample(rng, sides[0]))
                     for method, bounds in METHODS.items():

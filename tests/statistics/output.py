@@ -62,10 +62,10 @@ class Report:
         console.print(table)
 
 
-def arguments(description: str, *, sessions: int) -> argparse.ArgumentParser:
+def arguments(description: str, *, trials: int) -> argparse.ArgumentParser:
     """The arguments that every script has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--sessions", type=_positive, default=sessions, help="simulated sessions (or series) a row")
+    parser.add_argument("--trials", type=_positive, default=trials, help="simulated trials (or series) a row")
     parser.add_argument("--seed", type=int, default=1, help="of all randomness")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     return parser

@@ -19,14 +19,14 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Stops = tuple[Flags, Flags, npt.NDArray[np.int64]]
 
-# So many sessions are followed at once; more would not fit into the processor's cache.
+# So many trials are followed at once; more would not fit into the processor's cache.
 _CHUNK = 250
 _EARLY_PAIRS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What a rule says of each session, shape (sessions,): regressed, not regressed, and how many boots it took.
+    """What a rule says of each trial, shape (trials,): regressed, not regressed, and how many boots it took.
 
     A rule that knows no third answer says `not_regressed` where it does not say `regressed`.
     """
@@ -37,13 +37,13 @@ class Calls:
 
 
 class Rule(Protocol):
-    """Judges sessions by the logarithms of their boots' throughput, shape (sessions, pairs) each."""
+    """Judges trials by the logarithms of their boots' throughput, shape (trials, pairs) each."""
 
     def __call__(self, baseline: Floats, candidate: Floats) -> Calls: ...
 
 
 def gate(rates: Rates, history: History | None = None) -> Rule:
-    """The sequential test of `fsjoule gate`, many sessions at once; the stepper asks the same function."""
+    """The sequential test of `fsjoule gate`, many trials at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
 
     def stops(baseline: Floats, candidate: Floats) -> list[Stops]:
@@ -53,7 +53,7 @@ def gate(rates: Rates, history: History | None = None) -> Rule:
     def judge(baseline: Floats, candidate: Floats) -> Calls:
         early = min(_EARLY_PAIRS, rates.budget_pairs)
         calls = [np.concatenate(kind) for kind in zip(*stops(baseline[:, :early], candidate[:, :early]), strict=True)]
-        late = ~(calls[0] | calls[1])  # most sessions are over by then; only the others are followed to the end
+        late = ~(calls[0] | calls[1])  # most trials are over by then; only the others are followed to the end
         if late.any() and early < rates.budget_pairs:
             budget = slice(0, rates.budget_pairs)
             rest = zip(*stops(baseline[late, budget], candidate[late, budget]), strict=True)
@@ -74,7 +74,7 @@ def _stops(baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypoth
 
 
 def _first(reached: Flags, least: int) -> npt.NDArray[np.int64]:
-    """The first pair from `least` on at which each session has reached it; beyond the last if it has not."""
+    """The first pair from `least` on at which each trial has reached it; beyond the last if it has not."""
     allowed = reached & (np.arange(reached.shape[1]) >= least - 1)
     return np.where(allowed.any(axis=1), allowed.argmax(axis=1), reached.shape[1] + 1)
 

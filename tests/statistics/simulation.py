@@ -43,7 +43,7 @@ def boots(rng: np.random.Generator, scenario: Scenario, shape: tuple[int, ...]) 
     return noise + np.where(stalled, np.log1p(-rng.uniform(scenario.stall_from, scenario.stall_to, shape)), 0.0)
 
 
-def sessions(
+def trials(
     rng: np.random.Generator, scenario: Scenario, count: int, pairs: int, *, loss: float = 0.0
 ) -> tuple[Floats, Floats]:
     """Baseline's and candidate's logarithms, shape (count, pairs) each; the candidate is slower by `loss`."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from change_points import FIRST_ASKED, NEAR, POINTS, STEP
 from output import Report, arguments
-from simulation import Scenario, boots, sessions
+from simulation import Scenario, boots, trials
 
 from fsjoule.statistics import Confirmed, Nomination, Rates, RupturesFinder, confirm, nominate
 
@@ -54,17 +54,17 @@ def fresh_boots(rng: np.random.Generator, scenario: Scenario, pairs: int, loss: 
 
     def run(nomination: Nomination) -> list[tuple[float, float]]:
         between = nomination.before < STEP <= nomination.after
-        before, after = sessions(rng, scenario, 1, pairs, loss=loss if between else 0.0)
+        before, after = trials(rng, scenario, 1, pairs, loss=loss if between else 0.0)
         return list(zip(np.exp(before[0]).tolist(), np.exp(after[0]).tolist(), strict=True))
 
     return run
 
 
 def main() -> None:
-    parser = arguments(str(__doc__), sessions=1000)
+    parser = arguments(str(__doc__), trials=1000)
     parser.add_argument("--noise", type=float, default=0.02, help="relative standard deviation of a boot")
     options = parser.parse_args()
-    settings = {"points": POINTS, "noise": options.noise, "series": options.sessions, "seed": options.seed}
+    settings = {"points": POINTS, "noise": options.noise, "series": options.trials, "seed": options.seed}
     report = Report("Trend: nominated, then confirmed by fresh boots", settings)
     rates = Rates(smallest_effect=0.05)
     for title, scenario, loss in (
@@ -76,9 +76,9 @@ def main() -> None:
     ):
         tally = Tally()
         rng = np.random.default_rng(options.seed)
-        for values in histories(rng, scenario, options.sessions, loss):
+        for values in histories(rng, scenario, options.trials, loss):
             follow(values, fresh_boots(rng, scenario, rates.budget_pairs, loss), rates, tally)
-        report.rows.append(row(title, tally, options.sessions))
+        report.rows.append(row(title, tally, options.trials))
     report.show(as_json=options.json)
 
 

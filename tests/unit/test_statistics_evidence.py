@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import integrate
-from simulation import Scenario, sessions
+from simulation import Scenario, trials
 
 from fsjoule.statistics import History
 from fsjoule.statistics import evidence as module
@@ -57,8 +57,8 @@ def test_a_blocks_likelihood_is_the_integral_over_its_level(baseline: list[float
         assert ours[:, number] + constant == pytest.approx(expected, abs=1e-6)
 
 
-def test_sessions_side_by_side_are_the_same_as_one_by_one() -> None:
-    baseline, candidate = sessions(np.random.default_rng(1), Scenario(stalls=0.1), 5, 7)
+def test_trials_side_by_side_are_the_same_as_one_by_one() -> None:
+    baseline, candidate = trials(np.random.default_rng(1), Scenario(stalls=0.1), 5, 7)
     together = evidence(baseline, candidate, HYPOTHESES)
     for i in range(5):
         alone = evidence(baseline[i], candidate[i], HYPOTHESES)
@@ -68,13 +68,13 @@ def test_sessions_side_by_side_are_the_same_as_one_by_one() -> None:
 
 
 def test_later_pairs_do_not_change_earlier_evidence() -> None:
-    baseline, candidate = sessions(np.random.default_rng(2), Scenario(), 3, 8)
+    baseline, candidate = trials(np.random.default_rng(2), Scenario(), 3, 8)
     whole, part = evidence(baseline, candidate, HYPOTHESES), evidence(baseline[:, :5], candidate[:, :5], HYPOTHESES)
     assert whole.regressed[:, :5] == pytest.approx(part.regressed)
 
 
 def test_the_unit_does_not_matter() -> None:
-    baseline, candidate = sessions(np.random.default_rng(3), Scenario(), 3, 6)
+    baseline, candidate = trials(np.random.default_rng(3), Scenario(), 3, 6)
     here = evidence(baseline, candidate, HYPOTHESES)
     there = evidence(baseline + 11, candidate + 11, HYPOTHESES)
     assert there.regressed == pytest.approx(here.regressed, abs=1e-6)
@@ -85,7 +85,7 @@ def test_e_values_keep_their_promise_over_the_noise_they_assume(loss: float) -> 
     """Ville: where its denominator's hypothesis holds, an e-value ever exceeds 1/a with probability a at most."""
     rng = np.random.default_rng(4)
     noises = rng.choice(module._SIGMAS, 800)
-    baseline, candidate = sessions(rng, Scenario(noise=1.0, stalls=0.0), 800, 8)
+    baseline, candidate = trials(rng, Scenario(noise=1.0, stalls=0.0), 800, 8)
     baseline, candidate = noises[:, None] * baseline, noises[:, None] * candidate + math.log1p(-loss)
     found = evidence(baseline, candidate, HYPOTHESES)
     wrong = found.not_regressed if loss else found.regressed
@@ -96,13 +96,13 @@ def test_e_values_keep_their_promise_over_the_noise_they_assume(loss: float) -> 
 
 def test_the_noise_is_found() -> None:
     for noise in (0.002, 0.02, 0.1):
-        baseline, candidate = sessions(np.random.default_rng(5), Scenario(noise), 50, 20)
+        baseline, candidate = trials(np.random.default_rng(5), Scenario(noise), 50, 20)
         found = evidence(baseline, candidate, HYPOTHESES).relative_noise[:, -1]
         assert float(np.median(found)) == pytest.approx(noise, rel=0.15)
 
 
 def test_history_speeds_up_and_counts_little() -> None:
-    baseline, candidate = sessions(np.random.default_rng(6), Scenario(), 200, 3, loss=0.05)
+    baseline, candidate = trials(np.random.default_rng(6), Scenario(), 200, 3, loss=0.05)
     without = evidence(baseline, candidate, HYPOTHESES).regressed[:, -1]
     right = evidence(baseline, candidate, HYPOTHESES, History(0.02, 30)).regressed[:, -1]
     assert float(np.median(right)) > float(np.median(without))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from rules import gate
-from simulation import PLAIN, STALLS, Scenario, sessions
+from simulation import PLAIN, STALLS, Scenario, trials
 
 from fsjoule.statistics import Decision, Figure, Gate, Metric, Policy, Rates, SequentialTest, State
 
@@ -93,7 +93,7 @@ def test_stalls_are_counted() -> None:
 
 @pytest.mark.parametrize("scenario", [PLAIN, STALLS, Scenario(0.06)])
 def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> None:
-    baseline, candidate = sessions(np.random.default_rng(3), scenario, 12, 10, loss=0.05)
+    baseline, candidate = trials(np.random.default_rng(3), scenario, 12, 10, loss=0.05)
     rates = Rates(smallest_effect=0.05, budget_pairs=10)
     calls = gate(rates)(baseline, candidate)
     for i in range(12):
@@ -107,8 +107,8 @@ def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> N
 @pytest.mark.parametrize("scenario", [PLAIN, STALLS])
 def test_error_rates_and_power(scenario: Scenario) -> None:
     rng = np.random.default_rng(4)
-    same = gate(RATES)(*sessions(rng, scenario, 300, 20))
-    lossy = gate(RATES)(*sessions(rng, scenario, 300, 20, loss=0.05))
+    same = gate(RATES)(*trials(rng, scenario, 300, 20))
+    lossy = gate(RATES)(*trials(rng, scenario, 300, 20, loss=0.05))
     assert same.regressed.sum() <= 4  # 1 % stated; more than 4 of 300 would happen once in 100 times at that rate
     assert lossy.not_regressed.sum() <= 7
     assert lossy.regressed.mean() >= 0.97

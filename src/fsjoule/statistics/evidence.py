@@ -94,7 +94,7 @@ def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, histor
     """Evidence after each pair.
 
     Both arrays have the shape (..., pairs): logarithms, less is worse, in the order in which they ran. Any number of
-    sessions can be followed at once along the leading axes.
+    trials can be followed at once along the leading axes.
     """
     effects = np.concatenate([hypotheses.losses, hypotheses.gains])
     prior = _sigma_prior(history)
