@@ -6,7 +6,7 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.images.recipe import Recipe, load_recipe, parse_recipe
-from fsjoule.images.toml_lines import line_of
+from fsjoule.toml_lines import line_of
 
 FOLDER = Path(__file__).parents[2] / "images"
 FILE = FOLDER / "imx6ul.toml"

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
-from fsjoule.images.toml_lines import line_of
+from fsjoule.toml_lines import line_of
 
 DEFAULT_RECIPE: Final = "imx6ul"
 

@@ -1,0 +1,158 @@
+"""Evidence for and against a loss, from interleaved boots whose noise is unknown and which stall now and then.
+
+A boot's figure is taken as its logarithm, turned so that less is worse. Boots of the candidate differ from those of the
+baseline by the effect e. The noise of a boot is normal with an unknown standard deviation s; with a small probability
+the boot stalls, and its figure is then spread so widely that it says next to nothing (Tukey's contaminated normal;
+Huber, Ann. Math. Statist. 36, 1965, 1753-1758, for why a sequential test needs it).
+
+Runs are taken in blocks of three pairs that share a level of their own, so that drift from block to block cancels. The
+level is integrated out with a flat prior, s by a sum over a grid.
+
+With L(e) as the likelihood of all runs so far, two quantities are followed:
+
+    regressed      mean of L(e) over losses of at least the smallest effect  /  largest L(e) over no loss and gains
+    not regressed  mean of L(e) over no loss and gains  /  largest L(e) over losses of at least the smallest effect
+
+Each is an e-value: if its denominator's hypothesis holds, it exceeds 1/a at any time with probability a at most (Ville
+1939; Ramdas, Gruenwald, Vovk, Shafer: Game-theoretic statistics and safe anytime-valid inference, 2023, sections 2 and
+5). So one may look after every pair and stop whenever one likes. This holds on average over the grid of s; simulation
+shows what it is at a given s (docs/statistics.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fsjoule.statistics.ratios import Floats
+
+BLOCK_PAIRS: Final = 3
+STALL_PROBABILITY: Final = 0.05
+# Spread of a stalled boot's logarithm: wide enough for one that takes twice as long.
+STALL_SD: Final = 0.3
+# Half a tenth of a per cent (a deterministic board) to 30 % (useless), in steps of a third.
+_SIGMAS: Final[Floats] = np.exp(np.arange(math.log(5e-4), math.log(0.3), 0.3))
+# History that disagrees with the fresh boots must not outweigh them.
+_MOST_DEGREES: Final = 4.0
+# Effects up to this one (seven eighths gone, or eight times as much) are on the grid, each a multiple of the last.
+_LARGEST: Final = math.log(8)
+_LOSS_STEP: Final = 2.0
+_GAIN_STEP: Final = 3.0
+# Weight of the very effect that matters among losses, and of no effect at all among gains.
+_WEIGHT_OF_FIRST: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What earlier boots of the baseline say about the noise: relative standard deviation, and degrees of freedom.
+
+    Counts as four degrees of freedom at most, so that it speeds a decision up without forcing it.
+    """
+
+    relative_sd: float
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypotheses:
+    """Effects with the logarithms of their weights: `losses` of at least the smallest effect, `gains` from none up.
+
+    All arrays are one-dimensional; an effect and its weight share an index.
+    """
+
+    losses: Floats
+    loss_weights: Floats
+    gains: Floats
+    gain_weights: Floats
+
+    @classmethod
+    def about(cls, smallest_loss: float) -> Hypotheses:
+        """The grids for a smallest loss that matters, a positive difference of logarithms."""
+        steps = max(1, math.ceil(math.log(_LARGEST / smallest_loss, _LOSS_STEP)))
+        losses = -smallest_loss * _LOSS_STEP ** np.arange(steps + 1, dtype=np.float64)
+        steps = max(1, math.ceil(math.log(_LARGEST / smallest_loss, _GAIN_STEP)))
+        gains = smallest_loss * _GAIN_STEP ** np.arange(steps + 1, dtype=np.float64)
+        gains = np.concatenate([[0.0], gains])
+        return cls(losses, _weights(len(losses)), gains, _weights(len(gains)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Logarithms of the two e-values after each pair, shape (..., pairs), and the noise they find, the same shape."""
+
+    regressed: Floats
+    not_regressed: Floats
+    relative_noise: Floats
+
+
+def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: History | None = None) -> Evidence:
+    """Evidence after each pair.
+
+    Both arrays have the shape (..., pairs): logarithms, less is worse, in the order in which they ran. Any number of
+    trials can be followed at once along the leading axes.
+    """
+    effects = np.concatenate([hypotheses.losses, hypotheses.gains])
+    prior = _sigma_prior(history)
+    done = np.zeros((*baseline.shape[:-1], len(effects), len(_SIGMAS)))
+    after: list[tuple[Floats, Floats, Floats]] = []
+    for pair in range(baseline.shape[-1]):
+        start = pair - pair % BLOCK_PAIRS
+        block = slice(start, pair + 1)
+        likelihood = done + _log_likelihood(baseline[..., block], candidate[..., block], effects)
+        if pair + 1 == start + BLOCK_PAIRS:
+            done = likelihood
+        after.append(_weigh(likelihood + prior, hypotheses))
+    regressed, not_regressed, noise = (np.stack(parts, axis=-1) for parts in zip(*after, strict=True))
+    return Evidence(regressed, not_regressed, noise)
+
+
+def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Floats]:
+    """The two e-values' logarithms and the noise, from likelihood times prior of shape (..., effects, sigmas)."""
+    per_effect = logsumexp(joint, axis=-1)
+    losses, gains = per_effect[..., : len(hypotheses.losses)], per_effect[..., len(hypotheses.losses) :]
+    regressed = logsumexp(losses + hypotheses.loss_weights, axis=-1) - gains.max(axis=-1)
+    not_regressed = logsumexp(gains + hypotheses.gain_weights, axis=-1) - losses.max(axis=-1)
+    posterior = np.exp(joint - logsumexp(joint, axis=(-2, -1), keepdims=True)).sum(axis=-2)
+    return regressed, not_regressed, np.exp(posterior @ np.log(_SIGMAS))
+
+
+def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Floats:
+    """Logarithm of one block's likelihood, its level integrated out: (..., k) and (..., k) to (..., effects, sigmas).
+
+    A sum over which of the 2k boots stalled. With w the inverse variances and r the figures less the effect, the
+    integral over the level is exp(-(sum w r^2 - (sum w r)^2 / sum w) / 2) * sqrt(prod w / sum w), but for a constant.
+    """
+    runs = np.concatenate([baseline, candidate], axis=-1)
+    runs = runs - runs.mean(axis=-1, keepdims=True)  # the level is integrated out anyway; this keeps digits
+    is_candidate = np.repeat([0.0, 1.0], baseline.shape[-1])
+    residuals = runs[..., None, :] - effects[:, None] * is_candidate
+    squares = np.square(residuals)
+    total = np.full((*residuals.shape[:-1], len(_SIGMAS)), -np.inf)
+    for stalled in product((0.0, 1.0), repeat=len(is_candidate)):
+        which = np.array(stalled)
+        weights = 1 / (np.square(_SIGMAS)[:, None] + which * STALL_SD**2)
+        total_weight = weights.sum(axis=-1)
+        distance = squares @ weights.T - np.square(residuals @ weights.T) / total_weight
+        scale = np.log(weights).sum(axis=-1) - np.log(total_weight)
+        chance = which.sum() * math.log(STALL_PROBABILITY) + (1 - which).sum() * math.log1p(-STALL_PROBABILITY)
+        total = np.logaddexp(total, (scale - distance) / 2 + chance)
+    return total
+
+
+def _sigma_prior(history: History | None) -> Floats:
+    """Logarithms of the weights of the noise grid: even, or as an inverse chi-squared from earlier boots."""
+    weights = np.zeros(len(_SIGMAS))
+    if history is not None and history.degrees > 0:
+        degrees = min(history.degrees, _MOST_DEGREES)
+        weights = -degrees * (np.log(_SIGMAS) + np.square(max(history.relative_sd, _SIGMAS[0]) / _SIGMAS) / 2)
+    return weights - logsumexp(weights)
+
+
+def _weights(count: int) -> Floats:
+    rest = (1 - _WEIGHT_OF_FIRST) / (count - 1)
+    return np.log(np.concatenate([[_WEIGHT_OF_FIRST], np.full(count - 1, rest)]))

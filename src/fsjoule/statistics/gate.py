@@ -1,0 +1,204 @@
+"""The sequential test of `fsjoule gate`: is the candidate worse than the baseline? Asked after every pair of boots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from fsjoule.statistics.evidence import Floats, History, Hypotheses, evidence
+from fsjoule.statistics.metrics import Figure, Metric, complaint
+from fsjoule.statistics.policy import Policy
+
+K = TypeVar("K", bound=Hashable)
+
+# A boot this many standard deviations worse than its side's median is counted as a stall.
+_STALL_SIGMAS: Final = 5.0
+
+
+class Decision(StrEnum):
+    UNDECIDED = "undecided"
+    REGRESSED = "regressed"
+    NOT_REGRESSED = "not regressed"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a sequential test may get wrong, and how far it may go.
+
+    `alpha` bounds the chance of `regressed` without a loss, `beta` that of `not regressed` with a loss of
+    `smallest_effect` (a fraction of the baseline) or more. `budget_pairs` counts every pair that ran, usable or not.
+    No decision is made before `least_pairs`.
+    """
+
+    smallest_effect: float
+    alpha: float = 0.01
+    beta: float = 0.01
+    budget_pairs: int = 20
+    least_pairs: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a sequential test stands.
+
+    `more` is false when it is decided or its budget is used up. `ratio` is the median over pairs of candidate over
+    baseline, None without a usable pair; because the test stops when it has seen enough, it overstates an effect a
+    little. `towards_*` is the evidence as a fraction of what a decision takes (of logarithms; 1 decides).
+    `relative_noise` is the standard deviation of a boot as the test sees it. `stalls_*` count boots that were
+    taken as stalls: the test looks past them, the reader should not. `unusable` names figures that were not used.
+    """
+
+    decision: Decision
+    more: bool
+    pairs: int
+    ratio: float | None = None
+    towards_regressed: float = 0.0
+    towards_not_regressed: float = 0.0
+    relative_noise: float | None = None
+    stalls_baseline: int = 0
+    stalls_candidate: int = 0
+    unusable: tuple[str, ...] = ()
+
+
+class SequentialTest:
+    """Is given one pair of boots after the other and says whether it needs more.
+
+    Pairs must have run interleaved (see `fsjoule.statistics.order`), and must not be chosen by what they showed.
+    """
+
+    def __init__(self, rates: Rates, *, more_is_better: bool, history: History | None = None) -> None:
+        self._rates = rates
+        self._sign = 1.0 if more_is_better else -1.0
+        self._history = history
+        self._hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=more_is_better))
+        self._baseline: list[float] = []
+        self._candidate: list[float] = []
+        self._unusable: list[str] = []
+        self._offered = 0
+        self._state = State(Decision.UNDECIDED, rates.budget_pairs > 0, 0)
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def add(self, baseline: Figure, candidate: Figure) -> State:
+        """Take one more pair and say where the test stands.
+
+        A pair with a figure that is missing, not finite or not above zero is named and not used. After a decision, or
+        beyond the budget, nothing changes any more.
+        """
+        if not self._state.more:
+            return self._state
+        self._offered += 1
+        wrong = [
+            f"{side} {self._offered}: {why}"
+            for side, figure in (("baseline", baseline), ("candidate", candidate))
+            if (why := complaint(figure))
+        ]
+        self._unusable += wrong
+        if baseline is not None and candidate is not None and not wrong:
+            self._baseline.append(self._sign * math.log(baseline))
+            self._candidate.append(self._sign * math.log(candidate))
+        self._state = self._judge()
+        return self._state
+
+    def _judge(self) -> State:
+        used = len(self._baseline)
+        open_budget = self._offered < self._rates.budget_pairs
+        if not used:
+            return State(Decision.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
+        baseline, candidate = np.array(self._baseline), np.array(self._candidate)
+        found = evidence(baseline, candidate, self._hypotheses, self._history)
+        regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
+        not_regressed = float(found.not_regressed[-1]) / -math.log(self._rates.beta)
+        decision = Decision.UNDECIDED
+        if used >= self._rates.least_pairs and max(regressed, not_regressed) >= 1:
+            decision = Decision.REGRESSED if regressed >= 1 else Decision.NOT_REGRESSED
+        noise = float(found.relative_noise[-1])
+        return State(
+            decision=decision,
+            more=decision is Decision.UNDECIDED and open_budget,
+            pairs=used,
+            ratio=math.exp(self._sign * float(np.median(candidate - baseline))),
+            towards_regressed=max(0.0, regressed),
+            towards_not_regressed=max(0.0, not_regressed),
+            relative_noise=noise,
+            stalls_baseline=_stalls(baseline, noise),
+            stalls_candidate=_stalls(candidate, noise),
+            unusable=tuple(self._unusable),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GateState(Generic[K]):
+    """Where a gate stands: `decision` over all, and each test's own state. `more` is what is still to be measured."""
+
+    decision: Decision
+    tests: Mapping[tuple[K, Metric], State]
+    more: tuple[tuple[K, Metric], ...]
+
+
+class Gate(Generic[K]):
+    """All series and metrics of a gate, tested side by side.
+
+    The policy's alpha is split over the tests (Bonferroni), so that the whole gate calls a regression without a loss
+    with that chance at most. One regression decides; `not regressed` takes all tests.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        tests: Sequence[tuple[K, Metric]],
+        histories: Mapping[tuple[K, Metric], History] | None = None,
+    ) -> None:
+        if not tests:
+            raise ValueError("a gate without a single test would let everything pass")
+        known = histories or {}
+        self._tests = {
+            (series, metric): SequentialTest(
+                Rates(
+                    smallest_effect=policy.effect_of(metric),
+                    alpha=policy.alpha / len(set(tests)),
+                    beta=policy.beta,
+                    budget_pairs=policy.budget_pairs,
+                    least_pairs=policy.least_pairs,
+                ),
+                more_is_better=metric.more_is_better,
+                history=known.get((series, metric)),
+            )
+            for series, metric in tests
+        }
+
+    def add(self, pairs: Mapping[tuple[K, Metric], tuple[Figure, Figure]]) -> GateState[K]:
+        """Take one pair of boots: baseline's and candidate's figure of every test that still wants one.
+
+        A test that wants a pair and is given none counts it as missing.
+        """
+        for key in self.state.more:
+            self._tests[key].add(*pairs.get(key, (None, None)))
+        return self.state
+
+    @property
+    def state(self) -> GateState[K]:
+        states = {key: test.state for key, test in self._tests.items()}
+        decisions = {state.decision for state in states.values()}
+        if Decision.REGRESSED in decisions:
+            return GateState(Decision.REGRESSED, states, ())
+        more = tuple(key for key, state in states.items() if state.more)
+        return GateState(
+            Decision.NOT_REGRESSED if decisions == {Decision.NOT_REGRESSED} else Decision.UNDECIDED, states, more
+        )
+
+
+def smallest_loss(effect: float, *, more_is_better: bool) -> float:
+    """A fraction of the baseline as a positive difference of logarithms: 5 % less throughput, or 5 % more energy."""
+    return -math.log1p(-effect) if more_is_better else math.log1p(effect)
+
+
+def _stalls(side: Floats, relative_noise: float) -> int:
+    return int(np.sum(side < np.median(side) - _STALL_SIGMAS * relative_noise))

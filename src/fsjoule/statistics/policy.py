@@ -1,0 +1,98 @@
+"""What `fsjoule gate` is asked to hold: metrics, the smallest effect that matters, error rates and a budget."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from fsjoule.errors import ConfigError
+from fsjoule.statistics.metrics import FIO_METRICS, TIMED_METRICS, Metric
+from fsjoule.toml_lines import line_of
+
+_TABLE: Final = "gate"
+
+# Strict: a `true` is no number, nor is a "1".
+Effect = Annotated[float, Field(strict=True, gt=0, le=0.5)]
+ErrorRate = Annotated[float, Field(strict=True, gt=0, le=0.1)]
+Pairs = Annotated[int, Field(strict=True, le=1000)]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The `[gate]` table of a policy file. Effects are fractions of the baseline, error rates those of the whole gate.
+
+    `effects` overrides `smallest_effect` by metric. A pair is one boot of each side.
+    """
+
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = FIO_METRICS + TIMED_METRICS
+    smallest_effect: Effect = 0.05
+    effects: dict[Metric, Effect] = field(default_factory=dict[Metric, float])
+    alpha: ErrorRate = 0.01
+    beta: ErrorRate = 0.01
+    budget_pairs: Annotated[Pairs, Field(ge=1)] = 20
+    least_pairs: Annotated[Pairs, Field(ge=2)] = 3
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def effect_of(self, metric: Metric) -> float:
+        """The smallest effect on that metric that matters."""
+        return self.effects.get(metric, self.smallest_effect)
+
+
+def parse_policy(text: str, *, file: Path) -> Policy:
+    """A policy from the text of a TOML file; `file` is for error messages only.
+
+    Raises ConfigError with file and line for anything but a `[gate]` table whose values make sense.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+    for table in document:
+        if table != _TABLE:
+            raise ConfigError(f"unknown table or key {table!r}", file=file, line=line_of(text, [table]), hint=_HINT)
+    if not isinstance(document.get(_TABLE), dict):
+        raise ConfigError(f"no table [{_TABLE}]", file=file, line=1, hint=_HINT)
+    policy = _validated(document[_TABLE], text, file)
+    _check_together(policy, text, file)
+    return policy
+
+
+_HINT: Final = "docs/statistics.md explains every field of a policy"
+
+
+def _validated(table: dict[str, Any], text: str, file: Path) -> Policy:
+    try:
+        return TypeAdapter(Policy).validate_python(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"] if part != "[key]"]
+        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
+        message = f"{'.'.join(path)}: {first['msg']}{given}"
+        raise ConfigError(message, file=file, line=line_of(text, [_TABLE, *path]), hint=_HINT) from error
+
+
+def _check_together(policy: Policy, text: str, file: Path) -> None:
+    if policy.least_pairs > policy.budget_pairs:
+        raise ConfigError(
+            f"least_pairs = {policy.least_pairs} is more than budget_pairs = {policy.budget_pairs}: there would "
+            "never be a decision",
+            file=file,
+            line=max(line_of(text, [_TABLE, key]) for key in ("least_pairs", "budget_pairs")),
+            hint=_HINT,
+        )
+    for metric in policy.effects:
+        if metric not in policy.metrics:
+            raise ConfigError(
+                f"effects.{metric}: this metric is not among metrics = {[m.value for m in policy.metrics]}",
+                file=file,
+                line=line_of(text, [_TABLE, "effects", metric]),
+                hint=_HINT,
+            )

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rules import gate
+from simulation import PLAIN, STALLS, Scenario, trials
+
+from fsjoule.statistics import Decision, Figure, Gate, Metric, Policy, Rates, SequentialTest, State
+
+RATES = Rates(smallest_effect=0.05)
+CALM = (100.0, 100.3, 99.8, 100.1, 99.9, 100.2)
+
+
+def feed(test: SequentialTest, baseline: tuple[Figure, ...], candidate: tuple[Figure, ...]) -> State:
+    for pair in zip(baseline, candidate, strict=True):
+        if not test.add(*pair).more:
+            break
+    return test.state
+
+
+def by(factor: float) -> tuple[float, ...]:
+    return tuple(factor * figure for figure in reversed(CALM))
+
+
+@pytest.mark.parametrize(
+    ("more_is_better", "factor", "decision"),
+    [
+        (True, 0.93, Decision.REGRESSED),
+        (True, 0.3, Decision.REGRESSED),
+        (True, 1.0, Decision.NOT_REGRESSED),
+        (True, 1.2, Decision.NOT_REGRESSED),
+        (True, 5.0, Decision.NOT_REGRESSED),
+        (False, 1.07, Decision.REGRESSED),
+        (False, 3.0, Decision.REGRESSED),
+        (False, 1.0, Decision.NOT_REGRESSED),
+        (False, 0.6, Decision.NOT_REGRESSED),
+    ],
+)
+def test_decisions(more_is_better: bool, factor: float, decision: Decision) -> None:
+    state = feed(SequentialTest(RATES, more_is_better=more_is_better), CALM, by(factor))
+    assert state.decision is decision
+    assert not state.more
+    assert state.ratio == pytest.approx(factor, rel=0.01)
+    assert max(state.towards_regressed, state.towards_not_regressed) >= 1
+
+
+def test_no_decision_before_the_least_number_of_pairs() -> None:
+    test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=5), more_is_better=True)
+    states = [test.add(a, b) for a, b in zip(CALM, by(0.5), strict=True)]
+    assert [state.decision for state in states[:4]] == [Decision.UNDECIDED] * 4
+    assert states[4].decision is Decision.REGRESSED
+    assert states[5] == states[4]  # nothing is added after the decision
+
+
+def test_noise_beyond_the_budget_is_undecided() -> None:
+    rng = np.random.default_rng(1)
+    test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=4), more_is_better=True)
+    state = feed(test, tuple(rng.lognormal(0, 0.3, 9)), tuple(rng.lognormal(0, 0.3, 9)))
+    assert state.decision is Decision.UNDECIDED
+    assert (state.more, state.pairs) == (False, 4)
+    assert state.relative_noise is not None
+    assert state.relative_noise > 0.05
+
+
+@pytest.mark.parametrize("wrong", [None, math.nan, math.inf, -math.inf, 0.0, -1.0])
+@pytest.mark.parametrize("swap", [False, True])
+def test_what_is_no_figure_is_named_and_never_decides(wrong: Figure, swap: bool) -> None:
+    test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=6), more_is_better=True)
+    pairs = [(wrong, figure) if swap else (figure, wrong) for figure in CALM]
+    states = [test.add(*pair) for pair in pairs]
+    assert {state.decision for state in states} == {Decision.UNDECIDED}
+    assert states[-1].pairs == 0
+    assert states[-1].ratio is None
+    assert not states[-1].more
+    side = "baseline" if swap else "candidate"
+    assert [named.split(":")[0] for named in states[-1].unusable] == [f"{side} {i}" for i in range(1, 7)]
+
+
+def test_a_lost_pair_does_not_stop_the_others() -> None:
+    state = feed(SequentialTest(RATES, more_is_better=True), (100.0, None, *CALM), (93.0, 92.0, *by(0.93)))
+    assert state.decision is Decision.REGRESSED
+    assert state.unusable == ("baseline 2: missing",)
+
+
+def test_stalls_are_counted() -> None:
+    test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=6), more_is_better=True)
+    state = feed(test, CALM, (100.1, 60.0, 99.9, 100.2, 55.0, 100.0))
+    assert state.decision is Decision.NOT_REGRESSED
+    assert (state.stalls_baseline, state.stalls_candidate) == (0, 2)
+
+
+@pytest.mark.parametrize("scenario", [PLAIN, STALLS, Scenario(0.06)])
+def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> None:
+    baseline, candidate = trials(np.random.default_rng(3), scenario, 12, 10, loss=0.05)
+    rates = Rates(smallest_effect=0.05, budget_pairs=10)
+    calls = gate(rates)(baseline, candidate)
+    for i in range(12):
+        figures = (tuple(np.exp(side[i]).tolist()) for side in (baseline, candidate))
+        state = feed(SequentialTest(rates, more_is_better=True), *figures)
+        assert (state.decision is Decision.REGRESSED) == calls.regressed[i]
+        assert (state.decision is Decision.NOT_REGRESSED) == calls.not_regressed[i]
+        assert 2 * state.pairs == calls.boots[i]
+
+
+@pytest.mark.parametrize("scenario", [PLAIN, STALLS])
+def test_error_rates_and_power(scenario: Scenario) -> None:
+    rng = np.random.default_rng(4)
+    same = gate(RATES)(*trials(rng, scenario, 300, 20))
+    lossy = gate(RATES)(*trials(rng, scenario, 300, 20, loss=0.05))
+    assert same.regressed.sum() <= 4  # 1 % stated; more than 4 of 300 would happen once in 100 times at that rate
+    assert lossy.not_regressed.sum() <= 7
+    assert lossy.regressed.mean() >= 0.97
+    assert lossy.boots.mean() <= (13 if scenario is PLAIN else 15)
+
+
+SERIES = [("ext4", Metric.THROUGHPUT), ("ext4", Metric.ENERGY), ("btrfs", Metric.THROUGHPUT)]
+
+
+def run(gate: Gate[str], factors: dict[tuple[str, Metric], float]) -> None:
+    for number in range(len(CALM)):
+        gate.add({key: (CALM[number], by(factor)[number]) for key, factor in factors.items()})
+
+
+def test_a_gate_passes_when_all_its_tests_do() -> None:
+    gate = Gate(Policy(), SERIES)
+    assert gate.state.more == tuple(SERIES)
+    run(gate, dict.fromkeys(SERIES, 1.0))
+    assert gate.state.decision is Decision.NOT_REGRESSED
+    assert gate.state.more == ()
+
+
+def test_one_regression_closes_the_gate() -> None:
+    gate = Gate(Policy(), SERIES)
+    run(gate, {**dict.fromkeys(SERIES, 1.0), ("ext4", Metric.ENERGY): 1.09})
+    assert gate.state.decision is Decision.REGRESSED
+    assert gate.state.more == ()
+    decided = [key for key, state in gate.state.tests.items() if state.decision is Decision.REGRESSED]
+    assert decided == [("ext4", Metric.ENERGY)]
+
+
+def test_a_gate_with_a_silent_series_is_undecided() -> None:
+    gate = Gate(Policy(budget_pairs=5), SERIES)
+    run(gate, dict.fromkeys(SERIES[:2], 1.0))
+    assert gate.state.decision is Decision.UNDECIDED
+    assert gate.state.tests[SERIES[2]].unusable[0] == "baseline 1: missing"
+
+
+def test_the_false_alarm_rate_is_split_over_the_tests() -> None:
+    alone, among_many = Gate(Policy(), SERIES[:1]), Gate(Policy(), [(str(i), Metric.THROUGHPUT) for i in range(50)])
+    for a, b in list(zip(CALM, by(0.96), strict=True))[:3]:
+        alone.add({SERIES[0]: (a, b)})
+        among_many.add({("0", Metric.THROUGHPUT): (a, b)})
+    towards = [alone.state.tests[SERIES[0]], among_many.state.tests["0", Metric.THROUGHPUT]]
+    assert towards[1].towards_regressed == pytest.approx(towards[0].towards_regressed * math.log(100) / math.log(5000))
+    assert towards[1].towards_not_regressed == pytest.approx(towards[0].towards_not_regressed)
+
+
+def test_a_metrics_own_effect_counts() -> None:
+    policy = Policy(metrics=(Metric.THROUGHPUT, Metric.P99_LATENCY), effects={Metric.P99_LATENCY: 0.3})
+    keys = [("ext4", metric) for metric in policy.metrics]
+    gate = Gate(policy, keys)
+    run(gate, {keys[0]: 1.0, keys[1]: 1.08})
+    assert gate.state.decision is Decision.NOT_REGRESSED
+
+
+def test_an_empty_gate_is_refused() -> None:
+    with pytest.raises(ValueError, match="let everything pass"):
+        Gate[str](Policy(), [])

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from results_factory import make_measurement
+
+from fsjoule.model import FioWorkload, IoPattern, Measurement, Planned, TimedKind, TimedWorkload
+from fsjoule.statistics import Metric, Side, figure_of, interleaved, metrics_of, one_per_boot
+
+
+def measured(operation: IoPattern | TimedKind) -> Measurement:
+    workload = FioWorkload(operation, 16384, 1 << 20) if isinstance(operation, IoPattern) else TimedWorkload(operation)
+    return make_measurement(Planned(1, 1, "ext4", workload))[0]
+
+
+def test_a_write_has_all_five_figures() -> None:
+    measurement = measured(IoPattern.RANDWRITE)
+    assert measurement.energy_mj_per_mib is not None
+    assert measurement.fio is not None
+    figures = {metric: figure_of(measurement, metric) for metric in metrics_of(measurement)}
+    assert figures == {
+        Metric.THROUGHPUT: measurement.throughput_mib_per_s,
+        Metric.ENERGY: measurement.energy_mj_per_mib.value,
+        Metric.CPU: measurement.cpu_s_per_mib,
+        Metric.WRITE_AMPLIFICATION: measurement.write_amplification,
+        Metric.P99_LATENCY: next(v for k, v in measurement.fio.latency_percentiles_ns.items() if float(k) == 99),
+    }
+    assert None not in figures.values()
+    net = measurement.energy_net_mj_per_mib
+    assert net is not None
+    assert figure_of(measurement, Metric.NET_ENERGY) == net.value
+
+
+def test_a_read_has_no_write_amplification() -> None:
+    assert Metric.WRITE_AMPLIFICATION not in metrics_of(measured(IoPattern.READ))
+
+
+def test_a_timed_operation_has_its_time_and_energy() -> None:
+    measurement = measured(TimedKind.MKFS)
+    assert metrics_of(measurement) == (Metric.DURATION, Metric.OPERATION_ENERGY)
+    assert measurement.energy is not None
+    assert figure_of(measurement, Metric.DURATION) == measurement.duration_s
+    assert figure_of(measurement, Metric.OPERATION_ENERGY) == measurement.energy.gross_mj.value
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_an_invalid_measurement_has_no_figures(metric: Metric) -> None:
+    invalid = replace(measured(IoPattern.WRITE), invalid_reasons=("a stall",))
+    assert figure_of(invalid, metric) is None
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_what_was_not_measured_is_missing(metric: Metric) -> None:
+    bare = replace(
+        measured(IoPattern.WRITE),
+        duration_s=None,
+        throughput_mib_per_s=None,
+        energy=None,
+        energy_mj_per_mib=None,
+        energy_net_mj_per_mib=None,
+        cpu_s_per_mib=None,
+        write_amplification=None,
+        fio=None,
+    )
+    assert figure_of(bare, metric) is None
+    assert metric.unit
+
+
+def test_a_boot_counts_once() -> None:
+    figures = [("run 1 boot 1", 3.0), ("run 1 boot 2", 5.0), ("run 1 boot 1", 4.0), ("run 2 boot 1", None)]
+    assert one_per_boot(figures) == (3.5, 5.0, None)
+    assert one_per_boot([("boot", 1.0), ("boot", None)]) == (None,)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_order_balances_every_four_boots(seed: int) -> None:
+    order = interleaved(9, seed=seed)
+    assert len(order) == 9
+    assert order == interleaved(9, seed=seed)
+    for pair in order:
+        assert set(pair) == set(Side)
+    for first, second in zip(order[:8:2], order[1:8:2], strict=True):
+        assert first == second[::-1]
+
+
+def test_order_is_drawn() -> None:
+    assert len({interleaved(8, seed=seed) for seed in range(20)}) > 5

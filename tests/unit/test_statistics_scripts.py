@@ -1,0 +1,79 @@
+"""The scripts that measure error rates run, on a few trials, and the rules they compare are what they say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+from change_points import follow, recorded
+from detectors import detectors
+from output import Share
+from rules import otava, threshold, verdict, welch
+from scipy import stats
+from simulation import PLAIN, Scenario, trials
+
+SCRIPTS = ["compare_rules", "gate_rates", "intervals", "detectable_effect", "change_points", "trend"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_print_what_they_measured(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(script)
+    monkeypatch.setattr(sys, "argv", [script, "--trials", "2", "--seed", "5", "--json"])
+    module.main()
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"]["seed"] == 5
+    assert document["rows"]
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        module.main()
+    assert "--trials" in capsys.readouterr().out
+
+
+def test_a_table_is_shown_without_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module = importlib.import_module("detectable_effect")
+    monkeypatch.setattr(sys, "argv", ["detectable_effect", "--trials", "5"])
+    module.main()
+    assert "Power at the minimum detectable effect" in capsys.readouterr().out
+
+
+def test_drift_costs_one_side_when_boots_are_not_interleaved() -> None:
+    rng = np.random.default_rng(1)
+    fair = Scenario(noise=1e-6, drift="linear", drift_size=0.01)
+    before, after = trials(rng, fair, 4, 10)
+    assert before.mean(axis=1) == pytest.approx(after.mean(axis=1), abs=1e-4)
+    unfair = Scenario(noise=1e-6, drift="linear", drift_size=0.01, one_after_the_other=True)
+    before, after = trials(rng, unfair, 4, 10)
+    assert (before - after).mean(axis=1) == pytest.approx(np.full(4, 0.1), abs=1e-4)
+
+
+def test_rules_see_a_large_loss_and_not_a_gain() -> None:
+    rng = np.random.default_rng(2)
+    lossy, better = trials(rng, PLAIN, 6, 10, loss=0.2), trials(rng, PLAIN, 6, 10, loss=-0.2)
+    for rule in (threshold(10), welch(10), otava(10), verdict(10)):
+        assert rule(*lossy).regressed.all()
+        assert not rule(*better).regressed.any()
+
+
+def test_welch_is_scipys() -> None:
+    before, after = trials(np.random.default_rng(3), PLAIN, 20, 10, loss=0.03)
+    p = [stats.ttest_ind(np.exp(a), np.exp(b), equal_var=False).pvalue for a, b in zip(before, after, strict=True)]
+    assert welch(10)(before, after).regressed.tolist() == [value <= 0.01 for value in p]
+
+
+def test_shares_have_an_upper_bound() -> None:
+    assert Share(0, 2000).at_most_percent == pytest.approx(100 * (1 - 0.05 ** (1 / 2000)))
+    assert Share(7, 7).at_most_percent == 100
+
+
+def test_recorded_series_are_whole_and_all_detectors_take_them() -> None:
+    series = list(recorded())
+    assert len(series) == 32
+    for name, finder in detectors().items():
+        for _, values in series[:3]:
+            told = follow(finder, values)
+            assert all(0 < place < len(values) for place in told.places), name
