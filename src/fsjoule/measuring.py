@@ -34,8 +34,11 @@ class Recording:
 
 
 @contextmanager
-def recorded(meter: Meter, clock: Clock, say: Callable[[str], None]) -> Generator[Recording]:
-    """Record the meter around a body. A silent meter costs the energy, not the measurement."""
+def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
+    """Record the meter around a body. A silent meter costs the energy, not the measurement.
+
+    `rest` lets seconds pass in which the board has nothing to do.
+    """
     recording = Recording()
 
     def failed(error: MeterError) -> None:
@@ -50,7 +53,7 @@ def recorded(meter: Meter, clock: Clock, say: Callable[[str], None]) -> Generato
         yield recording
     finally:
         if not recording.note:
-            clock.sleep(_TAIL_S)
+            rest(_TAIL_S)
             try:
                 recording.trace = meter.disarm()
             except MeterError as error:
@@ -111,6 +114,13 @@ class Measurer:
     def kernel_log(self) -> str:
         """The kernel's messages since the last measurement began, or since the boot."""
         return checked(self.shell, "dmesg").stdout
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass on the board, which has nothing to do."""
+        if self.profile.guest_time:
+            checked(self.shell, "sleep", f"{seconds:g}")
+        else:
+            self.clock.sleep(seconds)
 
     def counters(self) -> str:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
@@ -188,9 +198,9 @@ class Measurer:
 
     def _work(self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float) -> Evidence:
         checked(self.shell, "rm", "-f", onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION)
-        with recorded(self.meter, self.clock, self.say) as recording:
+        with recorded(self.meter, self.say, self.rest) as recording:
             with self.phases("idle"):
-                self.clock.sleep(IDLE_S)
+                self.rest(IDLE_S)
             with self.phases(phase):
                 done = self.shell.run(argv, timeout_s=timeout_s)
         evidence = Evidence(

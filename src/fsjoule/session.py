@@ -135,12 +135,16 @@ class Session:
         for root in choice.root_filesystems:
             images.build_card(choice.kernel, root, progress=self.say, recipe=self.profile.recipe)
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            self._emulator = str(images.emulator(choice.kernel, progress=self.say))
+            virtual_board = environment.virtual_board or virtual_lab.REAL_TIME
+            self._emulator = virtual_lab.emulator_for(virtual_board) or str(
+                images.emulator(choice.kernel, progress=self.say)
+            )
             handle = virtual_lab.up(
                 environment.virtual_lab,
                 owner_pid=os.getpid(),
                 emulator=self._emulator,
                 meter_program=choice.meter_program,
+                board=virtual_board,
                 progress=self.say,
             )
             os.environ.update(handle.environment)
@@ -170,7 +174,7 @@ class Session:
             for root in choice.root_filesystems
         }
         board = lab.LabgridBoard(target, cards, self.say)
-        meter = lab.meter(target)
+        meter = lab.board_meter(target)
         clock = HostClock()
         started_utc = clock.utc()
         run = Run(

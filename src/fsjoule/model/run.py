@@ -19,7 +19,8 @@ class BoardProfile:
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
     on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
-    `window_excess_s` is how much longer a window may be than the work in it.
+    `window_excess_s` is how much longer a window may be than the work in it. With `guest_time` the board's time, and the
+    meter's with it, stands still while the board waits for input.
     """
 
     name: str
@@ -31,6 +32,7 @@ class BoardProfile:
     purge: bool
     size_factor: float
     window_excess_s: float = 0.25
+    guest_time: bool = False
 
 
 class RunStatus(StrEnum):
