@@ -12,7 +12,7 @@
 /* All that a full FIFO holds is taken before a command is carried out: the board told it before the command was sent. */
 #define FIFO_EVENTS (65536u / sizeof(struct supply_event))
 /* While the board's time stands still, the host still hears that the meter is there. */
-#define INFO_NS 500000000
+#define INFO_NS 100000000
 /* A reader that takes nothing for so long hangs: what it does not take is dropped. */
 #define PATIENCE_MS 10000
 

@@ -38,6 +38,7 @@ class Console:
         """Make the pty and point `link` at it. Raises LabError."""
         self._mailbox = mailbox
         self._last_line = b""
+        self._held = b""
         self._master, self.tty = _raw_pty()
         self._link = link
         _point(link, self.tty)
@@ -54,6 +55,8 @@ class Console:
         self._selector.register(self._woken, selectors.EVENT_READ, self._obey)
         self._thread = threading.Thread(target=self._run, name="console", daemon=True)
         self._thread.start()
+        if mailbox is not None:
+            mailbox.on_waiting = lambda: self._order(self._release)
 
     def connect(self, line: socket.socket) -> None:
         """Bridge a serial line, which is closed when its other end is."""
@@ -104,7 +107,7 @@ class Console:
     def _begin(self, line: socket.socket) -> None:
         self._end_line()
         self._to_board.clear()
-        self._last_line = b""
+        self._last_line = self._held = b""
         self._line = line
         self._selector.register(line, selectors.EVENT_READ, self._on_line)
 
@@ -145,7 +148,22 @@ class Console:
         """To the log, and to the reader if there is one."""
         self._log.write(data)
         self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]
+        if self._mailbox is not None:
+            data = self._hold(data, waiting=self._mailbox.waiting)
         self._show(data)
+
+    def _hold(self, data: bytes, *, waiting: bool) -> bytes:
+        """Keep a line without its end back until the board waits for input; returns what to show.
+
+        Whoever sees a prompt may then take it that the board's time stands still.
+        """
+        whole, end, begun = (self._held + data).rpartition(b"\n")
+        self._held = b"" if waiting else begun
+        return whole + end + (begun if waiting else b"")
+
+    def _release(self) -> None:
+        held, self._held = self._held, b""
+        self._show(held)
 
     def _show(self, data: bytes) -> None:
         if not self._listened_to:

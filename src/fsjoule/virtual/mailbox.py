@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,14 @@ class Typed:
 
 
 class Mailbox:
-    """Lines on their way to the board. `type` belongs to one thread."""
+    """Lines on their way to the board. `type` belongs to one thread.
+
+    `on_waiting` is called, from another thread, when the board begins to wait.
+    """
 
     def __init__(self, path: Path) -> None:
         """Listen at a socket, to which one QEMU after the other connects. Raises LabError."""
+        self.on_waiting: Callable[[], None] = lambda: None
         self._news = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._typing = bytearray()
@@ -177,6 +182,7 @@ class Mailbox:
     def _next_line(self, connection: socket.socket) -> bytes:
         with self._news:
             self._waiting = True
+            self.on_waiting()
             self._news.wait_for(lambda: self._lines or self._connection is not connection)
             if self._connection is not connection:
                 raise EOFError("another board is there")
