@@ -21,7 +21,7 @@ from fsjoule.suites import SCRATCH_ROOT
 
 _ATTEMPTS: Final = 2
 # What a block device's and a CPU's counters are when the board is switched on.
-_ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\n{'0 ' * 17}\n"
+_ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
 
 @dataclass

@@ -124,7 +124,7 @@ class Measurer:
 
     def counters(self) -> str:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
-        return checked(self.shell, "cat", "/proc/stat", f"/sys/class/block/{self.profile.card_device}/stat").stdout
+        return self.shell.run(onboard.counters_argv(self.profile.card_device)).stdout
 
     def _fio(self, number: int, kind: Filesystem, workload: FioWorkload) -> Evidence:
         limit_s = 60.0 + workload.size_bytes * workload.jobs / _SLOWEST_BYTES_PER_S
