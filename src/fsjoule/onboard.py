@@ -65,7 +65,7 @@ def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
 
 
 def counters_argv(card_device: str) -> tuple[str, ...]:
-    """A program that prints the counters of the CPU and the card, as `usage` takes them. A kernel may lack schedstat."""
+    """Prints the counters of the CPU and the card, as `usage` takes them. A kernel may lack schedstat."""
     return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{card_device}/stat")
 
 

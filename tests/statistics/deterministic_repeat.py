@@ -5,7 +5,8 @@ python tests/statistics/deterministic_repeat.py --compare results/RUN results/RU
 
 Runs `pytest tests/bench` that many times with the same seed, each in a virtual lab of its own, with `--load` processes
 that keep the machine busy meanwhile, and compares every figure of every measurement with that of the first run. What
-stands behind `--` goes to the bench. Exit code 1 if a figure differs by more than 1 %, or their median by more than 0.2 %.
+stands behind `--` goes to the bench. Exit code 1 if a figure differs by more than 1 %, or their median by more than
+0.2 %.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def _numbers(prefix: str, value: object) -> Iterator[tuple[str, float]]:
 
 
 def differences(first: Sequence[Measurement], other: Sequence[Measurement]) -> list[Difference]:
-    """Figure by figure. Raises ValueError if the two are not of one plan, or if one has a figure that the other lacks."""
+    """Figure by figure. Raises ValueError if the two are not of one plan, or if one lacks a figure of the other."""
     if [m.slug for m in first] != [m.slug for m in other]:
         raise ValueError("the runs did not measure the same in the same order: give both the same --seed")
     found: list[Difference] = []
@@ -111,11 +112,11 @@ def verdict(found: Sequence[Difference]) -> tuple[str, bool]:
 
 
 @contextmanager
-def busy(processes: int) -> Iterator[None]:
+def busy(processes: int) -> Generator[None]:
     """That many processes that compute and do nothing else."""
     with ExitStack() as closing:
         for _ in range(processes):
-            spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])  # noqa: S603 - no input in it
+            spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             closing.callback(spinning.wait)
             closing.callback(spinning.kill)
         yield
@@ -124,8 +125,18 @@ def busy(processes: int) -> Iterator[None]:
 def bench(results: Path, options: Sequence[str]) -> Path:
     """Run one bench; returns its run folder. Raises CalledProcessError if a measurement failed."""
     before = set(results.glob("*"))
-    argv = [sys.executable, "-m", "pytest", "tests/bench", "-p", "no:cacheprovider", "--results", str(results), *options]
-    subprocess.run(argv, cwd=PROJECT, check=True, timeout=_BENCH_TIMEOUT_S)  # noqa: S603 - an argument list
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/bench",
+        "-p",
+        "no:cacheprovider",
+        "--results",
+        str(results),
+        *options,
+    ]
+    subprocess.run(argv, cwd=PROJECT, check=True, timeout=_BENCH_TIMEOUT_S)
     [folder] = set(results.glob("*")) - before
     return folder
 

@@ -20,12 +20,14 @@ from labgrid.strategy import Strategy
 from labgrid.util.yaml import Loader
 
 from fsjoule.errors import ConfigError
+from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.model import BoardProfile
+from fsjoule.model import BoardProfile, CardModel
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
+_CARD_MODEL: Final = "card_model"
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
@@ -220,7 +222,17 @@ class _Reader:
             size_factor=float(values.get("size_factor", 1.0)),
             window_excess_s=float(values.get("window_excess", 0.25)),
             guest_time=values.get("guest_time", False),
+            card_model=self._card_model(entry),
         )
+
+    def _card_model(self, entry: _Entry) -> CardModel | None:
+        if _CARD_MODEL not in entry.arguments:
+            return None
+        node, value = entry.arguments[_CARD_MODEL]
+        try:
+            return read_card_model(str(self._scalar(value)))
+        except ConfigError as error:
+            raise self._wrong(node, error.what, error.hint or "emmc is one") from error
 
 
 def _nearest(value: str, choices: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""A meter whose clock is the board's own: it stands still with it, so that nothing can be waited for by the host's clock.
+"""A meter whose clock is the board's own: it stands still with it, so that no time can be waited for.
 
 What the meter has sent is known from its replies instead: they come in the stream's order, behind everything before.
 """

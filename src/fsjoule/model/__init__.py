@@ -6,6 +6,7 @@ to JSON as it stands, so a change of a field is a change of a schema.
 
 from __future__ import annotations
 
+from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
 from fsjoule.model.measured import (
     MEASUREMENT_SCHEMA,
     DeviceCounters,
@@ -48,6 +49,9 @@ __all__ = [
     "RUN_SCHEMA",
     "BoardFacts",
     "BoardProfile",
+    "CardEnergies",
+    "CardModel",
+    "CardTimes",
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
@@ -63,6 +67,7 @@ __all__ = [
     "MeterStatus",
     "Plan",
     "Planned",
+    "Projection",
     "Provision",
     "ResetCause",
     "Run",

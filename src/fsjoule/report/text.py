@@ -15,7 +15,16 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.tables import Table, fio_footnote, fio_table, published_table, time_table, timed_table
+from fsjoule.report.tables import (
+    Table,
+    fio_footnote,
+    fio_table,
+    projected_footnote,
+    projected_table,
+    published_table,
+    time_table,
+    timed_table,
+)
 
 _GAP: Final = 2
 
@@ -35,6 +44,10 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     if summary.fio:
         yield from _rich(fio_table(summary), width)
         yield _footnote(fio_footnote(summary))
+    projected = projected_table(summary)
+    if projected is not None:
+        yield from _rich(projected, width)
+        yield _footnote(projected_footnote(summary))
     published = published_table(summary)
     if published is not None:
         yield from _rich(published, width)

@@ -86,7 +86,7 @@ class GuestTimeConfig:
 
     mailbox: Path
     probe: Path
-    shift: Annotated[int, Field(ge=0, le=10)] = 3
+    shift: Annotated[int, Field(ge=0, le=10)] = 2
     card_peak_w: Annotated[float, Field(gt=0, le=2)] = 1.0
 
 
