@@ -107,7 +107,7 @@ class Measurer:
         return evidence
 
     def _identity(self) -> UUID | None:
-        """In guest time a filesystem's UUID is the same in every run, whatever the kernel; and no two of a run share it.
+        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a run share one.
 
         A journal that is not written anew could otherwise be taken for one of the filesystem before.
         """
