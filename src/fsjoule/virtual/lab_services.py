@@ -63,7 +63,7 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
     """Those that need no other: they start side by side."""
     port = record.coordinator.rsplit(":", 1)[1]
     coordinator_log = paths.log("coordinator")
-    devices = Path(record.devices)
+    return (
         Service(
             name="coordinator",
             argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
