@@ -186,14 +186,11 @@ def _row_by_row(index: Index, folder: Path) -> int:
 
 
 def _references(connection: Connection, read: ReadRun) -> dict[str, int | None]:
-    kernel = read.kernel
-    if kernel is None:
-        raise ResultError(f"{read.path} has no kernel")
+    (kernel,) = read.kernels.values()
     identity: dict[str, object] = {"release": kernel.release, "version": kernel.version}
     kernel_number = _number(connection, kernels, identity, {**identity, "sort_key": kernel.order})
     row = {
         **read.columns,
-        "kernel": kernel_number,
         "fixed_digest": read.fixed_digest,
         "final_digest": read.final_digest,
     }

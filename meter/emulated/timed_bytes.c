@@ -4,6 +4,17 @@
 
 #include "monotonic.h"
 
+void timed_bytes_put(struct timed_bytes *bytes, uint8_t byte, int64_t time_ns)
+{
+	const size_t at = (bytes->first + bytes->count) % TIMED_BYTES_MAX;
+
+	if (bytes->count < TIMED_BYTES_MAX) {
+		bytes->byte[at] = byte;
+		bytes->time_ns[at] = time_ns;
+		bytes->count++;
+	}
+}
+
 void timed_bytes_read(struct timed_bytes *bytes, int fd)
 {
 	uint8_t got[64];
@@ -12,10 +23,7 @@ void timed_bytes_read(struct timed_bytes *bytes, int fd)
 
 	while (bytes->count + sizeof(got) <= TIMED_BYTES_MAX && (size = read(fd, got, sizeof(got))) > 0) {
 		for (ssize_t i = 0; i < size; i++) {
-			const size_t at = (bytes->first + bytes->count++) % TIMED_BYTES_MAX;
-
-			bytes->byte[at] = got[i];
-			bytes->time_ns[at] = now_ns;
+			timed_bytes_put(bytes, got[i], now_ns);
 		}
 	}
 }

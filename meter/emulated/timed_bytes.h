@@ -23,6 +23,9 @@ struct timed_bytes {
  */
 void timed_bytes_read(struct timed_bytes *bytes, int fd);
 
+/** Queue one byte that is not older than the newest. Without room it is lost. */
+void timed_bytes_put(struct timed_bytes *bytes, uint8_t byte, int64_t time_ns);
+
 /** Take the oldest byte if it arrived before `before_ns`.
  *
  * @retval true   `byte` and `time_ns` (CLOCK_MONOTONIC) are filled

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "follower.h"
 #include "options.h"
 #include "process.h"
 #include "replay.h"
@@ -33,6 +34,18 @@ static void catch_signals(sigset_t *wait_mask)
 	sigaction(SIGINT, &action, NULL);
 }
 
+static int follow(const struct options *options, const sigset_t *wait_mask)
+{
+	static struct follower follower;
+
+	if (!follower_open(&follower, options)) {
+		return EXIT_FAILURE;
+	}
+	follower_run(&follower, &stop, wait_mask);
+	follower_close(&follower);
+	return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
 	static struct simulator simulator;
@@ -52,6 +65,9 @@ int main(int argc, char **argv)
 	catch_signals(&wait_mask);
 	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
+	}
+	if (options.follow != NULL) {
+		return follow(&options, &wait_mask);
 	}
 	process_ask_for_priority("fsjoule-meter-sim");
 	if (!simulator_open(&simulator, &options)) {

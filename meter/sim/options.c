@@ -12,15 +12,17 @@
 static const char usage[] =
 	"usage: fsjoule-meter-sim --stream-link PATH --marks-link PATH (--feed PATH | --load VOLTS,AMPERES) [options]\n"
 	"       fsjoule-meter-sim --replay PATH [options] > STREAM\n"
+	"       fsjoule-meter-sim --stream-link PATH --follow PATH [options]\n"
 	"\n"
-	"The fsjoule meter's firmware core around an emulated INA219: on two pseudo terminals in real time, or with what a\n"
-	"board drew in a file as fast as it can.\n"
+	"The fsjoule meter's firmware core around an emulated INA219: on two pseudo terminals in real time, with what a\n"
+	"board drew in a file as fast as it can, or on one terminal in the time of a board that says how late it is.\n"
 	"\n"
 	"  --stream-link PATH      link to be made to the terminal that carries frames and commands\n"
 	"  --marks-link PATH       link to be made to the terminal that takes the board's marks\n"
 	"  --feed PATH             ring file in which a virtual board says what it draws\n"
 	"  --load VOLTS,AMPERES    a constant load instead of a feed\n"
 	"  --replay PATH           records as in a feed, one after the other; the stream goes to stdout\n"
+	"  --follow PATH           FIFO in which a board says, in its own time, what it draws and what it marks\n"
 	"  --rate-hz N             samples a second, 100 to 2000, a divisor of a million (1000)\n"
 	"  --range-mv N            full scale of the shunt voltage: 40, 80, 160 or 320 (80)\n"
 	"  --shunt-uohm N          shunt resistor in microohm, 1000 to 1000000 (100000)\n"
@@ -38,6 +40,7 @@ enum {
 	FEED,
 	LOAD,
 	REPLAY,
+	FOLLOW,
 	RATE,
 	RANGE,
 	SHUNT,
@@ -57,6 +60,7 @@ static const struct option names[] = {
 	{"feed", required_argument, NULL, FEED},
 	{"load", required_argument, NULL, LOAD},
 	{"replay", required_argument, NULL, REPLAY},
+	{"follow", required_argument, NULL, FOLLOW},
 	{"rate-hz", required_argument, NULL, RATE},
 	{"range-mv", required_argument, NULL, RANGE},
 	{"shunt-uohm", required_argument, NULL, SHUNT},
@@ -194,6 +198,9 @@ static const char *take(struct options *options, int option, const char *value)
 	case REPLAY:
 		options->replay = value;
 		return NULL;
+	case FOLLOW:
+		options->follow = value;
+		return NULL;
 	case STORAGE:
 		options->storage = value;
 		return NULL;
@@ -205,13 +212,17 @@ static const char *take(struct options *options, int option, const char *value)
 	}
 }
 
-/* There is one source of power, and the links are there unless it is a file to be replayed. */
+/* There is one source of power. A file that is replayed needs no terminals; a board that is followed tells its marks, too.
+ */
 static bool make_sense(const struct options *options)
 {
-	const int sources = (options->feed != NULL) + (options->replay != NULL) + options->has_load;
-	const int links = (options->stream_link != NULL) + (options->marks_link != NULL);
+	const int sources = (options->feed != NULL) + (options->replay != NULL) + (options->follow != NULL) +
+			    options->has_load;
+	const bool wants_stream = options->replay == NULL;
+	const bool wants_marks = wants_stream && options->follow == NULL;
 
-	return sources == 1 && links == (options->replay != NULL ? 0 : 2);
+	return sources == 1 && (options->stream_link != NULL) == wants_stream &&
+	       (options->marks_link != NULL) == wants_marks;
 }
 
 bool options_parse(struct options *options, int argc, char **argv)

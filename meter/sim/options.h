@@ -13,8 +13,9 @@
 struct options {
 	const char *stream_link;
 	const char *marks_link;
-	const char *feed; /**< this, or `replay`, or else a constant load */
+	const char *feed; /**< this, `replay`, `follow`, or else a constant load */
 	const char *replay;
+	const char *follow;
 	bool has_load;
 	double load_volts;
 	double load_amperes;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from fsjoule.errors import ConfigError
 
@@ -13,7 +14,8 @@ class Filesystem:
     """One filesystem. Programs are argument lists without the device, which comes last.
 
     `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules`
-    are the kernel's names; `lacks` says what a suite must do without.
+    are the kernel's names; `lacks` says what a suite must do without. `identity` gives it a UUID of one's own choice
+    (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that makes another series.
     """
 
     name: str
@@ -23,9 +25,13 @@ class Filesystem:
     check: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
+    identity: tuple[str, ...] = ()
 
-    def make_argv(self, device: str) -> tuple[str, ...]:
-        return (*self.make, device)
+    def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
+        """With `identity` the filesystem gets that UUID, if its program takes one, instead of a random one."""
+        chosen = () if identity is None else self.identity
+        digits = "" if identity is None else identity.hex
+        return (*self.make, *(part.format(uuid=identity, hex=digits) for part in chosen), device)
 
     def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
         options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
@@ -49,15 +55,40 @@ _TABLE: Final = (
         mount_options=("noinit_itable",),
         check=("fsck.ext4", "-f", "-n"),
         modules=("ext4",),
+        identity=("-U", "{uuid}"),
     ),
-    Filesystem("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f", "-K"), check=("btrfs", "check"), modules=("btrfs",)),
     Filesystem(
-        "f2fs", "f2fs", ("mkfs.f2fs", "-q", "-f", "-t", "0"), check=("fsck.f2fs", "--dry-run"), modules=("f2fs",)
+        "btrfs",
+        "btrfs",
+        ("mkfs.btrfs", "-q", "-f", "-K"),
+        check=("btrfs", "check"),
+        modules=("btrfs",),
+        identity=("-U", "{uuid}"),
     ),
-    Filesystem("xfs", "xfs", ("mkfs.xfs", "-q", "-f", "-K"), check=("xfs_repair", "-n"), modules=("xfs",)),
+    Filesystem(
+        "f2fs",
+        "f2fs",
+        ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+        check=("fsck.f2fs", "--dry-run"),
+        modules=("f2fs",),
+        identity=("-U", "{uuid}"),
+    ),
+    Filesystem(
+        "xfs",
+        "xfs",
+        ("mkfs.xfs", "-q", "-f", "-K"),
+        check=("xfs_repair", "-n"),
+        modules=("xfs",),
+        identity=("-m", "uuid={uuid}"),
+    ),
     Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f", "-K"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
     Filesystem(
-        "udf", "udf", ("mkudffs", "--utf8", "--media-type=hd"), modules=("udf",), lacks=frozenset({"fsck", "fallocate"})
+        "udf",
+        "udf",
+        ("mkudffs", "--utf8", "--media-type=hd"),
+        modules=("udf",),
+        lacks=frozenset({"fsck", "fallocate"}),
+        identity=("--uuid={hex:.16}",),
     ),
     Filesystem(
         "vfat",
@@ -65,6 +96,7 @@ _TABLE: Final = (
         ("mkfs.vfat", "-F", "32"),
         check=("fsck.vfat", "-n"),
         modules=("vfat", "nls_cp437", "nls_ascii"),
+        identity=("-i", "{hex:.8}"),
         lacks=frozenset({"symlinks", "fallocate"}),
     ),
 )

@@ -17,12 +17,14 @@ from fsjoule.model import (
     Measurement,
     Plan,
     Planned,
+    Projection,
     SeriesKey,
     Trace,
     Window,
     Workload,
 )
 from fsjoule.onboard import Usage
+from fsjoule.projection import project
 
 # Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
 _IDLE_MARGIN_US = 150_000.0
@@ -107,9 +109,25 @@ def judge(
         samples=evidence.trace.counts if evidence.trace else None,
         counters=usage.device if usage else None,
         cpu_busy_s=usage.cpu_busy_s if usage else None,
+        projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
         window=metered.window,
         idle_window=metered.idle_window,
+    )
+
+
+def _projected(
+    evidence: Evidence, profile: BoardProfile, energy: Energy | None, duration_s: float | None
+) -> Projection | None:
+    """What the board's card would take, if it has a model of one. The counters of a boot reach beyond its window."""
+    if profile.card_model is None or evidence.usage is None or duration_s is None or evidence.idle_after:
+        return None
+    return project(
+        profile.card_model,
+        evidence.usage.device,
+        moved_bytes=evidence.moved_bytes,
+        duration_s=duration_s,
+        energy=energy,
     )
 
 

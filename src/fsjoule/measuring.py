@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID, uuid5
 
 from fsjoule import fio, onboard
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
@@ -21,6 +22,7 @@ _TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark a
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _SEEDING_TIMEOUT_S: Final = 120.0
 _TIMED_TIMEOUT_S: Final = 300.0
+_UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 # In the board's memory, so that a copy reads nothing from the card.
 _COPY_SOURCE: Final = f"{onboard.DIRECTORY}/source"
 
@@ -34,8 +36,11 @@ class Recording:
 
 
 @contextmanager
-def recorded(meter: Meter, clock: Clock, say: Callable[[str], None]) -> Generator[Recording]:
-    """Record the meter around a body. A silent meter costs the energy, not the measurement."""
+def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
+    """Record the meter around a body. A silent meter costs the energy, not the measurement.
+
+    `rest` lets seconds pass in which the board has nothing to do.
+    """
     recording = Recording()
 
     def failed(error: MeterError) -> None:
@@ -50,7 +55,7 @@ def recorded(meter: Meter, clock: Clock, say: Callable[[str], None]) -> Generato
         yield recording
     finally:
         if not recording.note:
-            clock.sleep(_TAIL_S)
+            rest(_TAIL_S)
             try:
                 recording.trace = meter.disarm()
             except MeterError as error:
@@ -71,9 +76,11 @@ class Measurer:
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
+    _number: int = field(default=0, init=False)
+    _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.scratch = Scratch(self.shell, self.profile)
+        self.scratch = Scratch(self.shell, self.profile, self._identity)
         # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
@@ -89,6 +96,7 @@ class Measurer:
         Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence.
         """
         kind = filesystem(entry.filesystem)
+        self._number, self._made = entry.number, 0
         self._load_modules(kind)
         checked(self.shell, "dmesg", "-C")
         if entry.workload.kind == "fio":
@@ -97,6 +105,14 @@ class Measurer:
             evidence = self._timed(entry.number, kind, entry.workload)
         evidence.kernel_log = self.kernel_log()
         return evidence
+
+    def _identity(self) -> UUID | None:
+        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a run share one.
+
+        A journal that is not written anew could otherwise be taken for one of the filesystem before.
+        """
+        self._made += 1
+        return uuid5(_UUIDS, f"{self.seed} {self._number} {self._made}") if self.profile.guest_time else None
 
     def _load_modules(self, kind: Filesystem) -> None:
         """Load the filesystem's modules, or the first mount of a boot would take a second longer than the others.
@@ -112,9 +128,16 @@ class Measurer:
         """The kernel's messages since the last measurement began, or since the boot."""
         return checked(self.shell, "dmesg").stdout
 
+    def rest(self, seconds: float) -> None:
+        """Let time pass on the board, which has nothing to do."""
+        if self.profile.guest_time:
+            checked(self.shell, "sleep", f"{seconds:g}")
+        else:
+            self.clock.sleep(seconds)
+
     def counters(self) -> str:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
-        return checked(self.shell, "cat", "/proc/stat", f"/sys/class/block/{self.profile.card_device}/stat").stdout
+        return self.shell.run(onboard.counters_argv(self.profile.card_device)).stdout
 
     def _fio(self, number: int, kind: Filesystem, workload: FioWorkload) -> Evidence:
         limit_s = 60.0 + workload.size_bytes * workload.jobs / _SLOWEST_BYTES_PER_S
@@ -168,7 +191,7 @@ class Measurer:
             self.scratch.make(kind)
         match workload.operation:
             case TimedKind.MKFS:
-                return kind.make_argv(device)
+                return kind.make_argv(device, self._identity())
             case TimedKind.MOUNT:
                 checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
                 return kind.mount_argv(device, SCRATCH_DIRECTORY)
@@ -188,9 +211,9 @@ class Measurer:
 
     def _work(self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float) -> Evidence:
         checked(self.shell, "rm", "-f", onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION)
-        with recorded(self.meter, self.clock, self.say) as recording:
+        with recorded(self.meter, self.say, self.rest) as recording:
             with self.phases("idle"):
-                self.clock.sleep(IDLE_S)
+                self.rest(IDLE_S)
             with self.phases(phase):
                 done = self.shell.run(argv, timeout_s=timeout_s)
         evidence = Evidence(

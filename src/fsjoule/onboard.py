@@ -25,6 +25,8 @@ TIMED: Final = f"{DIRECTORY}/timed"
 
 _SECTOR_BYTES: Final = 512
 _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
+_SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
+_SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
 _CPU_IDLE: Final = (3, 4)  # idle and iowait
 _DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
@@ -45,10 +47,10 @@ BOOT_STOP: Final = "Eboot"
 def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     """The scripts by path. `start N`, `stop N` bracket fio; `timed N PROGRAM...` runs a program between the two."""
     mark = shlex.quote(mark_device)
-    counters = f"cat /proc/stat /sys/class/block/{shlex.quote(card_device)}/stat"
+    counters = f"{shlex.join(counters_argv(card_device))} 2> /dev/null"
     texts = {
         START: f'{counters} > {BEFORE}\necho "S$1" > {mark}\n',
-        STOP: f'echo "E$1" > {mark}\n{counters} > {AFTER}\n',
+        STOP: f'echo "E$1" > {mark}\n{counters} > {AFTER}\nexit 0\n',
         # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
         # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
         TIMED: (
@@ -62,6 +64,11 @@ def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
 
 
+def counters_argv(card_device: str) -> tuple[str, ...]:
+    """Prints the counters of the CPU and the card, as `usage` takes them. A kernel may lack schedstat."""
+    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{card_device}/stat")
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What the board spent between two readings of its counters."""
@@ -71,17 +78,20 @@ class Usage:
 
 
 def usage(before: str, after: str) -> Usage:
-    """The difference of two readings, each `/proc/stat` followed by the block device's `stat`.
+    """The difference of two readings, each `/proc/stat`, `/proc/schedstat` if there is one, the block device's `stat`.
 
-    Source: Documentation/filesystems/proc.rst, section 1.7, and Documentation/block/stat.rst of the kernel.
+    The scheduler counts nanoseconds in which a task ran; without it there are hundredths of a second in which the CPU
+    was found busy. Source: Documentation/filesystems/proc.rst, section 1.7, scheduler/sched-stats.rst and
+    block/stat.rst of the kernel.
     Raises MeasurementInvalid if either lacks a field.
     """
     cpu0, disk0 = _reading(before)
     cpu1, disk1 = _reading(after)
     disk = [b - a for a, b in zip(disk0, disk1, strict=True)]
     busy = sum(b - a for i, (a, b) in enumerate(zip(cpu0, cpu1, strict=True)) if i not in _CPU_IDLE)
+    ran0_ns, ran1_ns = _ran_ns(before), _ran_ns(after)
     return Usage(
-        cpu_busy_s=busy / _USER_HZ,
+        cpu_busy_s=busy / _USER_HZ if ran0_ns is None or ran1_ns is None else (ran1_ns - ran0_ns) / 1e9,
         device=DeviceCounters(
             reads=disk[0],
             read_bytes=disk[2] * _SECTOR_BYTES,
@@ -92,6 +102,15 @@ def usage(before: str, after: str) -> Usage:
             request_ms=disk[3] + disk[7] + disk[14] + disk[16],
         ),
     )
+
+
+def _ran_ns(text: str) -> int | None:
+    """How long tasks ran on all CPUs since the boot, by the scheduler's own count."""
+    version = re.search(r"^version (\d+)\n", text, re.MULTILINE)
+    if version is None or int(version[1]) < _SCHEDSTAT_VERSION:
+        return None
+    cpus = re.findall(r"^cpu\d+ .*", text[version.end() :], re.MULTILINE)
+    return sum(int(line.split()[_SCHEDSTAT_RUNNING]) for line in cpus) if cpus else None
 
 
 def _reading(text: str) -> tuple[list[int], list[int]]:

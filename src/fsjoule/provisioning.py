@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.filesystems import Filesystem
@@ -29,10 +31,11 @@ def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
 
 @dataclass
 class Scratch:
-    """The scratch partition of one boot."""
+    """The scratch partition of one boot. `identity` gives the next filesystem's UUID, or None for a random one."""
 
     shell: Shell
     profile: BoardProfile
+    identity: Callable[[], UUID | None] = lambda: None
 
     @property
     def device(self) -> str:
@@ -43,7 +46,7 @@ class Scratch:
         self.unmount()
         if self.profile.purge:
             checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
-        checked(self.shell, *filesystem.make_argv(self.device), timeout_s=_MAKE_TIMEOUT_S)
+        checked(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
 
     def mount(self, filesystem: Filesystem) -> str:
         """Mount what is on the partition; returns the directory."""

@@ -139,7 +139,7 @@ class Session:
             for root in self.choice.root_filesystems
         }
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            self._lab = self._virtual_lab(environment.virtual_lab)
+            self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def _plan(self) -> Plan:
@@ -173,10 +173,9 @@ class Session:
                         hint="switch it on in the kernel's configuration, or leave the filesystem out",
                     )
 
-    def _virtual_lab(self, name: str) -> virtual_lab.LabHandle | None:
+    def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
         """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
-        emulator = images.emulator(*self._kernels, progress=self.say)
-        self._emulator = str(emulator)
+        self._emulator = virtual_lab.emulator_for(board) or str(images.emulator(*self._kernels, progress=self.say))
         if len(self._kernels) > 1:
             self.say(f"all kernels run on one emulator, {_first_line(self._emulator, '--version')}")
         handle = virtual_lab.up(
@@ -184,6 +183,7 @@ class Session:
             owner_pid=os.getpid(),
             emulator=self._emulator,
             meter_program=self.choice.meter_program,
+            board=board,
             progress=self.say,
         )
         os.environ.update(handle.environment)
@@ -206,7 +206,7 @@ class Session:
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
         board = lab.LabgridBoard(target, self._cards, self.say)
-        meter = lab.meter(target)
+        meter = lab.board_meter(target)
         clock = HostClock()
         started_utc = clock.utc()
         run = Run(

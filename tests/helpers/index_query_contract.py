@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from index_runs import made_run, write_run
+from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import Measurement, Value
+from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.store import RunFolder
 from fsjoule.store.index import (
     Index,
     IndexedSeries,
@@ -223,6 +225,22 @@ class QueryContract:
         assert resolve(index, "6.12").where == Where(kernels=(Kernel(*KERNELS[8]),))
         assert resolve(index, "main").where == Where(branches=("main",))
         assert resolve(index, "branch:6.1").where == Where(branches=("6.1",))
+
+    def test_a_run_of_several_kernels_has_each_measurement_under_its_own(self, index: Index, results: Path) -> None:
+        made = make_run(kernels=("6.1", "6.12"), repeat=1)
+        folder = RunFolder(results)
+        folder.begin(replace(made.run, status=RunStatus.RUNNING))
+        for measurement in made.measurements:
+            folder.add(measurement, None, {})
+        boards = {label: replace(board, kernel_release=f"{label}.0-armmp") for label, board in made.run.boards.items()}
+        folder.finish(replace(made.run, boards=boards))
+        import_runs(index, [results])
+        assert [kernel.release for kernel in list_kernels(index)] == ["6.1.0-armmp", "6.12.0-armmp"]
+        for label in ("6.1", "6.12"):
+            where = resolve(index, label).where
+            assert [kernel.release for kernel in where.kernels] == [f"{label}.0-armmp"]
+            found = {point.number for series in points(index, where).values() for point in series}
+            assert found == {m.number for m in made.measurements if m.kernel == label and m.valid}
 
     def test_a_name_of_nothing_or_of_two_things_is_refused(self, index: Index, results: Path) -> None:
         write_run(results, "aaaaaa", kernel=KERNELS[3], branch="6.1", only=[5])

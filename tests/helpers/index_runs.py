@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from results_factory import IMAGE, MadeRun, make_run
+from results_factory import KERNEL, MadeRun, make_run
 
 from fsjoule.model import BoardFacts, Measurement, RunStatus
 from fsjoule.store import RunFolder
@@ -53,13 +53,13 @@ def write_run(
         run_id=run_id,
         started_utc=started,
         simulated=simulated,
-        plan=replace(made.run.plan, kernel=choice),
-        board=_booted(board, kernel),
-        image=replace(IMAGE, kernel_choice=choice, kernel_package=f"linux-image-{kernel[0]} {kernel[1]}"),
+        plan=replace(made.run.plan, kernels=(choice,)),
+        kernels=(replace(KERNEL, label=choice, package=f"linux-image-{kernel[0]} {kernel[1]}" if kernel[1] else ""),),
+        boards={choice: _booted(board, kernel)},
         versions={"fsjoule": "0.1.0"} if branch is None else {"branch": branch, "commit": "c0ffee"},
     )
     wanted = [m for m in made.measurements if only is None or m.number in set(only)]
-    measurements = tuple(change(_of_run(m, run_id, started, simulated=simulated)) for m in wanted)
+    measurements = tuple(change(_of_run(m, run_id, started, choice, simulated=simulated)) for m in wanted)
     folder = RunFolder(results)
     folder.begin(replace(run, status=RunStatus.RUNNING))
     for measurement in measurements:
@@ -73,13 +73,14 @@ def _booted(board: BoardFacts, kernel: tuple[str, str]) -> BoardFacts:
     return replace(board, kernel_release=kernel[0], kernel_version=f"#1 SMP Debian {kernel[1]} (2026-03-09)")
 
 
-def _of_run(measurement: Measurement, run_id: str, started: str, *, simulated: bool) -> Measurement:
+def _of_run(measurement: Measurement, run_id: str, started: str, kernel: str, *, simulated: bool) -> Measurement:
     factor = 1 + zlib.crc32(run_id.encode()) / 2**36
     duration_s = measurement.duration_s
     speed = measurement.throughput_mib_per_s
     second = f"{measurement.number // 60:02d}:{measurement.number % 60:02d}Z"
     return replace(
         measurement,
+        kernel=kernel,
         started_utc=started[:-6] + second,
         simulated=simulated,
         duration_s=None if duration_s is None else duration_s / factor,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from results_factory import BOARD, IMAGE, make_measurement
+from results_factory import BOARD, KERNEL, make_measurement
 
 from fsjoule.model import (
     KIB,
@@ -100,17 +100,15 @@ class SyntheticLab:
 
     def _run(self, number: int, board: int, started_utc: str) -> Run:
         kernel = number * _KERNELS // 1_000_000 + number % 7
-        entries = tuple(Planned(i, 1, fs, workload) for i, (fs, workload) in enumerate(self._cells, start=1))
+        entries = tuple(Planned(i, 1, "6.12", fs, workload) for i, (fs, workload) in enumerate(self._cells, start=1))
         return Run(
             run_id=f"{number:010x}",
             started_utc=started_utc,
             status=RunStatus.COMPLETE,
             simulated=True,
-            plan=Plan("quick", ("ext4", "btrfs"), "6.12", Provision.SCRATCH, REPETITIONS, number, 1.0, entries),
-            board=replace(BOARD, name=_board(board), kernel_release=f"6.12.{kernel}-armmp"),
-            image=replace(
-                IMAGE, kernel_choice="6.12", kernel_package=f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1"
-            ),
+            plan=Plan("quick", ("ext4", "btrfs"), ("6.12",), Provision.SCRATCH, REPETITIONS, number, 1.0, entries),
+            kernels=(replace(KERNEL, label="6.12", package=f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1"),),
+            boards={"6.12": replace(BOARD, name=_board(board), kernel_release=f"6.12.{kernel}-armmp")},
             versions={"fsjoule": "0.1.0", "branch": "main" if number % 10 else f"topic-{number % 50}"},
             finished_utc=started_utc,
         )
@@ -119,7 +117,7 @@ class SyntheticLab:
 def _template(cell: Cell) -> Measurement:
     """A measurement with marks where figures go."""
     filesystem, workload = cell
-    measurement, _ = make_measurement(Planned(_NUMBER, _REPETITION, filesystem, workload))
+    measurement, _ = make_measurement(Planned(_NUMBER, _REPETITION, "6.12", filesystem, workload))
     energy = measurement.energy_mj_per_mib
     return replace(
         measurement,

@@ -8,7 +8,7 @@ from virtual_board import board_config
 
 from fsjoule.errors import ConfigError
 from fsjoule.virtual.bootpartition import BootFiles
-from fsjoule.virtual.config import BoardConfig, BoardReady
+from fsjoule.virtual.config import BoardConfig, BoardReady, GuestTimeConfig
 from fsjoule.virtual.powermodel import PowerCoefficients
 from fsjoule.virtual.qemu import arguments
 
@@ -27,6 +27,34 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         config, power=PowerCoefficients(idle_w=0.9), qemu=replace(config.qemu, extra_args=("-accel", "tcg"))
     )
     assert read(tmp_path, config.to_toml()) == config
+
+
+def test_guest_time_is_written_and_read(tmp_path: Path) -> None:
+    guest = GuestTimeConfig(mailbox=tmp_path / "box", probe=tmp_path / "probe.so", shift=4, card_peak_w=0.5)
+    config = replace(board_config(tmp_path), guest_time=guest)
+    assert read(tmp_path, config.to_toml()) == config
+
+
+def test_the_deterministic_example_is_right() -> None:
+    config = BoardConfig.from_toml(EXAMPLE.with_name("deterministic.toml"))
+    assert config.guest_time is not None
+    assert config.guest_time.mailbox == EXAMPLE.parent / "mailbox.sock"
+
+
+@pytest.mark.parametrize(
+    ("guest_time", "says"),
+    [
+        ('mailbox = "m"', "the key 'guest_time.probe' is missing"),
+        ('mailbox = "m"\nprobe = "p"\nshift = 11', "guest_time.shift = 11 is wrong"),
+        ('mailbox = "m"\nprobe = "p"\nspeed = 1', "unknown key 'guest_time.speed'"),
+        (f'mailbox = "{"m" * 120}"\nprobe = "p"', "too long"),
+    ],
+)
+def test_mistakes_about_guest_time_are_named(tmp_path: Path, guest_time: str, says: str) -> None:
+    text = board_config(tmp_path).to_toml()
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(tmp_path, f"{text}\n[guest_time]\n{guest_time}\n")
+    assert caught.value.line is not None
 
 
 def test_the_example_is_right_and_relative_to_itself() -> None:

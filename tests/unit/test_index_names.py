@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_runs import made_run
 
-from fsjoule.model import Provision, SeriesKey
+from fsjoule.model import KernelOrigin, Provision, SeriesKey
 from fsjoule.store.index import IndexedSeries, Kernel, Metric, what_differs
-from fsjoule.store.index.kernels import is_of, kernel_of, version_key
+from fsjoule.store.index.kernels import is_of, kernels_of, version_key
 from fsjoule.store.index.metrics import figure_columns, figures_of
 from fsjoule.store.index.serieskeys import COLUMNS, from_columns
 
@@ -82,15 +82,30 @@ def test_a_short_version_means_whole_numbers(release: str, wanted: str, answer: 
 
 def test_a_kernel_s_version_is_its_package_s_or_what_it_says_itself() -> None:
     run = made_run().run
-    assert run.board is not None
-    assert run.image is not None
-    assert kernel_of(run) == Kernel("6.1.0-44-armmp", "6.1.164-1")
-    assert kernel_of(replace(run, image=None)) == Kernel("6.1.0-44-armmp", "6.1.164-1")
-    board = replace(run.board, kernel_version="#3 SMP PREEMPT Mon Mar 9 10:00:00 UTC 2026")
-    assert kernel_of(replace(run, board=board, image=replace(run.image, kernel_package=""))) == Kernel(
-        "6.1.0-44-armmp", ""
+    (label,) = run.boards
+    assert kernels_of(run) == {label: Kernel("6.1.0-44-armmp", "6.1.164-1")}
+    assert kernels_of(replace(run, kernels=())) == {label: Kernel("6.1.0-44-armmp", "6.1.164-1")}
+    board = replace(run.boards[label], kernel_version="#3 SMP PREEMPT Mon Mar 9 10:00:00 UTC 2026")
+    unpackaged = replace(run.kernels[0], package="")
+    assert kernels_of(replace(run, boards={label: board}, kernels=(unpackaged,))) == {
+        label: Kernel("6.1.0-44-armmp", "")
+    }
+    assert kernels_of(replace(run, boards={})) == {}
+
+
+def test_kernels_that_somebody_built_are_told_apart_by_their_content() -> None:
+    run = made_run().run
+    (label,) = run.boards
+    board = replace(run.boards[label], kernel_release="6.1.0", kernel_version="#1 SMP Mon Mar 9 10:00:00 UTC 2026")
+    built = replace(
+        run.kernels[0], origin=KernelOrigin.FOLDER, package="", git_describe="v6.1-3-gabc", digest="ab" * 32
     )
-    assert kernel_of(replace(run, board=None)) is None
+    kernels = [
+        kernels_of(replace(run, boards={label: board}, kernels=(kernel,)))[label]
+        for kernel in (built, replace(built, digest="cd" * 32), replace(built, git_describe=""))
+    ]
+    assert [kernel.version for kernel in kernels] == ["v6.1-3-gabc abababababab", "v6.1-3-gabc cdcdcdcdcdcd", "ab" * 6]
+    assert len(set(kernels)) == 3
 
 
 def test_a_series_key_is_the_same_in_every_index_and_version() -> None:

@@ -34,6 +34,21 @@ def test_the_virtual_board() -> None:
     assert environment.profile.mark_device == "/dev/ttymxc1"
 
 
+def test_the_deterministic_board() -> None:
+    environment = read_environment(_VIRTUAL.with_name("deterministic.yaml"))
+    assert (environment.virtual_lab, environment.virtual_board) == ("deterministic", "deterministic")
+    assert environment.profile.guest_time
+    assert environment.profile.card_model is not None
+    assert environment.profile.card_model.name == "emmc"
+
+
+def test_an_unknown_card_model_is_named_with_its_line(tmp_path: Path) -> None:
+    file = _changed(tmp_path, "        simulated: true\n", "        simulated: true\n        card_model: floppy\n")
+    with pytest.raises(ConfigError, match="no model of a card 'floppy'") as caught:
+        read_environment(file)
+    assert caught.value.line == _line(file, "floppy")
+
+
 @pytest.mark.parametrize("file", sorted((project_dir() / "env").glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_file_in_env_is_right(file: Path) -> None:
     environment = read_environment(file)

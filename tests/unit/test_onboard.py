@@ -21,6 +21,16 @@ def test_counters_are_differences_in_bytes() -> None:
     assert (device.flushes, device.discards, device.request_ms) == (3, 1, 9)
 
 
+def test_the_schedulers_count_goes_before_the_ticks() -> None:
+    version = "version 15\ntimestamp 4294\n"
+    before = BEFORE.replace("\n 10", f"\n{version}cpu0 0 0 0 0 0 0 1500000000 7 8\ncpu1 0 0 0 0 0 0 20 7 8\n 10")
+    after = AFTER.replace("\n 14", f"\n{version}cpu0 0 0 0 0 0 0 1750000003 7 8\ncpu1 0 0 0 0 0 0 30 7 8\n 14")
+    assert onboard.usage(before, after).cpu_busy_s == pytest.approx(0.250000013)
+    assert onboard.usage(BEFORE, after).cpu_busy_s == pytest.approx(0.85)
+    old = (text.replace("version 15", "version 13") for text in (before, after))
+    assert onboard.usage(*old).cpu_busy_s == pytest.approx(0.85)
+
+
 @pytest.mark.parametrize(
     "text", ["", "cpu 1 2 3\n", BEFORE.split("\n 10", maxsplit=1)[0], "cat: /sys/x: No such file\n"]
 )

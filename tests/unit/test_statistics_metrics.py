@@ -11,7 +11,7 @@ from fsjoule.statistics import Metric, Side, figure_of, interleaved, metrics_of,
 
 def measured(operation: IoPattern | TimedKind) -> Measurement:
     workload = FioWorkload(operation, 16384, 1 << 20) if isinstance(operation, IoPattern) else TimedWorkload(operation)
-    return make_measurement(Planned(1, 1, "ext4", workload))[0]
+    return make_measurement(Planned(1, 1, "6.1", "ext4", workload))[0]
 
 
 def test_a_write_has_all_five_figures() -> None:

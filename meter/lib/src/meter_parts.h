@@ -17,8 +17,6 @@ void fsj_meter_begin_stream(struct fsj_meter *meter);
 /** Set the chip up for these settings, which must be valid, and go on in a new stream. */
 void fsj_meter_change(struct fsj_meter *meter, const struct fsj_settings *settings);
 
-void fsj_meter_send_info(struct fsj_meter *meter);
-
 /** Take a mark that is not on the line. */
 void fsj_meter_mark(struct fsj_meter *meter, const struct fsj_mark *mark);
 

@@ -25,13 +25,16 @@ def lab_up(
     meter_program: Annotated[
         Path | None, typer.Option(help="Its meter, for example the firmware built for the host; else the simulator.")
     ] = None,
+    board: Annotated[
+        str, typer.Option(help="Its board: a config in labgrid/virtual. deterministic runs in guest time.")
+    ] = virtual_lab.REAL_TIME,
 ) -> None:
     """Bring the virtual lab up and leave it running.
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
-    emulator = str(images.emulator(*kernel.split(","), progress=progress))
-    virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, progress=progress)
+    emulator = virtual_lab.emulator_for(board) or str(images.emulator(*kernel.split(","), progress=progress))
+    virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, board=board, progress=progress)
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
     )

@@ -13,13 +13,14 @@ from typing import Final
 from fsjoule import process
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.kernel import Kernel
+from fsjoule.images.makefs import IMAGE_TIME_S
 from fsjoule.images.recipe import CardLayout, Recipe
 from fsjoule.images.userland import Userland
 from fsjoule.images.zimage import unpacked_kernel
 from fsjoule.model import MIB, ImageFacts
 
 # Raise it when this file, initramfs.py or zimage.py changes what is in an entry.
-STAGE_VERSION: Final = 2
+STAGE_VERSION: Final = 3
 
 _TIMEOUT_S: Final = 120.0
 _DISK_ID: Final = "0x66736a6c"
@@ -116,7 +117,11 @@ def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout) -> N
     with boot_image.open("wb") as file:
         file.truncate(layout.boot_mib * MIB)
     process.run(["mkfs.vfat", "--invariant", "-n", "BOOT", boot_image], timeout_s=_TIMEOUT_S)
-    process.run(["mcopy", "-s", "-i", boot_image, *sorted(boot.iterdir()), "::"], timeout_s=_TIMEOUT_S)
+    process.run(
+        ["mcopy", "-s", "-i", boot_image, *sorted(boot.iterdir()), "::"],
+        timeout_s=_TIMEOUT_S,
+        env={"SOURCE_DATE_EPOCH": str(IMAGE_TIME_S)},
+    )
     copy_data(boot_image, card, layout.boot_start_mib * MIB)
     copy_data(root_image, card, layout.root_start_mib * MIB)
     boot_image.unlink()

@@ -22,6 +22,7 @@ _TIMEOUT_S: Final = 300.0
 
 # The same every time, so that the layout of the image does not move what is measured.
 _UUID: Final = str(uuid.uuid5(uuid.NAMESPACE_DNS, "root.fsjoule.invalid"))
+IMAGE_TIME_S: Final = 1_767_225_600  # 2026-01-01, seconds of the epoch
 
 
 def make_filesystem(filesystem: str, tree: Path, image: Path, *, size_mib: int, options: Sequence[str]) -> None:
@@ -42,11 +43,34 @@ def _tool(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> N
 
 
 def _make_ext4(tree: Path, image: Path, options: Sequence[str]) -> None:
-    # Without the variable mke2fs makes holes where it is asked for zeros: in the journal and the inode tables.
+    # Without the first variable mke2fs makes holes where it is asked for zeros: in the journal and the inode tables. Of
+    # several -E it takes the last.
     _tool(
-        ["mke2fs", "-q", "-F", "-t", "ext4", "-U", _UUID, "-E", f"hash_seed={_UUID}", *options, "-d", tree, image],
-        env={"UNIX_IO_NOZEROOUT": "1"},
+        [
+            "mke2fs",
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-U",
+            _UUID,
+            *with_extended(options, f"hash_seed={_UUID}"),
+            "-d",
+            tree,
+            image,
+        ],
+        env={"UNIX_IO_NOZEROOUT": "1", "E2FSPROGS_FAKE_TIME": str(IMAGE_TIME_S)},
     )
+
+
+def with_extended(options: Sequence[str], extended: str) -> list[str]:
+    """mke2fs's options with one more extended option."""
+    merged = list(options)
+    if "-E" not in merged:
+        return [*merged, "-E", extended]
+    at = len(merged) - 1 - merged[::-1].index("-E") + 1
+    merged[at] = f"{merged[at]},{extended}"
+    return merged
 
 
 def _make_btrfs(tree: Path, image: Path, options: Sequence[str]) -> None:

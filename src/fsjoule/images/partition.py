@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -9,12 +10,12 @@ from typing import Final
 from fsjoule import process
 from fsjoule.images.cache import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.kernel import Kernel
-from fsjoule.images.makefs import make_filesystem
+from fsjoule.images.makefs import IMAGE_TIME_S, make_filesystem
 from fsjoule.images.recipe import Recipe
 from fsjoule.images.userland import Userland, require_root
 
 # Raise it when this file or makefs.py changes what is in an entry.
-STAGE_VERSION: Final = 3
+STAGE_VERSION: Final = 4
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
@@ -80,3 +81,5 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
         if applet not in present:
             (tree / "usr" / "bin" / applet).symlink_to("busybox")
     (tree / "usr" / "sbin" / "init").symlink_to("../bin/busybox")
+    for path in tree.rglob("*"):
+        os.utime(path, (IMAGE_TIME_S, IMAGE_TIME_S), follow_symlinks=False)

@@ -7,6 +7,7 @@ from fsjoule.lab.board import LabgridBoard
 from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
+from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import acquired_place
 from fsjoule.lab.shell import LabgridShell
@@ -23,6 +24,7 @@ __all__ = [
     "SdMuxFlasher",
     "acquired_place",
     "board_facts",
+    "board_meter",
     "labgrid_target",
     "meter",
     "read_environment",

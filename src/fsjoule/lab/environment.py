@@ -20,21 +20,28 @@ from labgrid.strategy import Strategy
 from labgrid.util.yaml import Loader
 
 from fsjoule.errors import ConfigError
+from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.model import BoardProfile
+from fsjoule.model import BoardProfile, CardModel
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
+_VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
+_CARD_MODEL: Final = "card_model"
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFile:
-    """What fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it, if any."""
+    """What fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it, if any.
+
+    `virtual_board` is the config in labgrid/virtual of that lab's board, if it is not the usual one.
+    """
 
     path: Path
     profile: BoardProfile
     virtual_lab: str | None
+    virtual_board: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +82,10 @@ class _Reader:
         for entry in drivers:
             self._check_arguments(entry)
         options = self._mapping(top["options"], "options") if "options" in top else {}
-        lab = options.get(_VIRTUAL_LAB)
-        return EnvironmentFile(self._path, self._profile(strategy), None if lab is None else str(self._scalar(lab)))
+        lab, board = (
+            str(self._scalar(options[key])) if key in options else None for key in (_VIRTUAL_LAB, _VIRTUAL_BOARD)
+        )
+        return EnvironmentFile(self._path, self._profile(strategy), lab, board)
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -212,7 +221,18 @@ class _Reader:
             purge=values.get("purge", True),
             size_factor=float(values.get("size_factor", 1.0)),
             window_excess_s=float(values.get("window_excess", 0.25)),
+            guest_time=values.get("guest_time", False),
+            card_model=self._card_model(entry),
         )
+
+    def _card_model(self, entry: _Entry) -> CardModel | None:
+        if _CARD_MODEL not in entry.arguments:
+            return None
+        node, value = entry.arguments[_CARD_MODEL]
+        try:
+            return read_card_model(str(self._scalar(value)))
+        except ConfigError as error:
+            raise self._wrong(node, error.what, error.hint or "emmc is one") from error
 
 
 def _nearest(value: str, choices: Iterable[str]) -> str:

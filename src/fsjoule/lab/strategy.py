@@ -17,6 +17,7 @@ from labgrid.strategy import Strategy
 from serial import SerialException
 
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError
+from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.rfc2217 import steady
@@ -84,6 +85,8 @@ class BoardStrategy(Strategy):
         purge (bool): discard the scratch partition before each filesystem is made on it
         off_time (float): seconds that the board stays without power, for its capacitors, before it is switched on
         size_factor (float): what published suites multiply their sizes by
+        guest_time (bool): the board's time stands still while it waits for input, and the meter's with it
+        card_model (str): the card, in labgrid/virtual, whose part is projected where the emulated one takes no time
         window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to anything at all on the console
@@ -107,6 +110,8 @@ class BoardStrategy(Strategy):
     off_time = _number(2.0)
     size_factor = _number(1.0)
     window_excess = _number(0.25)
+    guest_time = _flag(False)
+    card_model = _text("")
     boot_timeout = _seconds(180)
     silence_timeout = _seconds(180)
     boot_failure = _text("")
@@ -138,6 +143,8 @@ class BoardStrategy(Strategy):
             purge=self.purge,
             size_factor=self.size_factor,
             window_excess_s=self.window_excess,
+            guest_time=self.guest_time,
+            card_model=read_card_model(self.card_model) if self.card_model else None,
         )
 
     @step(args=["status"])

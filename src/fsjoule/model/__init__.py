@@ -6,6 +6,7 @@ to JSON as it stands, so a change of a field is a change of a schema.
 
 from __future__ import annotations
 
+from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
 from fsjoule.model.measured import (
     MEASUREMENT_SCHEMA,
     DeviceCounters,
@@ -57,6 +58,9 @@ __all__ = [
     "RUN_SCHEMA",
     "BoardFacts",
     "BoardProfile",
+    "CardEnergies",
+    "CardModel",
+    "CardTimes",
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
@@ -74,6 +78,7 @@ __all__ = [
     "MeterStatus",
     "Plan",
     "Planned",
+    "Projection",
     "Provision",
     "ResetCause",
     "Run",

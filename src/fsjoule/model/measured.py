@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
+from fsjoule.model.card import Projection
 from fsjoule.model.meter import SampleCounts
 from fsjoule.model.plan import MIB, FioWorkload, SeriesKey, TimedWorkload
 
@@ -155,6 +156,7 @@ class Measurement:
     samples: SampleCounts | None = None
     counters: DeviceCounters | None = None
     cpu_busy_s: float | None = None
+    projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
+from fsjoule.model.card import CardModel
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
@@ -19,7 +20,9 @@ class BoardProfile:
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
     on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
-    `window_excess_s` is how much longer a window may be than the work in it.
+    `window_excess_s` is how much longer a window may be than the work in it. With `guest_time` the board's time, and
+    the meter's with it, stands still while the board waits for input. The emulated card takes no time then, and
+    `card_model` says what another would take.
     """
 
     name: str
@@ -31,6 +34,8 @@ class BoardProfile:
     purge: bool
     size_factor: float
     window_excess_s: float = 0.25
+    guest_time: bool = False
+    card_model: CardModel | None = None
 
 
 class RunStatus(StrEnum):

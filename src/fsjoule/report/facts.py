@@ -33,6 +33,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("CPU busy", _number(m.cpu_busy_s, "s", 3)),
         ("write amplification", _number(m.write_amplification, "", 3)),
         *_device_facts(m),
+        *_projected_facts(m),
         *_latency_facts(m),
         ("samples", samples_text(m.samples) if m.samples else ABSENT),
     ]
@@ -77,6 +78,17 @@ def _device_facts(m: Measurement) -> list[Fact]:
         ("device writes", f"{counters.writes} of {_amount(counters.written_bytes)}"),
         ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
         ("requests took", f"{counters.request_ms / 1000:.3f} s"),
+    ]
+
+
+def _projected_facts(m: Measurement) -> list[Fact]:
+    projected = m.projected
+    if projected is None:
+        return []
+    both_mj = ABSENT if projected.both_mj is None else f"{projected.both_mj:.1f} mJ"
+    return [
+        (f"card {projected.card}, projected", f"{projected.card_s:.4f} s, {projected.card_mj:.2f} mJ"),
+        ("kernel's path and card, projected", f"{projected.both_s:.4f} s, {both_mj}"),
     ]
 
 

@@ -17,7 +17,16 @@ from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary, workload_label
-from fsjoule.report.tables import FOOTNOTE, fio_footnote, fio_table, kernel_tables, published_table, timed_table
+from fsjoule.report.tables import (
+    FOOTNOTE,
+    fio_footnote,
+    fio_table,
+    kernel_tables,
+    projected_footnote,
+    projected_table,
+    published_table,
+    timed_table,
+)
 from fsjoule.report.trace_chart import trace_chart
 
 # A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
@@ -64,6 +73,8 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
         fio_charts=_marked_up([throughput_chart(summary), energy_chart(summary)]),
+        projected=projected_table(summary),
+        projected_footnote=projected_footnote(summary),
         published=published_table(summary),
         source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
         timed=timed_table(summary),

@@ -17,6 +17,7 @@ from fsjoule.model import (
     FioWorkload,
     IoPattern,
     Measurement,
+    Projection,
     Run,
     SampleCounts,
     SeriesKey,
@@ -59,8 +60,23 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Projected:
+    """What a card of that name would have taken for the requests of a fio workload: projected, not measured.
+
+    `both_*` is the measured part and the card's after it.
+    """
+
+    card: str
+    requests_per_mib: Spread | None
+    card_mib_per_s: Spread | None
+    card_mj_per_mib: Spread | None
+    both_mib_per_s: Spread | None
+    both_mj_per_mib: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
 class FioRow(Row):
-    """One fio workload on one filesystem. Ratios are measured over published.
+    """One fio workload on one filesystem. Ratios are `beside_published` over published.
 
     `energy_uncertainty_mj_per_mib` is the standard uncertainty (k=1) that the meter adds to each repetition alike.
     """
@@ -74,9 +90,23 @@ class FioRow(Row):
     write_amplification: Spread | None
     cpu_s_per_mib: Spread | None
     latency_p99_ms: Spread | None
+    projected: Projected | None
     published: PublishedFigure | None
-    throughput_ratio: float | None
-    energy_ratio: float | None
+
+    @property
+    def throughput_ratio(self) -> float | None:
+        return _ratio(self.beside_published[0], self.published and self.published.throughput_mib_per_s)
+
+    @property
+    def energy_ratio(self) -> float | None:
+        return _ratio(self.beside_published[1], self.published and self.published.energy_mj_per_mib)
+
+    @property
+    def beside_published(self) -> tuple[Spread | None, Spread | None]:
+        """Throughput and energy per MiB that compare with a board's whose card takes time: with the card's part."""
+        if self.projected is None:
+            return self.throughput_mib_per_s, self.energy_mj_per_mib
+        return self.projected.both_mib_per_s, self.projected.both_mj_per_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +270,6 @@ def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | Non
 
 def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
     key = group[0].series
-    published = figure_for(key.filesystem, workload)
-    throughput = _spread(group, lambda m: m.throughput_mib_per_s)
-    energy = _spread(group, lambda m: m.energy_mj_per_mib.value if m.energy_mj_per_mib else None)
     return FioRow(
         label=label,
         kernel=group[0].kernel,
@@ -252,9 +279,9 @@ def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) ->
         power_w=_spread(group, _power_w),
         idle_power_w=_spread(group, _idle_power_w),
         workload=workload,
-        throughput_mib_per_s=throughput,
+        throughput_mib_per_s=_spread(group, lambda m: m.throughput_mib_per_s),
         iops=_spread(group, lambda m: m.iops),
-        energy_mj_per_mib=energy,
+        energy_mj_per_mib=_spread(group, lambda m: m.energy_mj_per_mib.value if m.energy_mj_per_mib else None),
         energy_net_mj_per_mib=_spread(
             group, lambda m: m.energy_net_mj_per_mib.value if m.energy_net_mj_per_mib else None
         ),
@@ -264,9 +291,8 @@ def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) ->
         write_amplification=_spread(group, lambda m: m.write_amplification),
         cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
         latency_p99_ms=_spread(group, _latency_p99_ms),
-        published=published,
-        throughput_ratio=throughput.mean / published.throughput_mib_per_s if throughput and published else None,
-        energy_ratio=energy.mean / published.energy_mj_per_mib if energy and published else None,
+        projected=_projected(group),
+        published=figure_for(key.filesystem, workload),
     )
 
 
@@ -284,6 +310,35 @@ def _timed_row(label: str, workload: TimedWorkload, group: Sequence[Measurement]
         energy_mj=_spread(group, lambda m: m.energy.gross_mj.value if m.energy else None),
         energy_net_mj=_spread(group, lambda m: m.energy.net_mj.value if m.energy else None),
     )
+
+
+def _projected(group: Sequence[Measurement]) -> Projected | None:
+    cards = sorted({m.projected.card for m in group if m.projected})
+    if not cards:
+        return None
+
+    def spread(get: Callable[[Projection], float | None]) -> Spread | None:
+        return _spread(group, lambda m: get(m.projected) if m.projected else None)
+
+    return Projected(
+        card=", ".join(cards),
+        requests_per_mib=_spread(group, _requests_per_mib),
+        card_mib_per_s=spread(lambda p: p.card_mib_per_s),
+        card_mj_per_mib=spread(lambda p: p.card_mj_per_mib),
+        both_mib_per_s=spread(lambda p: p.both_mib_per_s),
+        both_mj_per_mib=spread(lambda p: p.both_mj_per_mib),
+    )
+
+
+def _requests_per_mib(measurement: Measurement) -> float | None:
+    counters, fio = measurement.counters, measurement.fio
+    if counters is None or fio is None or not fio.io_bytes:
+        return None
+    return (counters.reads + counters.writes) * MIB / fio.io_bytes
+
+
+def _ratio(measured: Spread | None, published: float | None) -> float | None:
+    return measured.mean / published if measured and published else None
 
 
 def _power_w(measurement: Measurement) -> float | None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Spread, Summary, TimedRow, size_label, workload_label
+from fsjoule.report.summary import FioRow, Projected, Spread, Summary, TimedRow, size_label, workload_label
 
 R = TypeVar("R", FioRow, TimedRow)
 
@@ -140,8 +140,9 @@ def published_table(summary: Summary) -> Table | None:
     rows = [row for row in summary.fio if row.published is not None]
     if not rows:
         return None
-    throughput = _figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s)
-    energy = _figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib)
+    with_card = " with card" if any(row.projected for row in rows) else ""
+    throughput = _figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.beside_published[0])
+    energy = _figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.beside_published[1])
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
@@ -190,6 +191,37 @@ def _kernel_table(
     breaks = frozenset(i for i, (above, below) in enumerate(pairwise(series), start=1) if above[0] != below[0])
     columns = (_OPERATION, _FILESYSTEM, *(Column(kernel) for kernel in summary.run.plan.kernels))
     return Table(title, summary.simulated, columns, tuple(body), breaks)
+
+
+def projected_table(summary: Summary) -> Table | None:
+    """The kernel's path as measured, and what a card would have taken; None where nothing is projected."""
+    rows = [row for row in summary.fio if row.projected is not None]
+    if not rows:
+        return None
+
+    def projected(column: Column, get: Callable[[Projected], Spread | None]) -> tuple[Column, list[Cell]]:
+        return _figures(rows, column, lambda row: get(row.projected) if row.projected else None)
+
+    columns = [
+        _figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
+        _figures(rows, Column("its CPU", "s/MiB"), lambda row: row.cpu_s_per_mib, most=5),
+        _figures(rows, Column("its energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
+        projected(Column("requests", "1/MiB"), lambda p: p.requests_per_mib),
+        projected(Column("card", "MiB/s"), lambda p: p.card_mib_per_s),
+        projected(Column("card", "mJ/MiB"), lambda p: p.card_mj_per_mib),
+        projected(Column("with card", "MiB/s"), lambda p: p.both_mib_per_s),
+        projected(Column("with card", "mJ/MiB"), lambda p: p.both_mj_per_mib),
+    ]
+    return _series_table("The kernel's path, and a card as projected", summary, rows, columns)
+
+
+def projected_footnote(summary: Summary) -> str:
+    """What is measured in the projected table, and what is not."""
+    cards = sorted({row.projected.card for row in summary.fio if row.projected})
+    return (
+        f"measured: the kernel's path, on a board whose card takes no time. Projected from the requests that the board "
+        f"counted: what the card {', '.join(cards)} (labgrid/virtual) would take for them, and both one after the other"
+    )
 
 
 def time_table(summary: Summary) -> Table:

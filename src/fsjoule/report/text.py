@@ -22,6 +22,8 @@ from fsjoule.report.tables import (
     fio_footnote,
     fio_table,
     kernel_tables,
+    projected_footnote,
+    projected_table,
     published_table,
     time_table,
     timed_table,
@@ -45,6 +47,10 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     if summary.fio:
         yield from _rich(fio_table(summary), width)
         yield _footnote(fio_footnote(summary))
+    projected = projected_table(summary)
+    if projected is not None:
+        yield from _rich(projected, width)
+        yield _footnote(projected_footnote(summary))
     published = published_table(summary)
     if published is not None:
         yield from _rich(published, width)

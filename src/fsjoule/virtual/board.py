@@ -25,10 +25,11 @@ from fsjoule.virtual import bootpartition, muxcontrol
 from fsjoule.virtual.card import Card, CardPosition
 from fsjoule.virtual.config import BoardConfig, BoardReady
 from fsjoule.virtual.console import Console
+from fsjoule.virtual.guest import Guest
 from fsjoule.virtual.markwire import MarkWire
 from fsjoule.virtual.outlet import Outlet, OutletActions
 from fsjoule.virtual.powerfeed import PowerFeed
-from fsjoule.virtual.qemu import PINNING_PROGRAM, Qemu
+from fsjoule.virtual.qemu import PINNING_PROGRAM, GuestTime, Qemu
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _WATCH_INTERVAL_S: Final = 0.1
@@ -54,11 +55,17 @@ class VirtualBoard:
         self._config = config
         self._card = Card(config.card.image, config.card.size_bytes)
         closing.callback(self._card.close)
-        self._console = Console(config.wires.console, config.log_dir / "console.log")
+        self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
+        if guest is not None:
+            closing.callback(guest.close)
+        self._console = Console(
+            config.wires.console, config.log_dir / "console.log", None if guest is None else guest.mailbox
+        )
         closing.callback(self._console.close)
-        self._marks = MarkWire(config.wires.mark)
+        # In guest time the probe stamps the marks and tells them to the meter.
+        self._marks = MarkWire(config.wires.mark if guest is None else None)
         closing.callback(self._marks.close)
-        self._feed = PowerFeed(config.feed, config.power)
+        self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply
         closing.callback(self._feed.close)
         closing.callback(self.power_off)
         self._qemu: Qemu | None = None
@@ -97,6 +104,7 @@ class VirtualBoard:
             "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
             "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
             "supply": {"volts": self._feed.volts, "watts": round(self._feed.watts, 4), "records": self._feed.records},
+            "guest_time": None if self._guest is None else self._guest.status(),
         }
 
     def set_power(self, on: bool) -> None:
@@ -111,6 +119,8 @@ class VirtualBoard:
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu = None
+        if self._guest is not None:
+            self._guest.power_off()
         self._feed.switch_off()
         if self.powered:
             self._become(BoardState.OFF, "switched off")
@@ -122,6 +132,9 @@ class VirtualBoard:
         if position is before:
             return
         running = self._qemu if self._state is BoardState.RUNNING else None
+        if running is not None and self._guest is not None:
+            # QEMU may wait for input with everything else standing still, and would not hear of it.
+            raise LabError("in guest time a card cannot be moved under power", hint="switch the board off first")
         if before is CardPosition.DUT and running is not None:
             running.pull_card()
         self._card.release()
@@ -149,16 +162,23 @@ class VirtualBoard:
         loaded = self._card.image.with_name(self._card.image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
-            self._boot(bootpartition.load(self._card.image, loaded))
+            files = bootpartition.load(self._card.image, loaded)
+            if self._guest is None:
+                self._boot(files, self._card.image, None)
+            else:
+                power_on = self._guest.power_on(files, self._card.image)
+                self._boot(power_on.files, power_on.card, power_on.qemu)
         except LabError as error:
             self._no_boot(error.what)
         finally:
             # QEMU has it in memory by now.
             shutil.rmtree(loaded, ignore_errors=True)
 
-    def _boot(self, files: bootpartition.BootFiles) -> None:
+    def _boot(self, files: bootpartition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
-        self._qemu = qemu = Qemu(self._config.qemu, files, self._card.image, log=log, host_cpu=self._host_cpu)
+        self._qemu = qemu = Qemu(
+            self._config.qemu, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time
+        )
         self._console.connect(qemu.console)
         self._marks.connect(qemu.mark)
         try:

@@ -75,6 +75,22 @@ class OutletConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GuestTimeConfig:
+    """A board whose clock counts instructions, `2 ** shift` ns each, and stands still while it waits for input.
+
+    `mailbox` is a socket by which input reaches it, `probe` the library that tells what it draws.
+    `feed` of such a board is a FIFO. A burst of the card's energy is drawn at `card_peak_w` until it is paid.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    mailbox: Path
+    probe: Path
+    shift: Annotated[int, Field(ge=0, le=10)] = 2
+    card_peak_w: Annotated[float, Field(gt=0, le=2)] = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class BoardConfig:
     """All that `python -m fsjoule.virtual.board` needs to know. Paths are absolute once read by `from_toml`."""
 
@@ -89,6 +105,7 @@ class BoardConfig:
     outlet: OutletConfig = field(default_factory=OutletConfig)
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
+    guest_time: GuestTimeConfig | None = None
 
     @classmethod
     def from_toml(cls, file: Path) -> BoardConfig:
@@ -109,13 +126,16 @@ class BoardConfig:
             raise _config_error(error, file, text) from None
         config = config.below(file.absolute().parent)
         _check_size(config, file, text)
-        _check_socket_path(config, file, text)
+        _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
+        if config.guest_time is not None:
+            _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
         return config
 
     def to_toml(self) -> str:
         """The text of a config file that `from_toml` reads as this very config."""
         plain = asdict(self)
         tables = {name: plain.pop(name) for name in _TABLES}
+        tables = {name: values for name, values in tables.items() if values is not None}
         lines = [f"{key} = {_literal(value)}" for key, value in plain.items()]
         for name, values in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_literal(value)}" for key, value in values.items())]
@@ -125,6 +145,9 @@ class BoardConfig:
         """The same with relative paths taken as below `folder`."""
         card = replace(self.card, image=folder / self.card.image, control_socket=folder / self.card.control_socket)
         wires = WiresConfig(console=folder / self.wires.console, mark=folder / self.wires.mark)
+        guest = self.guest_time
+        if guest is not None:
+            guest = replace(guest, mailbox=folder / guest.mailbox, probe=folder / guest.probe)
         return replace(
             self,
             log_dir=folder / self.log_dir,
@@ -132,6 +155,7 @@ class BoardConfig:
             feed=folder / self.feed,
             card=card,
             wires=wires,
+            guest_time=guest,
         )
 
 
@@ -167,12 +191,15 @@ class BoardReady:
         beside.replace(file)
 
 
-_TABLES: Final[dict[str, type[CardConfig | WiresConfig | OutletConfig | QemuConfig | PowerCoefficients]]] = {
+_TABLES: Final[
+    dict[str, type[CardConfig | WiresConfig | OutletConfig | QemuConfig | PowerCoefficients | GuestTimeConfig]]
+] = {
     "card": CardConfig,
     "wires": WiresConfig,
     "outlet": OutletConfig,
     "qemu": QemuConfig,
     "power": PowerCoefficients,
+    "guest_time": GuestTimeConfig,
 }
 _BOARD: Final[TypeAdapter[BoardConfig]] = TypeAdapter(BoardConfig)
 _READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)
@@ -218,12 +245,11 @@ def _check_size(config: BoardConfig, file: Path, text: str) -> None:
         raise ConfigError(f"card.size_mib = {size} is wrong", file=file, line=line, hint=hint)
 
 
-def _check_socket_path(config: BoardConfig, file: Path, text: str) -> None:
-    path = config.card.control_socket
+def _check_socket_path(table: str, key: str, path: Path, file: Path, text: str) -> None:
     if len(bytes(path)) > _SOCKET_PATH_LIMIT_BYTES:
-        line = _line_of(text, ["card", "control_socket"])
+        line = _line_of(text, [table, key])
         hint = f"the path of a unix socket has at most {_SOCKET_PATH_LIMIT_BYTES} bytes: put it in a short directory"
-        raise ConfigError(f"card.control_socket = '{path}' is too long", file=file, line=line, hint=hint)
+        raise ConfigError(f"{table}.{key} = '{path}' is too long", file=file, line=line, hint=hint)
 
 
 def _literal(value: str | float | Path | tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
+from fsjoule.virtual.mailbox import Mailbox
 
 _CHUNK_BYTES: Final = 65536
 # A reader that stalls makes the oldest output go, never the board.
@@ -24,13 +25,20 @@ _LOG_LIMIT_BYTES: Final = 16 << 20
 # How soon a new reader of the pty is noticed. Until then, as on a wire, what is sent is gone.
 _PROBE_S: Final = 0.02
 _STOP_TIMEOUT_S: Final = 5.0
+_PROMPT_BYTES: Final = 200
 
 
 class Console:
-    """Bridges the pty, the log file and the serial line in a thread of its own, which blocks on none of them."""
+    """Bridges the pty, the log file and the serial line in a thread of its own, which blocks on none of them.
 
-    def __init__(self, link: Path, log: Path) -> None:
+    With a mailbox, what is typed reaches the board by it instead of by the serial line.
+    """
+
+    def __init__(self, link: Path, log: Path, mailbox: Mailbox | None = None) -> None:
         """Make the pty and point `link` at it. Raises LabError."""
+        self._mailbox = mailbox
+        self._last_line = b""
+        self._held = b""
         self._master, self.tty = _raw_pty()
         self._link = link
         _point(link, self.tty)
@@ -47,6 +55,8 @@ class Console:
         self._selector.register(self._woken, selectors.EVENT_READ, self._obey)
         self._thread = threading.Thread(target=self._run, name="console", daemon=True)
         self._thread.start()
+        if mailbox is not None:
+            mailbox.on_waiting = lambda: self._order(self._release)
 
     def connect(self, line: socket.socket) -> None:
         """Bridge a serial line, which is closed when its other end is."""
@@ -97,6 +107,7 @@ class Console:
     def _begin(self, line: socket.socket) -> None:
         self._end_line()
         self._to_board.clear()
+        self._last_line = self._held = b""
         self._line = line
         self._selector.register(line, selectors.EVENT_READ, self._on_line)
 
@@ -136,6 +147,25 @@ class Console:
     def _send(self, data: bytes) -> None:
         """To the log, and to the reader if there is one."""
         self._log.write(data)
+        self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]
+        if self._mailbox is not None:
+            data = self._hold(data, waiting=self._mailbox.waiting)
+        self._show(data)
+
+    def _hold(self, data: bytes, *, waiting: bool) -> bytes:
+        """Keep a line without its end back until the board waits for input; returns what to show.
+
+        Whoever sees a prompt may then take it that the board's time stands still.
+        """
+        whole, end, begun = (self._held + data).rpartition(b"\n")
+        self._held = b"" if waiting else begun
+        return whole + end + (begun if waiting else b"")
+
+    def _release(self) -> None:
+        held, self._held = self._held, b""
+        self._show(held)
+
+    def _show(self, data: bytes) -> None:
         if not self._listened_to:
             self._probe()
         if not self._listened_to:
@@ -169,6 +199,8 @@ class Console:
             return
         self._selector.register(self._master, selectors.EVENT_READ, self._on_reader)
         self._listened_to = True
+        if self._to_reader:
+            self._flush_to_reader()
 
     def _on_reader(self, events: int) -> None:
         if not self._listened_to:
@@ -183,7 +215,7 @@ class Console:
                 # EIO: the last reader has closed the pty.
                 self._reader_left()
                 return
-        if events & selectors.EVENT_WRITE:
+        if self._to_reader:
             self._flush_to_reader()
 
     def _reader_left(self) -> None:
@@ -197,6 +229,10 @@ class Console:
     def _take_typed(self) -> None:
         """What a reader typed goes to the board; with no board running it is lost."""
         typed = os.read(self._master, _CHUNK_BYTES)
+        if self._mailbox is not None:
+            taken = self._mailbox.type(typed, self._last_line)
+            typed = taken.to_uart
+            self._to_reader += taken.echo
         if self._line is not None and len(self._to_board) < _TYPED_BACKLOG_BYTES:
             self._to_board += typed
             self._watch_line()

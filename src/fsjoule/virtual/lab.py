@@ -27,14 +27,15 @@ from typing import Any, Final, Literal
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.paths import project_dir, state_dir
-from fsjoule.virtual import meter_build
+from fsjoule.virtual import meter_build, probe_build
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, forget, make_devices_directory
 from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
-from fsjoule.virtual.lab_services import beside_python, board_config, free_ports
+from fsjoule.virtual.lab_services import beside_python, board_config, board_template, free_ports
 from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
 
 PLACE: Final = "virtual"
 EMULATOR: Final = "qemu-system-arm"
+REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
@@ -102,45 +103,58 @@ class LabStatus:
         return "\n".join(lines)
 
 
+def emulator_for(board: str) -> str | None:
+    """The QEMU for every kernel on a board in guest time; None where it depends on the kernel.
+
+    In guest time nothing is typed on the serial line, which is what older QEMUs cannot do with newer kernels; and only
+    figures from one and the same QEMU compare. Raises ConfigError for a board that there is not.
+    """
+    return EMULATOR if board_template(board).guest_time is not None else None
+
+
 def up(
     name: str = PLACE,
     *,
     owner_pid: int | None = None,
     emulator: str = EMULATOR,
     meter_program: Path | None = None,
+    board: str = REAL_TIME,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
     The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
-    `meter_program` a meter with the simulator's command line (without one: the simulator, built if it has to be).
+    `meter_program` a meter with the simulator's command line (without one: the simulator, built if it has to be),
+    `board` the name of its board's config in labgrid/virtual.
     Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
-    does not start, or if a lab is up that has another QEMU or meter than is asked for.
+    does not start, or if a lab is up that has another QEMU, meter or board than is asked for.
     """
     paths = LabPaths.of(name)
     emulator = process.find_tool(emulator)
     meter = None if meter_program is None else _meter_program(meter_program)
+    in_guest_time = board_template(board).guest_time is not None
+    if meter is not None and in_guest_time:
+        raise ConfigError(
+            f"the board {board!r} has its own time, which only the simulator follows: leave --meter-program"
+        )
     for tool in _TOOLS:
         process.find_tool(tool)
     with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
         record = paths.read()
         if record is not None and _state(record) == "up":
-            if record.emulator != emulator:
-                raise LabError(
-                    f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
-                    hint="some kernels need another QEMU: fsjoule lab down, then again",
-                )
-            if meter is not None and record.meter_program != meter:
-                raise LabError(
-                    f"the lab {name!r} is up with the meter {record.meter_program}, and {meter} is asked for",
-                    hint="fsjoule lab down, then again",
-                )
+            _refuse_another(record, emulator=emulator, meter=meter, board=board)
             progress(f"lab {name!r} is up already")
             return LabHandle(name, paths.root, PLACE, _environment(paths, record), started=False)
         if record is not None:
             progress(f"clearing away what a former lab {name!r} left")
             _end(paths, record)
-        return _start(paths, owner_pid, emulator, meter or str(meter_build.simulator(progress)), progress)
+        equipment = _Equipment(
+            board,
+            emulator,
+            meter or str(meter_build.simulator(progress)),
+            probe_build.probe(progress) if in_guest_time else None,
+        )
+        return _start(paths, owner_pid, equipment, progress)
 
 
 def status(name: str = PLACE) -> LabStatus:
@@ -206,15 +220,41 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
     return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Equipment:
+    """What a lab is made of: the name of its board's config, programs, and the library of a board in guest time."""
+
+    board: str
+    emulator: str
+    meter: str
+    probe: Path | None
+
+
+def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
+    """Raise LabError if the lab that is up is not of what is asked for."""
+    name, again = record.name, "fsjoule lab down, then again"
+    if record.emulator != emulator:
+        raise LabError(
+            f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
+            hint=f"some kernels need another QEMU: {again}",
+        )
+    if meter is not None and record.meter_program != meter:
+        raise LabError(
+            f"the lab {name!r} is up with the meter {record.meter_program}, and {meter} is asked for", hint=again
+        )
+    if record.board != board:
+        raise LabError(
+            f"the lab {name!r} is up with the board {record.board!r}, and {board!r} is asked for", hint=again
+        )
+
+
 def _meter_program(path: Path) -> str:
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise ConfigError(f"{path} is no program", hint="build the meter's firmware for the host: make firmware")
     return str(path.resolve())
 
 
-def _start(
-    paths: LabPaths, owner_pid: int | None, emulator: str, meter: str, progress: Callable[[str], None]
-) -> LabHandle:
+def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progress: Callable[[str], None]) -> LabHandle:
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
@@ -223,15 +263,17 @@ def _start(
     prepare_ssh(paths, ssh_port)
     shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
-    paths.board_config.write_text(board_config(paths, devices, emulator).to_toml())
+    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe)
+    paths.board_config.write_text(config.to_toml())
     record = LabRecord(
         name=paths.name,
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         devices=str(devices),
         coordinator=f"127.0.0.1:{coordinator_port}",
         ssh_port=ssh_port,
-        meter_program=meter,
-        emulator=emulator,
+        meter_program=equipment.meter,
+        emulator=equipment.emulator,
+        board=equipment.board,
         owner=owner,
     )
     paths.write(record)

@@ -38,7 +38,10 @@ class ServiceRecord:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """`lab.json`: what a lab that was brought up consists of. `devices` holds tty links, sockets and the power feed."""
+    """`lab.json`: what a lab that was brought up consists of. `devices` holds tty links, sockets and the power feed.
+
+    `board` is the name of the board's config in labgrid/virtual.
+    """
 
     name: str
     started_utc: str
@@ -47,6 +50,7 @@ class LabRecord:
     ssh_port: int
     meter_program: str
     emulator: str
+    board: str = "board"
     guardian: ProcessRef | None = None
     supervisor: ProcessRef | None = None
     owner: ProcessRef | None = None

@@ -34,9 +34,17 @@ class Service:
     timeout_s: float = _START_TIMEOUT_S
 
 
-def board_config(paths: LabPaths, devices: Path, emulator: str) -> BoardConfig:
-    """The config of the lab's board: that of labgrid/virtual/board.toml with the lab's own paths, and its QEMU."""
-    base = BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / "board.toml")
+def board_template(board: str) -> BoardConfig:
+    """The config of that name in labgrid/virtual. Raises ConfigError if there is none."""
+    return BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / f"{board}.toml")
+
+
+def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None) -> BoardConfig:
+    """The config of the lab's board: the one of that name, with the lab's own paths, its QEMU and its probe."""
+    base = board_template(board)
+    guest = base.guest_time
+    if guest is not None and probe is not None:
+        guest = dataclasses.replace(guest, mailbox=devices / "mailbox", probe=probe)
     return dataclasses.replace(
         base,
         name=paths.name,
@@ -47,6 +55,7 @@ def board_config(paths: LabPaths, devices: Path, emulator: str) -> BoardConfig:
         wires=WiresConfig(console=devices / "console", mark=devices / "marks"),
         qemu=dataclasses.replace(base.qemu, program=emulator),
         outlet=dataclasses.replace(base.outlet, address="127.0.0.1", port=0),
+        guest_time=guest,
     )
 
 
@@ -54,8 +63,6 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
     """Those that need no other: they start side by side."""
     port = record.coordinator.rsplit(":", 1)[1]
     coordinator_log = paths.log("coordinator")
-    devices = Path(record.devices)
-    feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
     return (
         Service(
             name="coordinator",
@@ -75,15 +82,21 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(sys.executable, "-m", "fsjoule.virtual.board", str(paths.board_config)),
             ready=paths.board_ready.exists,
         ),
-        Service(
-            name="meter",
-            argv=(
-                record.meter_program,
-                *("--feed", str(feed), "--stream-link", str(stream), "--marks-link", str(marks)),
-                *("--storage", str(paths.meter_storage)),
-            ),
-            ready=lambda: stream.exists() and marks.exists(),
-        ),
+        _meter(paths, record, follows=BoardConfig.from_toml(paths.board_config).guest_time is not None),
+    )
+
+
+def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
+    """A meter in real time, or one that follows the board's own time."""
+    devices = Path(record.devices)
+    feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
+    own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
+    if follows:
+        return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
+    return Service(
+        name="meter",
+        argv=(record.meter_program, "--feed", str(feed), "--marks-link", str(marks), *own),
+        ready=lambda: stream.exists() and marks.exists(),
     )
 
 

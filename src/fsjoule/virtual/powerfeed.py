@@ -55,7 +55,7 @@ class PowerFeed:
         """Powered, and no CPU running: QEMU is starting, or there is nothing to boot."""
         self._set(self._coefficients.volts, self._coefficients.idle_w, None)
 
-    def follow(self, reader: ActivityReader) -> None:
+    def follow(self, reader: ActivityReader | None) -> None:
         """Follow a running QEMU. The reader is closed when this state ends. Raises OSError if it is gone already."""
         self._set(self._coefficients.volts, self._coefficients.idle_w, reader)
 

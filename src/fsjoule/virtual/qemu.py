@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule import process
 from fsjoule.virtual.bootpartition import BootFiles
 from fsjoule.virtual.config import QemuConfig
+from fsjoule.virtual.guestboot import MAILBOX_INDEX
 from fsjoule.virtual.qemuactivity import ActivityReader
 from fsjoule.virtual.qmp import Qmp
 
@@ -18,6 +21,33 @@ PINNING_PROGRAM: Final = "taskset"
 CARD_ID: Final = "card"
 _START_TIMEOUT_S: Final = 30.0
 _KILL_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuestTime:
+    """How QEMU is run in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
+
+    `environment` is what the probe needs, given QEMU's end of the mark line.
+    """
+
+    shift: int
+    mailbox: Path
+    environment: Callable[[int], Mapping[str, str]]
+
+    @property
+    def arguments(self) -> list[str]:
+        """QEMU's arguments besides those of every board.
+
+        `sleep=off`: a guest that has nothing to do does not wait for the host's clock. The time of day, which Linux
+        reads once, is always the same and goes with the guest's time. Nothing runs before `cont`.
+        """
+        mailbox = str(self.mailbox).replace(",", ",,")
+        return [
+            *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", "1"),
+            *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
+            "-drive",
+            f"if=sd,index={MAILBOX_INDEX},format=raw,file.driver=nbd,file.server.type=unix,file.server.path={mailbox}",
+        ]
 
 
 def arguments(config: QemuConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
@@ -46,7 +76,16 @@ def arguments(config: QemuConfig, boot: BootFiles, card: Path, *, console: int, 
 class Qemu:
     """A running QEMU. `console` and `mark` are our ends of its serial lines; whoever uses them closes them."""
 
-    def __init__(self, config: QemuConfig, boot: BootFiles, card: Path, *, log: Path, host_cpu: int) -> None:
+    def __init__(
+        self,
+        config: QemuConfig,
+        boot: BootFiles,
+        card: Path,
+        *,
+        log: Path,
+        host_cpu: int,
+        guest_time: GuestTime | None = None,
+    ) -> None:
         """Start it; `attach` waits until it runs. Call from a thread that outlives it (see `process.start`).
 
         All its threads share one CPU of the host: each 512-byte block of the card is handed from one thread to another
@@ -55,13 +94,16 @@ class Qemu:
         pairs = [socket.socketpair() for _ in range(3)]
         ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         console, mark, control = (each.fileno() for each in theirs)
+        self._guest_time = guest_time
         try:
             self._process = process.start(
                 [
                     *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.program)),
                     *arguments(config, boot, card, console=console, mark=mark, control=control),
+                    *([] if guest_time is None else guest_time.arguments),
                 ],
                 log=log,
+                env=None if guest_time is None else guest_time.environment(mark),
                 pass_fds=(console, mark, control),
             )
         finally:
@@ -78,9 +120,15 @@ class Qemu:
         """Negative for a signal; None while it runs."""
         return self._process.poll()
 
-    def attach(self) -> ActivityReader:
-        """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up."""
+    def attach(self) -> ActivityReader | None:
+        """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up.
+
+        Returns who tells what it does in real time; there is none in guest time.
+        """
         self._qmp = Qmp(self._control, timeout_s=_START_TIMEOUT_S)
+        if self._guest_time is not None:
+            self._qmp.execute("cont")
+            return None
         cpus = self._qmp.execute("query-cpus-fast")
         return ActivityReader(self.pid, cpus[0]["thread-id"])
 

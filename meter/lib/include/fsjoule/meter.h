@@ -101,6 +101,9 @@ void fsj_meter_mark_edge(struct fsj_meter *meter, bool rising, uint64_t time_us)
 /** Take one byte that the host sent. The reply may go out before this returns, or after a second of ticks. */
 void fsj_meter_command_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
 
+/** Send an info frame, for a caller whose time may stand still. */
+void fsj_meter_send_info(struct fsj_meter *meter);
+
 /** Send what is still under way, samples and a mark, as at the end of a stream: for a meter that is about to end. */
 void fsj_meter_flush(struct fsj_meter *meter);
 

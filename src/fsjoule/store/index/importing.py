@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.reading import Fault, ReadRun, find_runs, read_run
-from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.writing import Writer, Written
 
 # Large enough that committing costs little, small enough that other writers wait for less than a second.
@@ -80,6 +80,7 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
             chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
             numbers = list(connection.execute(chosen).scalars())
             connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
+            connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(numbers)))
             connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
     return report
 

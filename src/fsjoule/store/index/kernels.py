@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import Run
+from fsjoule.model import BoardFacts, KernelFacts, KernelOrigin, Run
 
 _PARTS: Final = re.compile(r"(\D*)(\d*)", re.ASCII)
 _DEBIAN_BUILD: Final = re.compile(r"\bDebian (\S+)")
@@ -20,13 +20,15 @@ _CANDIDATE: Final = re.compile(r"-rc(?=\d)")
 _BEFORE_THE_END: Final = " "
 _END: Final = "!"
 _AFTER_LETTERS: Final = "~"
+_DIGEST_SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel as the index tells them apart: `release` is `uname -r`, `version` its package's version ("" if unknown).
 
-    Debian keeps one release over several package versions, so both are needed.
+    Debian keeps one release over several package versions, so both are needed. The version of a kernel that was not
+    Debian's ends in the beginning of its digest.
     """
 
     release: str
@@ -42,13 +44,21 @@ class Kernel:
         return f"{self.release} ({self.version})" if self.version else self.release
 
 
-def kernel_of(run: Run) -> Kernel | None:
-    """The kernel that a run's board booted, None if it never told."""
-    if run.board is None:
-        return None
-    built = _DEBIAN_BUILD.search(run.board.kernel_version)
-    packaged = run.image.kernel_package.partition(" ")[2] if run.image else ""
-    return Kernel(run.board.kernel_release, packaged or (built[1] if built else ""))
+def kernels_of(run: Run) -> dict[str, Kernel]:
+    """The kernels that a run's board booted, by their labels in the run; without those of which it never told."""
+    facts = {kernel.label: kernel for kernel in run.kernels}
+    return {label: _kernel(board, facts.get(label)) for label, board in run.boards.items()}
+
+
+def _kernel(board: BoardFacts, facts: KernelFacts | None) -> Kernel:
+    """Kernels that somebody built may differ under one release and version: their content tells them apart."""
+    built = _DEBIAN_BUILD.search(board.kernel_version)
+    if facts is None:
+        return Kernel(board.kernel_release, built[1] if built else "")
+    version = facts.package.partition(" ")[2] or facts.git_describe or (built[1] if built else "")
+    if facts.origin is not KernelOrigin.DEBIAN:
+        version = f"{version} {facts.digest[:_DIGEST_SHOWN]}".strip()
+    return Kernel(board.kernel_release, version)
 
 
 def is_of(kernel: str, wanted: str) -> bool:

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
-from fsjoule.store.index.kernels import Kernel, kernel_of
+from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.metrics import figures_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -40,9 +40,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ReadMeasurement:
-    """One row of `measurements`, its series still by value. `columns` lack the references."""
+    """One row of `measurements`, its series and kernel still by value. `columns` lack the references."""
 
     series: IndexedSeries
+    kernel: Kernel | None
     number: int
     digest: bytes
     columns: Mapping[str, object] = field(repr=False)
@@ -50,13 +51,16 @@ class ReadMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """One row of `runs` and its measurements. `final_digest` is None for a run whose run.json does not say it ended."""
+    """One row of `runs` and its measurements. `final_digest` is None for a run whose run.json does not say it ended.
+
+    `kernels` are those that the board booted, by what the run calls them.
+    """
 
     path: Path
     run_id: str
     fixed_digest: bytes
     final_digest: bytes | None
-    kernel: Kernel | None
+    kernels: Mapping[str, Kernel]
     columns: Mapping[str, object] = field(repr=False)
     measurements: tuple[ReadMeasurement, ...] = field(repr=False)
     damaged: tuple[Fault, ...]
@@ -117,15 +121,15 @@ def read_run(folder: Path) -> ReadRun | Fault:
 
 def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
     run = loaded.run
-    kernel = kernel_of(run)
+    kernels = kernels_of(run)
     columns = _run_columns(run, loaded.path)
-    for name, text in _names(run, kernel):
+    for name, text in _names(run, kernels):
         _check_name(name, text)
     measurements: list[ReadMeasurement] = []
     damaged = [Fault(loaded.path / MEASUREMENTS_FOLDER / name, why) for name, why in loaded.damaged.items()]
     for measurement in loaded.measurements:
         try:
-            measurements.append(_measurement(loaded, measurement))
+            measurements.append(_measurement(loaded, measurement, kernels.get(measurement.kernel)))
         except ResultError as error:
             damaged.append(Fault(loaded.folders[measurement.number], error.what))
     return ReadRun(
@@ -133,7 +137,7 @@ def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
         run_id=run.run_id,
         fixed_digest=_digest({name: raw.get(name) for name in _FIXED}),
         final_digest=None if raw.get("status") == RunStatus.RUNNING else _digest(raw),
-        kernel=kernel,
+        kernels=kernels,
         columns=columns,
         measurements=tuple(measurements),
         damaged=tuple(damaged),
@@ -149,20 +153,20 @@ def _run_columns(run: Run, path: Path) -> dict[str, object]:
         "simulated": run.simulated,
         "suite": _text(run.plan.suite),
         "board": _text(run.board.name) if run.board else None,
-        "kernel_choice": _text(run.plan.kernel),
         "branch": _text(run.versions["branch"]) if "branch" in run.versions else None,
         "commit_id": _text(run.versions["commit"]) if "commit" in run.versions else None,
     }
 
 
-def _names(run: Run, kernel: Kernel | None) -> Iterator[tuple[str, str]]:
+def _names(run: Run, kernels: Mapping[str, Kernel]) -> Iterator[tuple[str, str]]:
     yield "run_id", run.run_id
-    if kernel is not None:
-        yield "board.kernel_release", kernel.release
-        yield "the kernel package's version", kernel.version or "-"
+    for label, kernel in kernels.items():
+        yield "the kernel's label", label
+        yield "kernel_release", kernel.release
+        yield "the kernel's version", kernel.version or "-"
 
 
-def _measurement(loaded: LoadedRun, measurement: Measurement) -> ReadMeasurement:
+def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | None) -> ReadMeasurement:
     content = loaded.attachment(measurement.number, MEASUREMENT_FILE)
     if content is None:
         raise ResultError(f"its {MEASUREMENT_FILE} is gone")
@@ -177,6 +181,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement) -> ReadMeasurement
     digest = _digest(from_json(content))
     return ReadMeasurement(
         series=series,
+        kernel=kernel,
         number=measurement.number,
         digest=digest,
         columns={

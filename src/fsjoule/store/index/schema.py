@@ -75,14 +75,22 @@ runs: Final = Table(
     Column("simulated", Boolean, nullable=False),
     Column("suite", PlainText, nullable=False),
     Column("board", PlainText),
-    Column("kernel_choice", PlainText, nullable=False),  # what --kernel was given
-    Column("kernel", Integer, ForeignKey("kernels.id", name="runs_kernel")),
     Column("branch", PlainText),
     Column("commit_id", PlainText),
     Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
     Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run has ended
     UniqueConstraint("run_id", name="runs_run_id"),
     Index("runs_branch", "branch"),
+)
+
+run_kernels: Final = Table(
+    "run_kernels",
+    metadata,
+    Column("run", Integer, ForeignKey("runs.id", name="run_kernels_run"), nullable=False),
+    Column("label", PlainText, nullable=False),  # what the run calls the kernel: 6.1, sid, the name of a folder
+    Column("kernel", Integer, ForeignKey("kernels.id", name="run_kernels_kernel"), nullable=False),
+    PrimaryKeyConstraint("run", "label", name="run_kernels_pkey"),
+    Index("run_kernels_by_label", "label", "kernel"),
 )
 
 measurements: Final = Table(

@@ -14,7 +14,7 @@ from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import is_of
 from fsjoule.store.index.records import Where
-from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 
 _KINDS: Final = ("run", "kernel", "branch")
@@ -85,7 +85,7 @@ def _run(connection: Connection, name: str) -> Selection | None:
 
 def _kernel(connection: Connection, name: str) -> Selection | None:
     catalogue = Catalogue(connection)
-    chosen = select(runs.c.kernel).where(runs.c.kernel_choice == name, runs.c.kernel.is_not(None)).distinct()
+    chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
     numbers = set(connection.execute(chosen).scalars())
     named = {
         number

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.reading import Fault, ReadMeasurement, ReadRun
-from fsjoule.store.index.schema import kernels, measurements, runs, series
+from fsjoule.store.index.schema import kernels, measurements, run_kernels, runs, series
 from fsjoule.store.index.serieskeys import IndexedSeries
 
 Digests = Mapping[int, bytes]
@@ -43,16 +43,18 @@ class Writer:
     def write(self, connection: Connection, batch: Iterable[ReadRun], replacing: Collection[str] = ()) -> Written:
         """Write runs, each id once. Of those in `replacing`, what the index has is forgotten first."""
         batch = sorted(batch, key=lambda read: read.run_id)
-        self._number_kernels(connection, {read.kernel for read in batch if read.kernel is not None})
+        self._number_kernels(connection, {kernel for read in batch for kernel in read.kernels.values()})
         self._number_series(connection, {m.series for read in batch for m in read.measurements})
         new, stored = _claim(connection, [self._row(read) for read in batch])
         olds = [stored[read.run_id]["id"] for read in batch if read.run_id not in new]
         forgotten = [stored[read.run_id]["id"] for read in batch if read.run_id in replacing and read.run_id not in new]
         if forgotten:
             connection.execute(delete(measurements).where(measurements.c.run.in_(forgotten)))
+            connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(forgotten)))
         digests = _stored_digests(connection, olds)
         written = Written(new=len(new))
         rows: list[dict[str, object]] = []
+        kernel_rows: list[dict[str, object]] = []
         for read in batch:
             row, known = stored[read.run_id], digests[stored[read.run_id]["id"]]
             if read.run_id not in new:
@@ -64,9 +66,10 @@ class Writer:
                 changed = changed or any(m.number not in known for m in read.measurements)
                 written.changed += changed
                 written.unchanged += not changed
-            rows += [
-                self._measurement_row(m, row["id"], read.kernel) for m in read.measurements if m.number not in known
-            ]
+            rows += [self._measurement_row(m, row["id"]) for m in read.measurements if m.number not in known]
+            kernel_rows += self._kernel_rows(read, row["id"])
+        if kernel_rows:
+            _insert_if_absent(connection, run_kernels, kernel_rows)
         if rows:
             connection.execute(insert(measurements), rows)
         written.measurements = len(rows)
@@ -77,17 +80,19 @@ class Writer:
     def _row(self, read: ReadRun) -> dict[str, object]:
         return {
             **read.columns,
-            "kernel": self._kernels[read.kernel] if read.kernel else None,
             "fixed_digest": read.fixed_digest,
             "final_digest": read.final_digest,
         }
 
-    def _measurement_row(self, read: ReadMeasurement, run: int, kernel: Kernel | None) -> dict[str, object]:
+    def _kernel_rows(self, read: ReadRun, run: int) -> list[dict[str, object]]:
+        return [{"run": run, "label": label, "kernel": self._kernels[kernel]} for label, kernel in read.kernels.items()]
+
+    def _measurement_row(self, read: ReadMeasurement, run: int) -> dict[str, object]:
         # A plain dictionary of all columns: this is done a million times.
         row = dict(read.columns)
         row["run"] = run
         row["series"] = self._series[read.series]
-        row["kernel"] = self._kernels[kernel] if kernel else None
+        row["kernel"] = self._kernels[read.kernel] if read.kernel else None
         return row
 
     def _update(self, connection: Connection, read: ReadRun, row: RowMapping, *, anew: bool) -> bool:

@@ -75,8 +75,6 @@ def _runs() -> None:
         sa.Column("simulated", sa.Boolean, nullable=False),
         sa.Column("suite", _TEXT, nullable=False),
         sa.Column("board", _TEXT),
-        sa.Column("kernel_choice", _TEXT, nullable=False),
-        sa.Column("kernel", sa.Integer, sa.ForeignKey("kernels.id", name="runs_kernel")),
         sa.Column("branch", _TEXT),
         sa.Column("commit_id", _TEXT),
         sa.Column("fixed_digest", sa.LargeBinary(16), nullable=False),
@@ -84,6 +82,14 @@ def _runs() -> None:
         sa.UniqueConstraint("run_id", name="runs_run_id"),
     )
     op.create_index("runs_branch", "runs", ["branch"])
+    op.create_table(
+        "run_kernels",
+        sa.Column("run", sa.Integer, sa.ForeignKey("runs.id", name="run_kernels_run"), nullable=False),
+        sa.Column("label", _TEXT, nullable=False),
+        sa.Column("kernel", sa.Integer, sa.ForeignKey("kernels.id", name="run_kernels_kernel"), nullable=False),
+        sa.PrimaryKeyConstraint("run", "label", name="run_kernels_pkey"),
+    )
+    op.create_index("run_kernels_by_label", "run_kernels", ["label", "kernel"])
 
 
 def _measurements() -> None:

@@ -1,0 +1,301 @@
+/* A library that is loaded into QEMU (LD_PRELOAD) and tells what the emulated board draws as time passes for the guest.
+ *
+ * With -icount the guest's clock counts instructions, and nothing outside of QEMU can read it at a given moment. From
+ * inside it can be had exactly: a timer on that clock says every millisecond how many instructions were carried out, the
+ * bytes of the card are counted where QEMU reads and writes its image, and a byte of the mark line is stamped where it is
+ * sent. All of it goes into a FIFO that an emulated meter reads (--follow); a full one holds the guest up, whose time then
+ * stands still. docs/virtual-board.md describes the format.
+ *
+ * It needs functions that QEMU exports for its own modules. Without them it says so, and QEMU ends.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------------- what QEMU exports */
+
+#define QEMU_CLOCK_VIRTUAL 1
+#define SCALE_NS 1
+
+int64_t qemu_clock_get_ns(int clock) __attribute__((weak));
+int64_t icount_get_raw(void) __attribute__((weak));
+int64_t icount_to_ns(int64_t icount) __attribute__((weak));
+void timer_init_full(void *timer, void *group, int clock, int scale, int attributes, void (*callback)(void *),
+		     void *context) __attribute__((weak));
+void timer_mod_ns(void *timer, int64_t time_ns) __attribute__((weak));
+
+/* QEMU's struct QEMUTimer has 48 bytes in all versions known. */
+static _Alignas(16) unsigned char timer[512];
+
+/* ------------------------------------------------------------------------------------------------- what is told */
+
+enum event_kind { EVENT_POWER_ON = 1, EVENT_POWER = 2, EVENT_MARK = 3 };
+
+struct event {
+	int64_t time_ns; /* of the guest, since power-on */
+	uint32_t kind;
+	uint32_t byte; /* of the mark line */
+	double volts; /* since the event before, up to time_ns */
+	double amperes;
+};
+
+_Static_assert(sizeof(struct event) == 32, "an event has 32 bytes");
+
+/* For whoever wants to look at the board now: a file that is mapped. */
+struct state {
+	char magic[8];
+	int64_t time_ns;
+	int64_t busy_ns;
+	uint64_t read_bytes;
+	uint64_t written_bytes;
+	double watts;
+	uint64_t events;
+	uint64_t dropped;
+};
+
+static struct state *state;
+static struct state nowhere;
+
+static _Atomic uint64_t read_bytes;
+static _Atomic uint64_t written_bytes;
+
+/* --------------------------------------------------------------------------------------------------- the config */
+
+#define PERIOD_NS 1000000
+#define MIB 1048576.0
+/* A meter that takes nothing for so long is taken to hang; the board goes on without it. */
+#define PATIENCE_MS 30000
+
+static const char *supply_path;
+static int supply_fd = -1;
+static int mark_fd = -1;
+static struct stat card;
+static double volts, idle_w, cpu_w, read_mj_per_mib, write_mj_per_mib, card_peak_w;
+
+static void give_up(const char *what)
+{
+	fprintf(stderr, "fsjoule guest probe: %s\n", what);
+	_exit(70);
+}
+
+static const char *setting(const char *name)
+{
+	const char *value = getenv(name);
+
+	if (value == NULL) {
+		give_up("a setting is missing (FSJOULE_PROBE_...)");
+	}
+	return value;
+}
+
+static void read_config(void)
+{
+	const char *model = setting("FSJOULE_PROBE_MODEL");
+	int file;
+
+	supply_path = setting("FSJOULE_PROBE_SUPPLY");
+	mark_fd = atoi(setting("FSJOULE_PROBE_MARK_FD"));
+	if (stat(setting("FSJOULE_PROBE_CARD"), &card) != 0) {
+		give_up("there is no card image");
+	}
+	if (sscanf(model, "%lf %lf %lf %lf %lf %lf", &volts, &idle_w, &cpu_w, &read_mj_per_mib, &write_mj_per_mib,
+		   &card_peak_w) != 6) {
+		give_up("FSJOULE_PROBE_MODEL wants six numbers");
+	}
+	state = &nowhere;
+	file = open(setting("FSJOULE_PROBE_STATE"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (file >= 0 && ftruncate(file, sizeof(*state)) == 0) {
+		void *mapped = mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+		state = mapped == MAP_FAILED ? &nowhere : mapped;
+	}
+	*state = (struct state){.magic = "FSJPROB"};
+}
+
+/* ------------------------------------------------------------------------------------------------ the FIFO's end */
+
+static bool tell_once(const struct event *event)
+{
+	for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 100) {
+		struct pollfd room = {.fd = supply_fd, .events = POLLOUT};
+
+		/* So short a write to a pipe is done whole or not at all. */
+		if (write(supply_fd, event, sizeof(*event)) == (ssize_t)sizeof(*event)) {
+			return true;
+		}
+		if (errno != EAGAIN && errno != EINTR) {
+			return false;
+		}
+		poll(&room, 1, 100);
+	}
+	return false;
+}
+
+static void tell(const struct event *event)
+{
+	static const struct event power_on = {.kind = EVENT_POWER_ON};
+
+	state->events++;
+	if (supply_fd < 0) {
+		struct event begin = power_on;
+
+		/* Fails while no meter has it open. */
+		supply_fd = open(supply_path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+		begin.time_ns = event->time_ns;
+		if (supply_fd < 0 || !tell_once(&begin)) {
+			state->dropped++;
+			return;
+		}
+	}
+	if (!tell_once(event)) {
+		state->dropped++;
+		close(supply_fd);
+		supply_fd = -1;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------------ the power model */
+
+static int64_t told_ns;
+static int64_t told_busy_ns;
+static uint64_t told_read, told_written;
+static double owed_mj;
+
+/* P = idle + cpu * busy + card. A burst of the card is drawn at its peak power until it is paid. */
+static double watts(int64_t interval_ns, int64_t busy_ns)
+{
+	const uint64_t read = atomic_load(&read_bytes);
+	const uint64_t written = atomic_load(&written_bytes);
+	const double most_mj = card_peak_w * (double)interval_ns * 1e-6;
+	double card_mj;
+
+	owed_mj += read_mj_per_mib * (double)(read - told_read) / MIB +
+		   write_mj_per_mib * (double)(written - told_written) / MIB;
+	told_read = read;
+	told_written = written;
+	card_mj = owed_mj < most_mj ? owed_mj : most_mj;
+	owed_mj -= card_mj;
+	return idle_w + cpu_w * (double)busy_ns / (double)interval_ns + card_mj * 1e6 / (double)interval_ns;
+}
+
+static void on_timer(void *context)
+{
+	struct event event = {.kind = EVENT_POWER, .time_ns = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL), .volts = volts};
+	const int64_t busy_ns = icount_to_ns(icount_get_raw());
+
+	(void)context;
+	if (event.time_ns > told_ns) {
+		state->watts = watts(event.time_ns - told_ns, busy_ns - told_busy_ns);
+		event.amperes = state->watts / volts;
+		told_ns = event.time_ns;
+		told_busy_ns = busy_ns;
+		tell(&event);
+	}
+	state->time_ns = event.time_ns;
+	state->busy_ns = busy_ns;
+	state->read_bytes = told_read;
+	state->written_bytes = told_written;
+	timer_mod_ns(timer, (event.time_ns / PERIOD_NS + 1) * PERIOD_NS);
+}
+
+static void start(void)
+{
+	if (!qemu_clock_get_ns || !icount_get_raw || !icount_to_ns || !timer_init_full || !timer_mod_ns) {
+		give_up("this QEMU does not export its clock (it was built without modules)");
+	}
+	read_config();
+	timer_init_full(timer, NULL, QEMU_CLOCK_VIRTUAL, SCALE_NS, 0, on_timer, NULL);
+	timer_mod_ns(timer, PERIOD_NS);
+}
+
+/* ------------------------------------------------------------------------------- what QEMU asks the C library for */
+
+#define REAL(name) \
+	static __typeof__(&name) real; \
+	if (real == NULL) { \
+		real = (__typeof__(&name))dlsym(RTLD_NEXT, #name); \
+	}
+
+/* The main loop waits here for the first time when all clocks are there and, with -S, no instruction has run. */
+int ppoll(struct pollfd *files, nfds_t count, const struct timespec *limit, const sigset_t *mask)
+{
+	static bool started;
+
+	REAL(ppoll)
+	if (!started && getpid() == gettid()) {
+		started = true;
+		start();
+	}
+	return real(files, count, limit, mask);
+}
+
+static void tell_mark(const struct msghdr *message, size_t size)
+{
+	struct event event = {.kind = EVENT_MARK, .time_ns = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL)};
+
+	for (size_t i = 0; i < message->msg_iovlen; i++) {
+		const struct iovec *part = &message->msg_iov[i];
+
+		for (size_t k = 0; k < part->iov_len && size > 0; k++, size--) {
+			event.byte = ((const unsigned char *)part->iov_base)[k];
+			tell(&event);
+		}
+	}
+}
+
+/* A byte that the guest writes to a UART is sent from within the instruction that wrote it. */
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	REAL(sendmsg)
+	const ssize_t sent = real(fd, message, flags);
+
+	if (fd == mark_fd && sent > 0) {
+		tell_mark(message, (size_t)sent);
+	}
+	return sent;
+}
+
+static ssize_t counted(int fd, ssize_t size, _Atomic uint64_t *total)
+{
+	const int error = errno;
+	struct stat file;
+
+	if (size > 0 && card.st_ino != 0 && fstat(fd, &file) == 0 && file.st_ino == card.st_ino &&
+	    file.st_dev == card.st_dev) {
+		atomic_fetch_add(total, (uint64_t)size);
+	}
+	errno = error;
+	return size;
+}
+
+#define COUNTED_LINEAR(name, pointer, total) \
+	ssize_t name(int fd, pointer buffer, size_t size, off64_t offset) \
+	{ \
+		REAL(name) \
+		return counted(fd, real(fd, buffer, size, offset), total); \
+	}
+
+#define COUNTED_VECTOR(name, total) \
+	ssize_t name(int fd, const struct iovec *vector, int count, off64_t offset) \
+	{ \
+		REAL(name) \
+		return counted(fd, real(fd, vector, count, offset), total); \
+	}
+
+COUNTED_LINEAR(pread64, void *, &read_bytes)
+COUNTED_LINEAR(pwrite64, const void *, &written_bytes)
+COUNTED_VECTOR(preadv64, &read_bytes)
+COUNTED_VECTOR(pwritev64, &written_bytes)

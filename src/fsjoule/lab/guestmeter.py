@@ -1,0 +1,86 @@
+"""A meter whose clock is the board's own: it stands still with it, so that no time can be waited for.
+
+What the meter has sent is known from its replies instead: they come in the stream's order, behind everything before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from labgrid import Target
+
+from fsjoule import commands
+from fsjoule.commands import Command
+from fsjoule.errors import MeterError
+from fsjoule.frames import Frame, InfoFrame
+from fsjoule.lab.meterdriver import MeterDriver, meter
+from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.model import MeterInfo, Trace
+from fsjoule.ports import Meter
+from fsjoule.trace_builder import TraceBuilder
+
+_HINT: Final = "call arm() before disarm()"
+
+
+def board_meter(target: Target) -> Meter:
+    """The meter of a labgrid target, active, in the way that its board's time wants."""
+    strategy: BoardStrategy = target.get_driver("BoardStrategy")
+    return GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target)
+
+
+class GuestTimeMeter:
+    """ports.Meter for a board in guest time."""
+
+    def __init__(self, driver: MeterDriver) -> None:
+        self._driver = driver
+        self._recording: ExitStack | None = None
+        self._frames: list[Frame] = []
+        self._stream: InfoFrame | None = None
+
+    def info(self) -> MeterInfo:
+        """See ports.Meter."""
+        return self._driver.info()
+
+    def arm(self) -> None:
+        """See ports.Meter. Samples begin with the board's next instruction.
+
+        Setting the rate, to what it is, begins a stream and the chip's conversions with it: both then are in the same
+        step with the board's time in every run.
+        """
+        self._end()
+        client = self._driver.client()
+        with ExitStack() as recording:
+            self._frames = []
+            recording.enter_context(client.receiver.listening(self._listen))
+            rate_hz = client.info().info.rate_hz
+            self._stream = client.change(Command.RATE, commands.rate(rate_hz))
+            self._recording = recording.pop_all()
+
+    def disarm(self) -> Trace:
+        """See ports.Meter."""
+        if self._recording is None or self._stream is None:
+            raise MeterError("the meter was not armed", hint=_HINT)
+        try:
+            self._driver.client().info()
+        finally:
+            self._end()
+        builder = TraceBuilder(self._stream)
+        builder.add(self._of_stream(self._stream.status.stream_id))
+        return builder.build()
+
+    def _listen(self, frames: Sequence[Frame], _heard_s: float) -> None:
+        self._frames += frames
+
+    def _of_stream(self, stream_id: int) -> list[Frame]:
+        """What came since the stream began; what is left of the one before is in front of its first info frame."""
+        for at, frame in enumerate(self._frames):
+            if isinstance(frame, InfoFrame) and frame.status.stream_id == stream_id:
+                return self._frames[at:]
+        return []
+
+    def _end(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None

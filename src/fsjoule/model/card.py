@@ -1,0 +1,56 @@
+"""A card as data: what its requests would take, for a board whose emulated card takes no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CardTimes:
+    """How long a request takes, a MiB of it on top of that, and a flush of the card's cache."""
+
+    read_request_us: float
+    read_us_per_mib: float
+    write_request_us: float
+    write_us_per_mib: float
+    flush_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class CardEnergies:
+    """What the same draws, on top of a board that waits for it."""
+
+    read_request_uj: float
+    read_uj_per_mib: float
+    write_request_uj: float
+    write_uj_per_mib: float
+    flush_uj: float
+
+
+@dataclass(frozen=True, slots=True)
+class CardModel:
+    """A card. The emulated board's meter sees the energy of the bytes, not that of requests and flushes."""
+
+    name: str
+    time: CardTimes
+    energy: CardEnergies
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What a card of that name would have taken for the requests of a measurement: projected, not measured.
+
+    `card_*` is the card alone. `both_*` is what was measured, the kernel's path, and the card after it, without any
+    overlap; while the card works, the board draws its idle power. Throughput and energy are per MiB that the workload
+    moved, and None where it moves nothing; energies are None without a meter.
+    """
+
+    card: str
+    card_s: float
+    card_mj: float
+    card_mib_per_s: float | None
+    card_mj_per_mib: float | None
+    both_s: float
+    both_mj: float | None
+    both_mib_per_s: float | None
+    both_mj_per_mib: float | None

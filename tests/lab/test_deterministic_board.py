@@ -1,0 +1,247 @@
+"""The virtual board in guest time: one power-on is like the other, to the nanosecond, whatever the host does."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from lab_leftovers import assert_nothing_left
+from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
+
+from fsjoule import process
+from fsjoule.images import build_card
+from fsjoule.virtual import probe_build
+from fsjoule.virtual.config import GuestTimeConfig
+
+PROJECT = Path(__file__).parents[2]
+SCRIPT = PROJECT / "tests" / "statistics" / "deterministic_repeat.py"
+BENCH_TIMEOUT_S = 1200.0
+# What a run of these says depends on time, on chance and on what was done before.
+COMMANDS = (
+    "dmesg -n 1",
+    "head -c 32 /dev/urandom | sha256sum",
+    "ls /was-here",
+    "mkfs.ext4 -q -F -E nodiscard /dev/mmcblk1p3 && mount /dev/mmcblk1p3 /mnt",
+    "cp -r /usr/lib/modules /mnt && umount /mnt",
+    "touch /was-here; sync",
+    "sleep 3.5",
+    "cat /proc/uptime /proc/schedstat /sys/block/mmcblk1/stat",
+    "sha256sum /proc/timer_list",
+)
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardProgram]:
+    with board_with("6.1", tmp_path_factory.mktemp("board")) as program:
+        yield program
+
+
+@contextmanager
+def board_with(kernel: str, folder: Path) -> Generator[BoardProgram]:
+    card = build_card(kernel, "ext4", progress=print).path
+    process.run(["cp", "--sparse=always", card, folder / "card.img"], timeout_s=120)
+    guest = GuestTimeConfig(mailbox=folder / "box", probe=probe_build.probe(print))
+    with BoardProgram(replace(board_config(folder), guest_time=guest)) as program:
+        yield program
+
+
+@dataclass
+class Supply:
+    """The meter's end of the FIFO: all that the board tells."""
+
+    fifo: Path
+    events: bytearray = field(default_factory=bytearray)
+
+    def __enter__(self) -> Self:
+        self._fd = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK)
+        self._ending = False
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        return self
+
+    def _read(self) -> None:
+        while not self._ending:
+            if select.select([self._fd], [], [], 0.1)[0]:
+                self.events += os.read(self._fd, 65536)
+
+    def __exit__(self, *_: object) -> None:
+        self._ending = True
+        self._thread.join()
+        os.close(self._fd)
+
+
+def guest_time(board: BoardProgram) -> dict[str, Any]:
+    return board.status()["guest_time"]
+
+
+def session(board: BoardProgram, disturb: Callable[[ConsoleUser], None]) -> tuple[list[str], dict[str, Any], bytes]:
+    """One power-on with COMMANDS: what they said, what the board then says of its time, and what it told the meter."""
+    with Supply(board.config.feed) as supply, board.console() as console:
+        board.power(on=True)
+        console.login()
+        said: list[str] = []
+        for command in COMMANDS:
+            disturb(console)
+            said.append(console.run(command).partition("\n")[2])
+        wait_until("it waits again", lambda: guest_time(board)["stands_still"])
+        state = guest_time(board)
+        wait_until("all is told", lambda: len(supply.events) == 32 * board.status()["supply"]["records"] + 32)
+        board.power(on=False)
+    return said, state, bytes(supply.events)
+
+
+def impatient(console: ConsoleUser) -> None:
+    """Somebody at the console who types things again, corrects them, and leaves for a while."""
+    choice = random.Random(time.monotonic_ns())
+    for _ in range(choice.randrange(3)):
+        console.type("")
+        console.expect(PROMPT)
+    os.write(console._fd, b"no\x7f\x7f")
+    time.sleep(choice.random())
+
+
+@pytest.fixture
+def busy_host() -> Generator[None]:
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    yield
+    for each in spinning:
+        each.kill()
+        each.wait()
+
+
+@pytest.mark.usefixtures("busy_host")
+def test_two_power_ons_are_the_same_to_the_nanosecond(board: BoardProgram) -> None:
+    said, state, told = session(board, lambda _: None)
+    again_said, again_state, again_told = session(board, impatient)
+    assert again_said == said
+    # The card was anew: nobody had been there before.
+    assert "No such file" in said[2]
+    assert again_state == state
+    assert again_told == told
+    marks = b"".join(told[at + 12 : at + 13] for at in range(0, len(told), 32) if told[at + 8] == 3)
+    assert marks == b"Sboot\nEboot\n"
+
+
+def test_what_the_board_tells_is_what_its_kernel_counts(board: BoardProgram) -> None:
+    """Bytes of the card, and time that tasks ran, against the guest's own counters over the same stretch."""
+    with board.console() as console:
+        board.power(on=True)
+        console.login()
+        before, sectors_before, ran_before = guest_time(board), *counted(console)
+        console.run(
+            "dd if=/dev/mmcblk1p3 of=/dev/null bs=1M count=24; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+        )
+        sectors_after, ran_after = counted(console)
+        after = guest_time(board)
+    read_bytes = after["card_read_bytes"] - before["card_read_bytes"]
+    assert read_bytes >= 24 << 20
+    assert read_bytes == pytest.approx((sectors_after - sectors_before) * 512, abs=1 << 20)
+    busy_s = after["busy_seconds"] - before["busy_seconds"]
+    # Ends of the stretch differ by the programs that read the counters.
+    assert busy_s == pytest.approx((ran_after - ran_before) / 1e9, abs=0.15)
+    assert 0 < busy_s <= after["seconds"] - before["seconds"]
+
+
+def counted(console: ConsoleUser) -> tuple[int, int]:
+    """Sectors read, and nanoseconds in which tasks ran."""
+    lines = console.run("cat /sys/block/mmcblk1/stat; grep ^cpu0 /proc/schedstat").splitlines()
+    return int(lines[-2].split()[2]), int(lines[-1].split()[7])
+
+
+def test_its_time_stands_still_while_it_waits_and_not_while_it_works(board: BoardProgram) -> None:
+    with board.console() as console:
+        board.power(on=True)
+        if not guest_time(board)["stands_still"]:
+            console.login()
+        wait_until("it waits", lambda: guest_time(board)["stands_still"])
+        seen = guest_time(board)
+        time.sleep(1.0)
+        assert guest_time(board) == seen
+        # More than it could sleep in the host's time while this test runs; Ctrl-C ends it.
+        console.type("sleep 1000000")
+        wait_until("it sleeps", lambda: guest_time(board)["seconds"] > seen["seconds"] + 10)
+        assert not guest_time(board)["stands_still"]
+        os.write(console._fd, b"\x03")
+        console.expect(PROMPT)
+        assert guest_time(board)["stands_still"]
+        assert console.run("echo 4$((1+1))").endswith("\n42")
+
+
+def test_a_mistake_at_the_console_does_not_end_the_shell(board: BoardProgram) -> None:
+    with board.console() as console:
+        board.power(on=True)
+        console.type("")
+        if "login:" in console.expect(": ", BOOT_TIMEOUT_S):
+            console.type("root")
+            console.expect(PROMPT)
+        console.type("if")
+        assert "unexpected" in console.expect(PROMPT)
+        assert console.run("kept=1; cd /usr; echo $kept $(pwd)").endswith("\n1 /usr")
+
+
+def test_its_card_is_not_moved_under_power(board: BoardProgram) -> None:
+    board.power(on=True)
+    refused = board.mux("host")
+    assert refused.returncode == 1
+    assert b"switch the board off first" in refused.stderr or b"cannot be moved under power" in refused.stderr
+    assert board.status()["card"]["position"] == "dut"
+    board.power(on=False)
+    assert board.mux("host").returncode == 0
+    assert board.mux("dut").returncode == 0
+
+
+def test_power_off_leaves_nothing_of_a_power_on(board: BoardProgram) -> None:
+    board.power(on=True)
+    powered = board.config.card.image.with_name("card.img.powered")
+    assert powered.exists()
+    pid = board.status()["qemu_pid"]
+    board.power(on=False)
+    assert not powered.exists()
+    assert not Path(f"/proc/{pid}").exists()
+    assert guest_time(board)["seconds"] == 0
+
+
+def test_a_newer_kernel_takes_input_on_the_same_qemu(tmp_path: Path) -> None:
+    """On a serial line 6.12 loses it with QEMU 7.2."""
+    with board_with("6.12", tmp_path) as board, board.console() as console:
+        board.power(on=True)
+        console.login()
+        for number in range(20):
+            assert console.run(f"echo a-line-that-is-longer-than-a-uart-holds-{number}").endswith(f"holds-{number}")
+
+
+def test_a_program_without_qemus_clock_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "other.c"
+    source.write_text("#define _GNU_SOURCE\n#include <poll.h>\nint main(void) { return ppoll(0, 0, 0, 0); }\n")
+    process.run(["cc", "-o", tmp_path / "other", source], timeout_s=60)
+    environment = {"LD_PRELOAD": str(probe_build.probe(print))}
+    done = process.run([tmp_path / "other"], timeout_s=30, env=environment, check=False)
+    assert done.returncode == 70
+    assert b"does not export its clock" in done.stderr
+
+
+def test_two_benches_agree_in_every_figure(state: Path, tmp_path: Path) -> None:
+    """The main job on a busy host, by the script that says how well runs agree; only what is quick is measured."""
+    argv = [sys.executable, SCRIPT, "--runs", "2", "--load", "2", "--results", tmp_path / "results", "--"]
+    argv += ["--fs", "ext4", "--repeat", "1", "-k", "boot or mount or mkfs"]
+    done = process.run([*map(str, argv)], timeout_s=BENCH_TIMEOUT_S, check=False)
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    lines = output.splitlines()
+    assert any(line.endswith("raw samples of 4 of 4 measurements are those of the first run") for line in lines), output
+    figures, _, rest = lines[-1].partition(" figures, ")
+    assert rest.startswith(f"{figures} equal; median 0.0000%, largest 0.0000%"), output
+    assert int(figures) > 100
+    assert "guest" not in done.stderr.decode()
+    assert_nothing_left(state, state / "devices")
