@@ -1,12 +1,26 @@
-"""Each filesystem as data: how it is made, mounted, checked, and what it cannot do. Adding one is one row."""
+"""Each filesystem as data: how it is made, mounted, checked, and what it cannot do. Adding one is one row.
+
+A variant is the same filesystem with other options: `btrfs:zstd`, or several together, `btrfs:zstd+noatime`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Options on top of a filesystem's own: `make` goes before the device, `mount` to -o. `note` is for people."""
+
+    note: str
+    make: tuple[str, ...] = ()
+    mount: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +29,8 @@ class Filesystem:
 
     `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules`
     are the kernel's names; `lacks` says what a suite must do without. `identity` gives it a UUID of one's own choice
-    (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that makes another series.
+    (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that makes another series. `variants` are
+    its options worth measuring, by name.
     """
 
     name: str
@@ -26,6 +41,7 @@ class Filesystem:
     modules: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
+    variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """With `identity` the filesystem gets that UUID, if its program takes one, instead of a random one."""
@@ -44,6 +60,10 @@ class Filesystem:
         return (*self.check, device)
 
 
+# What every filesystem may be mounted with.
+_NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
+_COMMON: Final = {**_NOATIME, "discard": Variant("the card is told at once of what was deleted", mount=("discard",))}
+
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite what is there. nodiscard, -K, -t 0: a board that wants its card purged has it
     # purged before, outside of what is timed. ext4 leaves its inode tables for later, as is its default; noinit_itable
@@ -56,6 +76,33 @@ _TABLE: Final = (
         check=("fsck.ext4", "-f", "-n"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
+        variants={
+            **_COMMON,
+            "nojournal": Variant("without a journal", make=("-O", "^has_journal")),
+            "stripe": Variant("allocates in steps of 4 MiB, an erase block of many cards", mount=("stripe=1024",)),
+            "datajournal": Variant("data goes through the journal as well", mount=("data=journal",)),
+            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+        },
+    ),
+    Filesystem(
+        "ext3",
+        "ext3",
+        ("mkfs.ext3", "-q", "-F", "-E", "nodiscard"),
+        check=("fsck.ext3", "-f", "-n"),
+        modules=("ext4",),
+        identity=("-U", "{uuid}"),
+        lacks=frozenset({"fallocate"}),
+        variants=_COMMON,
+    ),
+    Filesystem(
+        "ext2",
+        "ext2",
+        ("mkfs.ext2", "-q", "-F", "-E", "nodiscard"),
+        check=("fsck.ext2", "-f", "-n"),
+        modules=("ext4",),
+        identity=("-U", "{uuid}"),
+        lacks=frozenset({"fallocate"}),
+        variants=_COMMON,
     ),
     Filesystem(
         "btrfs",
@@ -64,6 +111,18 @@ _TABLE: Final = (
         check=("btrfs", "check"),
         modules=("btrfs",),
         identity=("-U", "{uuid}"),
+        variants={
+            **_COMMON,
+            "zstd": Variant("compresses what compresses", mount=("compress=zstd",)),
+            "lzo": Variant("compresses what compresses, faster and less", mount=("compress=lzo",)),
+            "nodatacow": Variant("overwrites data in place, without checksums", mount=("nodatacow",)),
+            "nodatasum": Variant("no checksums of data", mount=("nodatasum",)),
+            "single": Variant("one copy of the metadata", make=("-m", "single")),
+            "dup": Variant("two copies of the metadata", make=("-m", "dup")),
+            "ssd": Variant("allocates as for flash memory", mount=("ssd",)),
+            "leaf4k": Variant("metadata in blocks of 4 KiB", make=("-n", "4096")),
+            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+        },
     ),
     Filesystem(
         "f2fs",
@@ -72,16 +131,45 @@ _TABLE: Final = (
         check=("fsck.f2fs", "--dry-run"),
         modules=("f2fs",),
         identity=("-U", "{uuid}"),
+        variants={
+            **_COMMON,
+            "section2": Variant("cleans two segments (4 MiB) at a time", make=("-s", "2")),
+            "zone2": Variant("two sections in a zone", make=("-z", "2")),
+            "zstd": Variant(
+                "compresses all files",
+                make=("-O", "extra_attr,compression"),
+                mount=("compress_algorithm=zstd", "compress_extension=*"),
+            ),
+            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+        },
     ),
     Filesystem(
         "xfs",
         "xfs",
-        ("mkfs.xfs", "-q", "-f", "-K"),
+        # Kernels before 5.19 do not know large extent counters: one format for all of them.
+        ("mkfs.xfs", "-q", "-f", "-K", "-i", "nrext64=0"),
         check=("xfs_repair", "-n"),
         modules=("xfs",),
         identity=("-m", "uuid={uuid}"),
+        variants={
+            **_COMMON,
+            "block1k": Variant("blocks of 1 KiB", make=("-b", "size=1024")),
+            "block2k": Variant("blocks of 2 KiB", make=("-b", "size=2048")),
+        },
     ),
-    Filesystem("nilfs2", "nilfs2", ("mkfs.nilfs2", "-q", "-f", "-K"), modules=("nilfs2",), lacks=frozenset({"fsck"})),
+    Filesystem(
+        "nilfs2",
+        "nilfs2",
+        ("mkfs.nilfs2", "-q", "-f", "-K"),
+        modules=("nilfs2",),
+        lacks=frozenset({"fsck", "fallocate"}),
+        variants={
+            **_COMMON,
+            "block1k": Variant("blocks of 1 KiB", make=("-b", "1024")),
+            "block2k": Variant("blocks of 2 KiB", make=("-b", "2048")),
+            "segment512": Variant("segments of 512 blocks (2 MiB)", make=("-B", "512")),
+        },
+    ),
     Filesystem(
         "udf",
         "udf",
@@ -89,6 +177,7 @@ _TABLE: Final = (
         modules=("udf",),
         lacks=frozenset({"fsck", "fallocate"}),
         identity=("--uuid={hex:.16}",),
+        variants=_NOATIME,
     ),
     Filesystem(
         "vfat",
@@ -98,15 +187,33 @@ _TABLE: Final = (
         modules=("vfat", "nls_cp437", "nls_ascii"),
         identity=("-i", "{hex:.8}"),
         lacks=frozenset({"symlinks", "fallocate"}),
+        variants=_COMMON,
     ),
 )
 
 FILESYSTEMS: Final[dict[str, Filesystem]] = {row.name: row for row in _TABLE}
 
 
+@lru_cache
 def filesystem(name: str) -> Filesystem:
-    """The filesystem of that name. Raises ConfigError with the choices."""
+    """The filesystem of that name, with the options of its variants: `ext4`, `btrfs:zstd+noatime`.
+
+    Raises ConfigError with the choices.
+    """
+    plain, colon, chosen = name.partition(":")
     try:
-        return FILESYSTEMS[name]
+        row = FILESYSTEMS[plain]
     except KeyError:
-        raise ConfigError.unknown("filesystem", name, FILESYSTEMS) from None
+        raise ConfigError.unknown("filesystem", plain, FILESYSTEMS) from None
+    # In one order, whoever writes them: a series has one name.
+    names = sorted(set(chosen.split("+"))) if colon else []
+    for variant in names:
+        if variant not in row.variants:
+            raise ConfigError.unknown(f"variant of {plain}", variant, row.variants)
+    variants = [row.variants[variant] for variant in names]
+    return replace(
+        row,
+        name=plain + colon + "+".join(names),
+        make=(*row.make, *(word for variant in variants for word in variant.make)),
+        mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
+    )

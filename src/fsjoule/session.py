@@ -65,11 +65,9 @@ def choose(
     meter_program: Path | None = None,
 ) -> Choice:
     """Check the options. Raises ConfigError with the choices for a name that is none of them."""
-    names = _listed(filesystems)
+    names = tuple(dict.fromkeys(filesystem(name).name for name in _listed(filesystems)))
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    for name in names:
-        filesystem(name)
     wanted = _listed(kernels)
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
 
 ONE = UUID("01234567-89ab-4def-8123-456789abcdef")
@@ -24,3 +25,32 @@ def test_without_one_nothing_is_said_of_it(name: str) -> None:
     kind = filesystem(name)
     assert kind.make_argv("/dev/x") == (*kind.make, "/dev/x")
     assert not re.search(r"[{}]", " ".join(kind.make_argv("/dev/x", ONE)))
+
+
+def test_a_variant_is_the_filesystem_with_more_options() -> None:
+    plain, variant = filesystem("ext4"), filesystem("ext4:nojournal+noatime")
+    assert variant.name == "ext4:noatime+nojournal"
+    assert variant.make_argv("/dev/x") == (*plain.make, "-O", "^has_journal", "/dev/x")
+    assert variant.mount_argv("/dev/x", "/mnt")[:5] == ("mount", "-t", "ext4", "-o", "noinit_itable,noatime")
+    assert variant.check == plain.check
+
+
+def test_the_order_of_variants_makes_no_other_series() -> None:
+    assert filesystem("btrfs:zstd+noatime+zstd") == filesystem("btrfs:noatime+zstd")
+    assert filesystem(filesystem("btrfs:zstd+noatime").name) == filesystem("btrfs:noatime+zstd")
+
+
+@pytest.mark.parametrize("name", [f"{row.name}:{variant}" for row in FILESYSTEMS.values() for variant in row.variants])
+def test_each_variant_changes_something(name: str) -> None:
+    plain = filesystem(name.partition(":")[0])
+    assert filesystem(name).name == name
+    assert (filesystem(name).make, filesystem(name).mount_options) != (plain.make, plain.mount_options)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [("reiserfs", "btrfs, ext2"), ("btrfs:lz4", "lzo.*zstd"), ("ext4:", "nojournal"), ("vfat:noatime,zstd", "noatime")],
+)
+def test_what_there_is_not_is_refused_with_what_there_is(name: str, choices: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s){choices}"):
+        filesystem(name)

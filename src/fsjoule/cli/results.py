@@ -53,10 +53,10 @@ def report_command(
 def choices(json_output: Json = False) -> None:
     """List what --fs, --kernel and --suite can be.
 
-    Example: fsjoule choices
+    Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
     """
     document = {
-        "filesystems": list(FILESYSTEMS),
+        "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
         "kernels": list(images.kernel_choices()),
         "suites": {name: suite.title for name, suite in SUITES.items()},
         "root filesystems": list(images.root_filesystem_choices()),
@@ -64,8 +64,13 @@ def choices(json_output: Json = False) -> None:
     if json_output:
         print_json(document)
         return
-    for kind, names in document.items():
-        out.print(f"[bold]{kind}[/bold]: {', '.join(names)}")
+    out.print("[bold]filesystems[/bold], with variants that can be joined by a plus sign:")
+    for row in FILESYSTEMS.values():
+        out.print(f"  {row.name}", style="bold")
+        for variant, options in row.variants.items():
+            out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
+    for kind in ("kernels", "suites", "root filesystems"):
+        out.print(f"[bold]{kind}[/bold]: {', '.join(document[kind])}")
 
 
 @app.command()

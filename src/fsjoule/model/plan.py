@@ -103,7 +103,7 @@ class Planned:
 
     @property
     def slug(self) -> str:
-        return f"{self.filesystem}-{self.workload.slug}"
+        return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}"
 
 
 @dataclass(frozen=True, slots=True)
