@@ -25,18 +25,8 @@ from common import show
 from sqlalchemy import Connection, Table, insert, select
 
 from fsjoule.errors import ResultError
-from fsjoule.store.index import (
-    Index,
-    Metric,
-    Order,
-    Where,
-    import_runs,
-    index_url,
-    list_series,
-    open_index,
-    points,
-    stats,
-)
+from fsjoule.metrics import Metric
+from fsjoule.store.index import Index, Order, Where, import_runs, index_url, list_series, open_index, points, stats
 from fsjoule.store.index.reading import Fault, ReadRun, read_run
 from fsjoule.store.index.schema import kernels, measurements, runs, series
 
@@ -52,7 +42,7 @@ _VERDICT: Final = (
     Metric.ENERGY,
     Metric.CPU,
     Metric.WRITE_AMPLIFICATION,
-    Metric.LATENCY_P99,
+    Metric.P99_LATENCY,
 )
 
 T = TypeVar("T")

@@ -16,9 +16,10 @@ from index_runs import edit, made_run, measurement_file, write_run
 from synthetic_runs import SyntheticLab
 
 from fsjoule.errors import ConfigError
+from fsjoule.metrics import Metric
 from fsjoule.model import Measurement, RunStatus
 from fsjoule.store import RunFolder
-from fsjoule.store.index import Index, Metric, Point, Progress, Where, import_runs, open_index, points, rebuild, stats
+from fsjoule.store.index import Index, Point, Progress, Where, import_runs, open_index, points, rebuild, stats
 
 _LIMIT_S = 300.0
 _PROGRAM = """

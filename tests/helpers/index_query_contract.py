@@ -11,13 +11,13 @@ from index_runs import made_run, write_run
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
+from fsjoule.metrics import Metric
 from fsjoule.model import Measurement, RunStatus, Value
 from fsjoule.store import RunFolder
 from fsjoule.store.index import (
     Index,
     IndexedSeries,
     Kernel,
-    Metric,
     Order,
     Where,
     comparable,
@@ -87,20 +87,20 @@ class QueryContract:
             Metric.THROUGHPUT: 1.5,
             Metric.IOPS: 2.5,
             Metric.ENERGY: 3.5,
-            Metric.ENERGY_NET: 4.5,
-            Metric.WINDOW_ENERGY: 5.5,
-            Metric.WINDOW_ENERGY_NET: 6.5,
+            Metric.NET_ENERGY: 4.5,
+            Metric.OPERATION_ENERGY: 5.5,
+            Metric.OPERATION_NET_ENERGY: 6.5,
             Metric.POWER: 7.5,
             Metric.CPU: 8.5,
             Metric.WRITE_AMPLIFICATION: 9.5,
-            Metric.LATENCY_P99: 10.5,
+            Metric.P99_LATENCY: 10.5,
             Metric.DURATION: 11.5,
         }
         assert point.uncertainties == {
             Metric.ENERGY: 0.35,
-            Metric.ENERGY_NET: 0.45,
-            Metric.WINDOW_ENERGY: 0.55,
-            Metric.WINDOW_ENERGY_NET: 0.65,
+            Metric.NET_ENERGY: 0.45,
+            Metric.OPERATION_ENERGY: 0.55,
+            Metric.OPERATION_NET_ENERGY: 0.65,
             Metric.POWER: 0.75,
         }
         assert (point.run_id, point.number, point.started_utc) == ("aaaaaa", source.number, source.started_utc)
@@ -116,7 +116,7 @@ class QueryContract:
         invalid, without_energy = written.measurements[1:3]
         found = {point.number: point for group in points(index).values() for point in group}
         assert sorted(found) == [m.number for m in written.measurements if m is not invalid]
-        assert not {Metric.POWER, Metric.ENERGY, Metric.WINDOW_ENERGY} & found[without_energy.number].figures.keys()
+        assert not {Metric.POWER, Metric.ENERGY, Metric.OPERATION_ENERGY} & found[without_energy.number].figures.keys()
         everything = points(index, Where(invalid_too=True))
         (kept,) = everything[IndexedSeries(invalid.series, simulated=True)]
         assert (kept.valid, kept.invalid_reasons) == (False, invalid.invalid_reasons)

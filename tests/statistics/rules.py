@@ -11,7 +11,8 @@ import numpy.typing as npt
 from otava.analysis import compute_change_points
 from scipy import stats
 
-from fsjoule.statistics import Comparison, History, Metric, Outcome, Rates, compare
+from fsjoule.metrics import Metric
+from fsjoule.statistics import Comparison, History, Outcome, Rates, compare
 from fsjoule.statistics.evidence import Hypotheses, evidence
 from fsjoule.statistics.gate import smallest_loss
 

@@ -9,7 +9,7 @@ import pytest
 from index_runs import edit, measurement_file, write_run
 from typer.testing import CliRunner, Result
 
-from fsjoule.cli_index import index_app
+from fsjoule.cli.index import app
 from fsjoule.errors import ConfigError, FsjouleError, ResultError
 
 pytestmark = pytest.mark.usefixtures("_here")
@@ -24,7 +24,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(*args: str | Path) -> Result:
-    return CliRunner().invoke(index_app, [str(arg) for arg in args])
+    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def said(*args: str | Path) -> str:
@@ -110,7 +110,7 @@ def test_series_are_listed_and_shown() -> None:
     assert [point["run_id"] for point in by_time["points"]] == ["bbbbbb", "aaaaaa"]
     assert [point["run_id"] for point in by_kernel["points"]] == ["aaaaaa", "bbbbbb"]
     assert by_kernel["points"][0]["figures"]["throughput_mib_per_s"] > 0
-    text = said("series", key, "--metric", "energy_mj_per_mib")
+    text = said("series", key, "--metric", "energy")
     assert "ext4 read-16k on virtual  simulated" in text
     assert "mJ/MiB" in text
     assert "±" in text

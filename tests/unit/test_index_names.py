@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_runs import made_run
 
+from fsjoule.metrics import Metric
 from fsjoule.model import KernelOrigin, Provision, SeriesKey
-from fsjoule.store.index import IndexedSeries, Kernel, Metric, what_differs
+from fsjoule.store.index import IndexedSeries, Kernel, what_differs
+from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
+from fsjoule.store.index.columns import figure_columns, figures_of
 from fsjoule.store.index.kernels import is_of, kernels_of, version_key
-from fsjoule.store.index.metrics import figure_columns, figures_of
 from fsjoule.store.index.serieskeys import COLUMNS, from_columns
 
 SERIES = SeriesKey(
@@ -142,12 +144,12 @@ def test_every_metric_has_its_columns_and_no_figure_is_made_up() -> None:
         assert tuple(figures) == figure_columns()
         silent = figures_of(replace(measurement, energy=None, energy_mj_per_mib=None, energy_net_mj_per_mib=None))
         assert {name for name, value in silent.items() if value is not None} <= {
-            Metric.THROUGHPUT,
-            Metric.IOPS,
-            Metric.CPU,
-            Metric.WRITE_AMPLIFICATION,
-            Metric.LATENCY_P99,
-            Metric.DURATION,
+            FIGURE_COLUMNS[Metric.THROUGHPUT],
+            FIGURE_COLUMNS[Metric.IOPS],
+            FIGURE_COLUMNS[Metric.CPU],
+            FIGURE_COLUMNS[Metric.WRITE_AMPLIFICATION],
+            FIGURE_COLUMNS[Metric.P99_LATENCY],
+            FIGURE_COLUMNS[Metric.DURATION],
         }
 
 
@@ -167,4 +169,4 @@ def test_the_99th_percentile_is_found_however_fio_writes_it(
     measurement = next(m for m in made_run().measurements if m.fio is not None)
     assert measurement.fio is not None
     changed = replace(measurement, fio=replace(measurement.fio, latency_percentiles_ns=percentiles))
-    assert figures_of(changed)[Metric.LATENCY_P99] == expected
+    assert figures_of(changed)["latency_p99_ms"] == expected

@@ -7,7 +7,8 @@ import pytest
 from rules import gate
 from simulation import PLAIN, STALLS, Scenario, trials
 
-from fsjoule.statistics import Decision, Figure, Gate, Metric, Policy, Rates, SequentialTest, State
+from fsjoule.metrics import Figure, Metric
+from fsjoule.statistics import Decision, Gate, Policy, Rates, SequentialTest, State
 
 RATES = Rates(smallest_effect=0.05)
 CALM = (100.0, 100.3, 99.8, 100.1, 99.9, 100.2)

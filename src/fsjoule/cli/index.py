@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,43 +10,40 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
+from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.metrics import Metric
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store import index as runindex
-from fsjoule.store.index import Fault, ImportReport, Index, IndexedSeries, Metric, Order, Point, SeriesCount, Where
+from fsjoule.store.index import Fault, ImportReport, Index, IndexedSeries, Order, Point, SeriesCount, Where
 
-index_app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
-
-out = Console()
-err = Console(stderr=True)
+app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
 _SAY_EVERY_S: Final = 10.0
 # What a list of points shows if nothing is asked for: of fio's jobs, and of operations that move nothing.
-_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.LATENCY_P99)
-_TIMED_METRICS: Final = (Metric.DURATION, Metric.WINDOW_ENERGY, Metric.POWER)
+_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
+_TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY, Metric.POWER)
 _HEADERS: Final = {
     Metric.THROUGHPUT: "MiB/s",
     Metric.IOPS: "IOPS",
     Metric.ENERGY: "mJ/MiB",
-    Metric.ENERGY_NET: "net mJ/MiB",
-    Metric.WINDOW_ENERGY: "mJ",
-    Metric.WINDOW_ENERGY_NET: "net mJ",
+    Metric.NET_ENERGY: "net mJ/MiB",
+    Metric.OPERATION_ENERGY: "mJ",
+    Metric.OPERATION_NET_ENERGY: "net mJ",
     Metric.POWER: "W",
     Metric.CPU: "CPU s/MiB",
     Metric.WRITE_AMPLIFICATION: "write ampl.",
-    Metric.LATENCY_P99: "p99 ms",
+    Metric.P99_LATENCY: "p99 ms",
     Metric.DURATION: "s",
 }
 _SHORT_KEY: Final = 8
 
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Location = Annotated[
     str,
     typer.Option(
@@ -61,7 +56,7 @@ Location = Annotated[
 DEFAULT_LOCATION: Final = str(RESULTS / runindex.DEFAULT_NAME)
 
 
-@index_app.command("rebuild")
+@app.command("rebuild")
 def rebuild(
     folders: Annotated[list[Path] | None, typer.Argument(help="Folders with runs at or below.")] = None,
     index: Location = DEFAULT_LOCATION,
@@ -79,7 +74,7 @@ def rebuild(
     _show_import(report, index, json_output=json_output)
 
 
-@index_app.command("import")
+@app.command("import")
 def import_(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders with some below.")],
     index: Location = DEFAULT_LOCATION,
@@ -97,7 +92,7 @@ def import_(
     _show_import(report, index, json_output=json_output)
 
 
-@index_app.command("stats")
+@app.command("stats")
 def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None:
     """Show how much the index holds, and of which kernels.
 
@@ -106,7 +101,7 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
     with runindex.open_index(index) as opened:
         held = runindex.stats(opened)
     if json_output:
-        _print_json({**dataclasses.asdict(held), "kernels": [dataclasses.asdict(kernel) for kernel in held.kernels]})
+        print_json({**dataclasses.asdict(held), "kernels": [dataclasses.asdict(kernel) for kernel in held.kernels]})
         return
     out.print(
         f"{held.measurements} measurements, {held.valid} of them valid, of {held.series} series on {held.boards} boards"
@@ -117,7 +112,7 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
     )
 
 
-@index_app.command("series")
+@app.command("series")
 def series(
     *,
     key: Annotated[str | None, typer.Argument(help="A series, by its key or what it begins with.")] = None,
@@ -132,7 +127,7 @@ def series(
 ) -> None:
     """List the series that there are, or the figures of one.
 
-    Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy_mj_per_mib
+    Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
     where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
     with runindex.open_index(index) as opened:
@@ -169,12 +164,12 @@ def _watcher() -> Generator[runindex.Watcher]:
         task = bar.add_task("run folders", total=None)
         said_s = time.monotonic()
 
-        def watch(progress: runindex.Progress) -> None:
+        def watch(done: runindex.Progress) -> None:
             nonlocal said_s
-            bar.update(task, completed=progress.folders, total=progress.of_folders)
+            bar.update(task, completed=done.folders, total=done.of_folders)
             if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
                 said_s = time.monotonic()
-                _say(f"{progress.folders} of {progress.of_folders} run folders, {progress.measurements} measurements")
+                progress(f"{done.folders} of {done.of_folders} run folders, {done.measurements} measurements")
 
         yield watch
 
@@ -182,7 +177,7 @@ def _watcher() -> Generator[runindex.Watcher]:
 def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None:
     """Show what was done. Raises ResultError at the end if some runs were not those that the index has."""
     if json_output:
-        _print_json({"index": _plain(index), **dataclasses.asdict(report)})
+        print_json({"index": _plain(index), **dataclasses.asdict(report)})
     else:
         out.print(
             f"{report.folders} run folders: {report.new} new, {report.changed} changed, {report.unchanged} unchanged; "
@@ -205,16 +200,16 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
 def _show_faults(what: str, faults: Sequence[Fault]) -> None:
     if not faults:
         return
-    _say(f"{len(faults)} {what}:")
+    progress(f"{len(faults)} {what}:")
     for fault in faults[:_SHOWN_FAULTS]:
-        _say(f"  {fault.path}: {fault.reason}")
+        progress(f"  {fault.path}: {fault.reason}")
     if len(faults) > _SHOWN_FAULTS:
-        _say(f"  and {len(faults) - _SHOWN_FAULTS} more; --json lists all")
+        progress(f"  and {len(faults) - _SHOWN_FAULTS} more; --json lists all")
 
 
 def _show_list(found: Sequence[SeriesCount], *, json_output: bool) -> None:
     if json_output:
-        _print_json([{**dataclasses.asdict(count), "series": _named(count.series)} for count in found])
+        print_json([{**dataclasses.asdict(count), "series": _named(count.series)} for count in found])
         return
     table = _table("key", "filesystem", "workload", "board", "", "valid", "of", "kernels")
     for count in found:
@@ -229,7 +224,7 @@ def _show_points(
     series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, json_output: bool
 ) -> None:
     if json_output:
-        _print_json({"series": _named(series), "points": [_point(point) for point in found]})
+        print_json({"series": _named(series), "points": [_point(point) for point in found]})
         return
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
     metrics = metrics or _usual(found)
@@ -264,7 +259,12 @@ def _figure(point: Point, metric: Metric) -> str:
 
 def _point(point: Point) -> dict[str, object]:
     kernel = dataclasses.asdict(point.kernel) if point.kernel else None
-    return {**point._asdict(), "kernel": kernel, "valid": point.valid}
+    figures, uncertainties = (
+        {runindex.COLUMNS[metric]: value for metric, value in values.items()}
+        for values in (point.figures, point.uncertainties)
+    )
+    told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
+    return {**point._asdict(), **told}
 
 
 def _named(series: IndexedSeries) -> dict[str, object]:
@@ -279,11 +279,3 @@ def _plain(index: str) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN_FAULTS} more" if len(names) > _SHOWN_FAULTS else ""
     return ", ".join(names[:_SHOWN_FAULTS]) + more
-
-
-def _say(line: str) -> None:
-    err.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, default=os.fspath, allow_nan=False))  # noqa: T201 - rich would wrap it

@@ -18,37 +18,25 @@ from fsjoule.statistics.changepoints import (
 )
 from fsjoule.statistics.comparing import Comparison, Criteria, Outcome, Verdict, compare
 from fsjoule.statistics.evidence import History
+from fsjoule.statistics.figures import one_per_boot
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Decision, Gate, GateState, Rates, SequentialTest, State
-from fsjoule.statistics.metrics import (
-    FIO_METRICS,
-    TIMED_METRICS,
-    Figure,
-    Metric,
-    figure_of,
-    metrics_of,
-    one_per_boot,
-)
 from fsjoule.statistics.order import Side, interleaved
 from fsjoule.statistics.policy import Policy, parse_policy
 from fsjoule.statistics.ranks import detectable, rank_test, relative_noise
 from fsjoule.statistics.ratios import Interval, Ratio, ratio_of_medians
 
 __all__ = [
-    "FIO_METRICS",
-    "TIMED_METRICS",
     "ChangePointFinder",
     "Comparison",
     "Confirmation",
     "Confirmed",
     "Criteria",
     "Decision",
-    "Figure",
     "Gate",
     "GateState",
     "History",
     "Interval",
-    "Metric",
     "Nomination",
     "Nominations",
     "Outcome",
@@ -64,9 +52,7 @@ __all__ = [
     "confirm",
     "confirming_test",
     "detectable",
-    "figure_of",
     "interleaved",
-    "metrics_of",
     "nominate",
     "one_per_boot",
     "parse_policy",

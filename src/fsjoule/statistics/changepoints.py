@@ -14,8 +14,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from fsjoule.metrics import Figure
+from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.gate import Decision, Rates, SequentialTest, State
-from fsjoule.statistics.metrics import Figure, complaint
 from fsjoule.statistics.ratios import Floats
 
 # A detector is one or two points off now and then; the points to be run anew keep that distance from the change.

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from scipy import stats
 
-from fsjoule.statistics.metrics import Figure, Metric, complaint
+from fsjoule.metrics import Figure, Metric
+from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.ranks import (
     detectable,
     least_p,

@@ -10,8 +10,9 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from fsjoule.metrics import Figure, Metric
 from fsjoule.statistics.evidence import Floats, History, Hypotheses, evidence
-from fsjoule.statistics.metrics import Figure, Metric, complaint
+from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.policy import Policy
 
 K = TypeVar("K", bound=Hashable)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.statistics.metrics import FIO_METRICS, TIMED_METRICS, Metric
+from fsjoule.metrics import FIO_METRICS, TIMED_METRICS, Metric
 from fsjoule.toml_lines import line_of
 
 _TABLE: Final = "gate"

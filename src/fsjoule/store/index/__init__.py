@@ -11,10 +11,10 @@ series in the order of time or of kernels. docs/index.md describes the tables fo
 
 from __future__ import annotations
 
+from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
 from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.metrics import Metric
 from fsjoule.store.index.queries import list_kernels, list_series, points, stats
 from fsjoule.store.index.reading import Fault, check_folders
 from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
@@ -22,6 +22,7 @@ from fsjoule.store.index.selection import Selection, comparable, resolve
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 
 __all__ = [
+    "COLUMNS",
     "DEFAULT_NAME",
     "VARIABLE",
     "Fault",
@@ -29,7 +30,6 @@ __all__ = [
     "Index",
     "IndexedSeries",
     "Kernel",
-    "Metric",
     "Order",
     "Point",
     "Progress",

@@ -13,10 +13,11 @@ from typing import Any, cast
 from sqlalchemy import Column, Connection, Integer, Row, Select, func, select
 from sqlalchemy import cast as sql_cast
 
+from fsjoule.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.metrics import Metric
 from fsjoule.store.index.records import EVERYTHING, Order, Point, SeriesCount, Stats, Where
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -128,9 +129,9 @@ class _PointReader:
             measurements.c.invalid_reasons,
         ]
         self._identity = len(self._columns)
-        self._figures = [(metric, self._place(metric.value)) for metric in metrics]
-        uncertain = [(metric, metric.uncertainty_column) for metric in metrics]
-        self._uncertainties = [(metric, self._place(column)) for metric, column in uncertain if column is not None]
+        self._figures = [(metric, self._place(COLUMNS[metric])) for metric in metrics]
+        uncertain = [(metric, UNCERTAINTY_COLUMNS[metric]) for metric in metrics if metric in UNCERTAINTY_COLUMNS]
+        self._uncertainties = [(metric, self._place(column)) for metric, column in uncertain]
 
     def _place(self, column: str) -> int:
         self._columns.append(measurements.c[column])

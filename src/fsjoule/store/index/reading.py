@@ -17,8 +17,8 @@ from pydantic_core import from_json
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
+from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.kernels import Kernel, kernels_of
-from fsjoule.store.index.metrics import figures_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from fsjoule.metrics import Metric
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.metrics import Metric
 from fsjoule.store.index.serieskeys import IndexedSeries
 
 

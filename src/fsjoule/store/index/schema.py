@@ -29,7 +29,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from fsjoule.store.index.metrics import figure_columns
+from fsjoule.store.index.columns import figure_columns
 
 # PostgreSQL would sort by the language of its server.
 PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")

@@ -1,0 +1,41 @@
+"""Figures as statistics take them: one a boot, and none that no ratio can be made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+from fsjoule.metrics import Figure
+
+
+def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ...]:
+    """One figure a boot, in order of first appearance: the median of what the boot measured.
+
+    The boot is the unit of replication (Kalibera, Jones: Rigorous benchmarking in reasonable time, ISMM 2013): figures
+    of one boot share its memory layout, and counting each of them would claim a precision that is not there. The key
+    must tell boots of different runs apart. A boot that lacks any of its figures lacks its median.
+    """
+    by_boot: dict[Hashable, list[Figure]] = {}
+    for boot, figure in figures:
+        by_boot.setdefault(boot, []).append(figure)
+    return tuple(_median(found) for found in by_boot.values())
+
+
+def complaint(figure: Figure) -> str | None:
+    """Why a figure cannot be compared, or None: ratios need figures that are finite and above zero."""
+    if figure is None:
+        return "missing"
+    if math.isnan(figure):
+        return "not a number"
+    if math.isinf(figure):
+        return "infinite"
+    if figure <= 0:
+        return "zero" if figure == 0 else f"negative ({figure:g})"
+    return None
+
+
+def _median(figures: Sequence[Figure]) -> Figure:
+    present = [figure for figure in figures if figure is not None]
+    return float(np.median(present)) if len(present) == len(figures) else None

@@ -1,0 +1,41 @@
+"""The columns of a measurement's figures. Their names end in their units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.metrics import METERED, Metric, figure_of, uncertainty_of
+from fsjoule.model import Measurement
+
+COLUMNS: Final = {
+    Metric.THROUGHPUT: "throughput_mib_per_s",
+    Metric.IOPS: "iops",
+    Metric.ENERGY: "energy_mj_per_mib",
+    Metric.NET_ENERGY: "energy_net_mj_per_mib",
+    Metric.OPERATION_ENERGY: "energy_mj",
+    Metric.OPERATION_NET_ENERGY: "energy_net_mj",
+    Metric.POWER: "mean_power_w",
+    Metric.CPU: "cpu_s_per_mib",
+    Metric.WRITE_AMPLIFICATION: "write_amplification",
+    Metric.P99_LATENCY: "latency_p99_ms",
+    Metric.DURATION: "duration_s",
+}
+# Standard uncertainties (k=1) of what the meter measured.
+UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric in METERED}
+
+
+def figure_columns() -> tuple[str, ...]:
+    """All columns of figures: each metric's, and behind it that of its uncertainty if it has one."""
+    return tuple(
+        name for metric, column in COLUMNS.items() for name in (column, UNCERTAINTY_COLUMNS.get(metric)) if name
+    )
+
+
+def figures_of(measurement: Measurement) -> dict[str, float | None]:
+    """The figures by column, in the order of the columns. An absent one is None, never zero."""
+    figures: dict[str, float | None] = {}
+    for metric, column in COLUMNS.items():
+        figures[column] = figure_of(measurement, metric)
+        if metric in UNCERTAINTY_COLUMNS:
+            figures[UNCERTAINTY_COLUMNS[metric]] = uncertainty_of(measurement, metric)
+    return figures
