@@ -252,11 +252,12 @@ def _order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float, 
     first, second = ("baseline", "candidate") if share > _BALANCED[1] else ("candidate", "baseline")
     mostly = "" if share in (0.0, 1.0) else "most of "
     times = " against ".join(f"{side.first_utc} to {side.last_utc}" for side in (baseline, candidate))
-    return [
+    note = (
         f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). "
         f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md). "
         "Kernels measured in one run take turns: --kernel A,B"
-    ]
+    )
+    return [note]
 
 
 def _kernel_notes(*, by_kernel: bool) -> list[str]:

@@ -14,7 +14,7 @@ from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.statistics import Outcome, Ratio, Verdict
 
 _SIGNIFICANT: Final = 4
-_TONES: Final = {
+TONES: Final = {
     Outcome.IMPROVED: Tone.GOOD,
     Outcome.UNCHANGED: Tone.PLAIN,
     Outcome.REGRESSED: Tone.BAD,
@@ -77,7 +77,7 @@ def _row(one: Judged) -> tuple[Cell, ...]:
     return (
         Cell(subject_text(one)),
         Cell(verdict.metric.value),
-        Cell(verdict_text(one), tone=_TONES[verdict.outcome]),
+        Cell(verdict_text(one), tone=TONES[verdict.outcome]),
         Cell(ratio_text(verdict.ratio)),
         Cell(interval_text(verdict.ratio)),
         Cell(_counts(verdict)),

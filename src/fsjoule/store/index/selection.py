@@ -113,11 +113,7 @@ def _kernel(connection: Connection, name: str) -> Selection | None:
     catalogue = Catalogue(connection)
     chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
     numbers = set(connection.execute(chosen).scalars())
-    named = {
-        number
-        for number, kernel in catalogue.kernels.items()
-        if _is_called(kernel, name)
-    }
+    named = {number for number, kernel in catalogue.kernels.items() if _is_called(kernel, name)}
     found = {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
     return _newest(found, name) if found else None
 
@@ -126,9 +122,7 @@ def _is_called(kernel: Kernel, name: str) -> bool:
     return bool(name) and (name in (kernel.version, kernel.label) or is_of(kernel.release, name))
 
 
-def _newest(
-    found: set[Kernel], name: str, *, runs: tuple[str, ...] = (), branches: tuple[str, ...] = ()
-) -> Selection:
+def _newest(found: set[Kernel], name: str, *, runs: tuple[str, ...] = (), branches: tuple[str, ...] = ()) -> Selection:
     newest = max(found, key=lambda kernel: kernel.order)
     several = f", the newest of {len(found)} that are {name}" if len(found) > 1 else ""
     where = Where(kernels=(newest,), runs=runs, branches=branches)
