@@ -28,9 +28,8 @@ def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
         yield from _table(changes)
     if not only_changes:
         yield from _folded(f"All {len(compared.judged)} verdicts", list(_table(comparison_table(compared))))
-    needs = [f"- {_plain(need)}: {_plain(', '.join(names))}" for need, names in words.needs(compared)]
     for title, lines in (
-        ("To decide the rest", [] if only_changes else needs),
+        ("To decide the rest", [] if only_changes else _list(words.needs(compared))),
         ("Not compared", _list(words.only_here(compared))),
         ("Figures that could not be used", _list(words.left_out(compared))),
         ("Invalid measurements, not used", _list(words.invalid(compared))),
