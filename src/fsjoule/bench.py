@@ -28,7 +28,7 @@ from fsjoule.model import (
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.provisioning import working_directory
-from fsjoule.suites import SCRATCH_ROOT, boot_seed
+from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
 _ATTEMPTS: Final = 2
 # What a block device's and a CPU's counters are when the board is switched on.
@@ -218,7 +218,7 @@ class Bench:
                 clock=self.clock,
                 profile=self.profile,
                 provision=self.plan.provision,
-                seed=boot_seed(self.plan.seed, entry.repetition),
+                seed=repetition_seed(self.plan.seed, entry.repetition),
                 phases=self.phases,
                 say=self.say,
             )

@@ -3,7 +3,7 @@
 `measure_pairs` does it on the board of an environment file, into an ordinary run folder; `run_pairs` is the loop
 itself, over a bench.
 
-Both boots of a pair share their seed (`suites.boot_seed`): workloads come in the same order, with the same random
+Both boots of a pair share their seed (`suites.repetition_seed`): workloads come in the same order, with the same random
 offsets, so that what these do to a figure meets both sides alike. The next pair has another seed, so that what is one
 seed's is not taken for the kernel's.
 """

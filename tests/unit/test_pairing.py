@@ -17,7 +17,7 @@ from fsjoule.pairing import Pair, run_pairs
 from fsjoule.ports import CommandResult
 from fsjoule.session import choose
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import boot_seed, plan_entries, suite
+from fsjoule.suites import plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 SEED = 3
@@ -92,8 +92,8 @@ def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
     run_pairs(bench, never)
     seeds = [word for argv in shell.asked for word in argv if word.startswith("--randseed=")]
     by_boot = [set(seeds[i : i + 4]) for i in range(0, len(seeds), 4)]
-    assert by_boot == [{f"--randseed={boot_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]
-    assert len({boot_seed(SEED, r) for r in range(1, 100)}) == 99
+    assert by_boot == [{f"--randseed={repetition_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]
+    assert len({repetition_seed(SEED, r) for r in range(1, 100)}) == 99
 
 
 def test_each_pair_has_both_figures_of_every_test() -> None:

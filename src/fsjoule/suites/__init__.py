@@ -108,7 +108,7 @@ def plan_entries(
     return tuple(Planned(number, *entry) for number, entry in enumerate(wanted, start=1))
 
 
-def boot_seed(seed: int, repetition: int) -> int:
+def repetition_seed(seed: int, repetition: int) -> int:
     """The seed of all that chance decides in the boots of one repetition, of all kernels alike.
 
     Each repetition has its own: what random offsets and layouts do to a figure is noise, and repetitions that shared it
