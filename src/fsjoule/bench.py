@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -210,7 +211,7 @@ class Bench:
     def _boot(self, entry: Planned) -> Booted:
         with self.phases("boot"):
             self._on_since_s = self.clock.now_s()
-            shell = Transcript(self.board.boot())
+            shell = Transcript(self.board.boot(self._boot_seed(entry)))
             self._boots += 1
             measurer = Measurer(
                 shell=shell,
@@ -225,6 +226,11 @@ class Bench:
             root = self._root_filesystem(entry)
             self._booted = Booted(self._boots, entry.repetition, entry.kernel, root, shell, measurer)
         return self._booted
+
+    def _boot_seed(self, entry: Planned) -> int:
+        """The same in every run with the same seed, whatever else that run does; no two boots of a run share one."""
+        boot = f"{self.plan.seed} {entry.repetition} {entry.kernel} {self._root_filesystem(entry)}"
+        return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.

@@ -227,7 +227,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed)
         meter = lab.board_meter(target)
         clock = HostClock()
         started_utc = clock.utc()
@@ -304,6 +304,10 @@ def show_run(folder: Path, console: Console) -> None:
 def summary_of(loaded: store.LoadedRun) -> report.Summary:
     """The tables' figures of a run that was read back."""
     return report.summarise(loaded.run, loaded.measurements, loaded.damaged)
+
+
+def _set_seed(seed: int) -> None:
+    virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
 
 
 def _make_setup_s() -> float:

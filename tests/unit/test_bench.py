@@ -169,6 +169,8 @@ def test_a_transient_fault_is_given_a_second_try() -> None:
     assert bench.measure(entry(bench, "write-16k")).slug == "ext4-write-16k"
     assert isinstance(bench.board, FakeBoard)
     assert bench.board.boots == 2
+    first, again = bench.board.seeds
+    assert first == again
 
 
 @pytest.mark.parametrize(("transient", "boots"), [(True, 2), (False, 1)])
