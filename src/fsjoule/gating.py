@@ -60,14 +60,7 @@ def gate_measured(
     """
     recipe = lab.read_environment(environment_file).profile.recipe
     baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe)
-    told = [
-        GateSide(
-            name,
-            f"kernel {taken.facts.label}, {taken.facts.release}, digest {taken.facts.digest[:_DIGEST_SHOWN]}",
-            taken.facts.digest,
-        )
-        for name, taken in ((sides.baseline, baseline), (sides.candidate, candidate))
-    ]
+    told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
     same = baseline.facts.digest == candidate.facts.digest
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
@@ -155,6 +148,12 @@ def gate_recorded(
 
 def _told(name: str, side: Side) -> GateSide:
     return GateSide(name, side.title)
+
+
+def _kernel(name: str, taken: images.TakenKernel) -> GateSide:
+    facts = taken.facts
+    title = f"kernel {facts.label}, {facts.release}, digest {facts.digest[:_DIGEST_SHOWN]}"
+    return GateSide(name, title, facts.digest)
 
 
 def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, History]:

@@ -4,8 +4,8 @@
 
     names ── sides ──> Side, Side ── pairing ──> Comparison, ... ── statistics ──> Compared ── report
 
-`Sources` reads a side from an index or from run folders, `compare_sides` judges two of them. A `Judge` is given pairs of
-boots, fresh ones or those of `recorded_pairs`, until it has seen enough.
+`Sources` reads a side from an index or from run folders, `compare_sides` judges two of them. A `Judge` is given
+pairs of boots, fresh ones or those of `recorded_pairs`, until it has seen enough.
 """
 
 from __future__ import annotations

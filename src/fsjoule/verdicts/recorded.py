@@ -24,9 +24,9 @@ def recorded_pairs(
 ) -> tuple[list[Pair], list[str]]:
     """Pairs of both sides' boots, oldest first, and notes on what a reader must know.
 
-    A pair is a repetition of one run that has boots of both sides, one after the other. Raises ConfigError, with what to
-    do, if there is none, or if the sides are not comparable or the same. With `drift_not_excluded` the first boot of
-    one side is paired with the first of the other, and so on.
+    A pair is a repetition of one run that has boots of both sides, one after the other. With `drift_not_excluded` the
+    first boot of one side is paired with the first of the other, and so on. Raises ConfigError, with what to do, if
+    there is none, or if the sides are not comparable or the same.
     """
     common = comparable(_measured(baseline), _measured(candidate))
     both = [{series: side.points[series] for series in common} for side in (baseline, candidate)]
