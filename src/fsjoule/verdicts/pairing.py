@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
 
 import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
-from fsjoule.report.comparison import Compared, ComparedSide, Invalid, Judged, Subject
-from fsjoule.report.summary import series_labels
+from fsjoule.report.comparison import Compared, Judged, Subject
 from fsjoule.statistics import Comparison, Criteria, Verdict, compare, one_per_boot
 from fsjoule.statistics.figures import complaint
 from fsjoule.store.index import IndexedSeries, Kernel, Point, comparable
 from fsjoule.verdicts.sides import Side
+from fsjoule.verdicts.telling import (
+    Cell,
+    baseline_first,
+    boot_of,
+    compared_side,
+    is_balanced,
+    kernel_labels,
+    kernel_names,
+    order_notes,
+    series_names,
+    version_notes,
+)
 
 Points = Mapping[IndexedSeries, Sequence[Point]]
-Boot = tuple[str, Kernel | None, int]
-
-# Interleaved boots give 1/2, one side after the other 0 or 1; two pairs, in an order drawn at random, 1/4 to 3/4.
-_BALANCED: Final = (0.25, 0.75)
-_DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons without a change called one a regression"
-
-
-class _Cell(NamedTuple):
-    """What may be compared: a series, and a kernel where both sides have the same several."""
-
-    series: IndexedSeries
-    kernel: Kernel | None
 
 
 def compare_sides(
@@ -54,23 +51,31 @@ def compare_sides(
     by_kernel = any(len(_kernels(side)) > 1 for side in (ours, theirs))
     our_cells, their_cells = (_cells(side, by_kernel=by_kernel) for side in (ours, theirs))
     common = [cell for cell in our_cells if cell in their_cells]
+    common.sort(key=lambda cell: _usual(our_cells[cell]) is not FIO_METRICS)
     if not common:
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
-    labels = _labels(chain(ours, theirs), baseline, candidate)
+    labels = series_names(baseline, candidate)
     comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics)
-    compared = [[point for cell in common for point in side[cell]] for side in (our_cells, their_cells)]
-    share = _baseline_first(*compared)
-    interleaved = _BALANCED[0] <= share <= _BALANCED[1]
-    sides = tuple(
-        _told(side, used, [_named(cell, labels) for cell in here if cell not in there], labels)
-        for side, used, here, there in (
-            (baseline, compared[0], our_cells, their_cells),
-            (candidate, compared[1], their_cells, our_cells),
-        )
+    used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
+    told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
+    told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
+    share = baseline_first(used, used_too)
+    notes = [
+        *version_notes(baseline, candidate),
+        *order_notes(told, told_too, share),
+        *["each kernel was compared with itself, as the sides have several"] * by_kernel,
+        *lacking,
+    ]
+    return Compared(
+        baseline=told,
+        candidate=told_too,
+        criteria=wanted,
+        judged=tuple(map(_judged, comparisons, compare(comparisons, wanted))),
+        baseline_first=share,
+        interleaved=is_balanced(share),
+        notes=tuple(notes),
+        damaged=dict(damaged or {}),
     )
-    notes = [*_order_notes(*sides, share, interleaved=interleaved), *_kernel_notes(by_kernel=by_kernel), *lacking]
-    judged = map(_judged, comparisons, compare(comparisons, wanted))
-    return Compared(*sides, wanted, tuple(judged), share, interleaved, tuple(notes), dict(damaged or {}))
 
 
 def _check_apart(baseline: Side, candidate: Side) -> None:
@@ -100,19 +105,19 @@ def _kernels(side: Points) -> set[Kernel | None]:
     return {point.kernel for point in chain(*side.values())}
 
 
-def _cells(side: Points, *, by_kernel: bool) -> dict[_Cell, list[Point]]:
+def _cells(side: Points, *, by_kernel: bool) -> dict[Cell, list[Point]]:
     if not by_kernel:
-        return {_Cell(series, None): list(group) for series, group in side.items()}
-    cells: dict[_Cell, list[Point]] = {}
+        return {Cell(series, None): list(group) for series, group in side.items()}
+    cells: dict[Cell, list[Point]] = {}
     for series, group in side.items():
         for point in sorted(group, key=lambda point: point.kernel.order if point.kernel else ""):
-            cells.setdefault(_Cell(series, point.kernel), []).append(point)
+            cells.setdefault(Cell(series, point.kernel), []).append(point)
     return cells
 
 
 def _no_kernel_in_common(baseline: Side, candidate: Side, ours: Points, theirs: Points) -> ConfigError:
     said = " and ".join(
-        f"{side.title} has {', '.join(_kernel_labels(chain(*points.values())))}"
+        f"{side.title} has {', '.join(kernel_labels(chain(*points.values())))}"
         for side, points in ((baseline, ours), (candidate, theirs))
     )
     return ConfigError(
@@ -122,14 +127,15 @@ def _no_kernel_in_common(baseline: Side, candidate: Side, ours: Points, theirs: 
 
 
 def _comparisons(
-    common: Sequence[_Cell],
-    ours: Mapping[_Cell, Sequence[Point]],
-    theirs: Mapping[_Cell, Sequence[Point]],
+    common: Sequence[Cell],
+    ours: Mapping[Cell, Sequence[Point]],
+    theirs: Mapping[Cell, Sequence[Point]],
     labels: Mapping[IndexedSeries, str],
     metrics: Sequence[Metric],
 ) -> tuple[list[Comparison[Subject]], list[str]]:
     """What to compare, and notes on what neither side has."""
     found: list[Comparison[Subject]] = []
+    kernels = kernel_names(cell.kernel for cell in common)
     lacking: dict[Metric, int] = {}
     for cell in common:
         both = [*ours[cell], *theirs[cell]]
@@ -138,7 +144,7 @@ def _comparisons(
             series=cell.series.series,
             simulated=cell.series.simulated,
             label=labels[cell.series],
-            kernel=cell.kernel.label if cell.kernel else "",
+            kernel=kernels.get(cell.kernel, ""),
         )
         for metric in metrics or _usual(both):
             if any(metric in point.figures for point in both):
@@ -157,11 +163,7 @@ def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:
 
 
 def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
-    return one_per_boot((_boot(point), point.figures.get(metric)) for point in points)
-
-
-def _boot(point: Point) -> Boot:
-    return point.run_id, point.kernel, point.boot
+    return one_per_boot((boot_of(point), point.figures.get(metric)) for point in points)
 
 
 def _judged(comparison: Comparison[Subject], verdict: Verdict[Subject]) -> Judged:
@@ -171,94 +173,3 @@ def _judged(comparison: Comparison[Subject], verdict: Verdict[Subject]) -> Judge
 def _median(figures: Sequence[Figure]) -> Figure:
     usable = [figure for figure in figures if figure is not None and complaint(figure) is None]
     return float(np.median(usable)) if usable else None
-
-
-# ---------------------------------------------------------------------------------------------------- what is told
-
-
-def _labels(series: Iterable[IndexedSeries], *sides: Side) -> dict[IndexedSeries, str]:
-    """What tells each series from the others: its filesystem and workload, and what else is not the same in all."""
-    known = dict.fromkeys(chain(series, *(side.points for side in sides)))
-    filesystems = series_labels(one.series for one in known)
-    parts = {one: _parts(one) for one in known}
-    varying = [i for i, values in enumerate(zip(*parts.values(), strict=True)) if len(set(values)) > 1]
-    labels: dict[IndexedSeries, str] = {}
-    for one in known:
-        more = "".join(f", {parts[one][i]}" for i in varying)
-        labels[one] = f"{filesystems[one.series]} {one.series.workload}{more}"
-    return labels
-
-
-def _parts(one: IndexedSeries) -> tuple[str, ...]:
-    key = one.series
-    return key.suite, key.board, key.storage, key.provision.value, "simulated" if one.simulated else "real"
-
-
-def _named(cell: _Cell, labels: Mapping[IndexedSeries, str]) -> str:
-    return f"{labels[cell.series]}, kernel {cell.kernel.label}" if cell.kernel else labels[cell.series]
-
-
-def _told(
-    side: Side, used: Sequence[Point], only_here: Sequence[str], labels: Mapping[IndexedSeries, str]
-) -> ComparedSide:
-    times = sorted(point.started_utc for point in used)
-    return ComparedSide(
-        kind=side.kind,
-        name=side.name,
-        title=side.title,
-        kernels=_kernel_labels(used),
-        runs=tuple(sorted({point.run_id for point in used})),
-        commits=tuple(sorted({point.commit for point in used if point.commit})),
-        boots=len(_boot_times(used)),
-        measurements=len(used),
-        first_utc=times[0],
-        last_utc=times[-1],
-        invalid=tuple(
-            Invalid(point.run_id, point.number, labels[series], point.invalid_reasons)
-            for series, group in side.points.items()
-            for point in group
-            if not point.valid
-        ),
-        only_here=tuple(only_here),
-    )
-
-
-def _kernel_labels(points: Iterable[Point]) -> tuple[str, ...]:
-    found = {point.kernel for point in points}
-    known = sorted((kernel for kernel in found if kernel), key=lambda kernel: kernel.order)
-    return (*(kernel.label for kernel in known), *["a kernel that is not known"] * (None in found))
-
-
-def _boot_times(points: Iterable[Point]) -> dict[Boot, str]:
-    """When each boot made its first measurement."""
-    times: dict[Boot, str] = {}
-    for point in points:
-        boot = _boot(point)
-        times[boot] = min(times.get(boot, point.started_utc), point.started_utc)
-    return times
-
-
-def _baseline_first(ours: Iterable[Point], theirs: Iterable[Point]) -> float:
-    """The share of pairs of boots, one of each side, of which the baseline's was earlier; equal times count half."""
-    before = list(_boot_times(ours).values())
-    after = sorted(_boot_times(theirs).values())
-    later = sum(2 * len(after) - bisect_left(after, time) - bisect_right(after, time) for time in before)
-    return later / (2 * len(before) * len(after))
-
-
-def _order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float, *, interleaved: bool) -> list[str]:
-    if interleaved:
-        return []
-    first, second = ("baseline", "candidate") if share > _BALANCED[1] else ("candidate", "baseline")
-    mostly = "" if share in (0.0, 1.0) else "most of "
-    times = " against ".join(f"{side.first_utc} to {side.last_utc}" for side in (baseline, candidate))
-    note = (
-        f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). "
-        f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md). "
-        "Kernels measured in one run take turns: --kernel A,B"
-    )
-    return [note]
-
-
-def _kernel_notes(*, by_kernel: bool) -> list[str]:
-    return ["each kernel was compared with itself, as the sides have several"] if by_kernel else []

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.metrics import Metric
+from fsjoule.store import load_run_file
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index import (
     DEFAULT_NAME,
@@ -25,9 +26,12 @@ from fsjoule.store.index import (
     points,
     resolve,
     resolve_kernel,
+    run_folders,
 )
 
 _AT: Final = "@"
+# An index may hold thousands of runs of a kernel; its newest tell what it is measured with.
+_FILES_READ: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,14 @@ class Side:
     """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
 
     `name` is what the user called it, without what kind of thing it is (`kind`); `title` says what was found.
+    `versions` are those of programs, by name, that its runs name, as far as their folders are at hand.
     """
 
     kind: str
     name: str
     title: str
     points: Mapping[IndexedSeries, tuple[Point, ...]]
+    versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
 
 class Sources:
@@ -85,7 +91,8 @@ class Sources:
         narrowed = replace(
             where, runs=found.where.runs, kernels=found.where.kernels, branches=found.where.branches, invalid_too=True
         )
-        return Side(found.kind, _short(what, found), found.title, points(index, narrowed, metrics=metrics))
+        read = points(index, narrowed, metrics=metrics)
+        return Side(found.kind, _short(what, found), found.title, read, _versions(index, read))
 
     def _named(self, text: str) -> tuple[Index, Selection]:
         if _is_folder(text):
@@ -111,6 +118,17 @@ class Sources:
         index = self._folders[folder]
         found = points(index, Where(invalid_too=True), metrics=())
         return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
+
+
+def _versions(index: Index, read: Mapping[IndexedSeries, tuple[Point, ...]]) -> dict[str, frozenset[str]]:
+    run_ids = sorted({point.run_id for group in read.values() for point in group})
+    found: dict[str, set[str]] = {}
+    for folder in list(run_folders(index, run_ids).values())[:_FILES_READ]:
+        # An index may know runs whose folders are elsewhere by now, or gone.
+        with suppress(ResultError):
+            for name, version in load_run_file(folder).versions.items():
+                found.setdefault(name, set()).add(version)
+    return {name: frozenset(versions) for name, versions in found.items()}
 
 
 def _is_folder(text: str) -> bool:

@@ -18,7 +18,9 @@ from fsjoule.statistics import Outcome
 
 _WIDTH: Final = 300
 _ROW: Final = 18
-_LEAST: Final = 2.0
+_LABEL: Final = 300
+_LETTER: Final = 5.6
+_MARGIN: Final = 0.2
 _COLOURS: Final = {
     Outcome.REGRESSED: style.BAD,
     Outcome.IMPROVED: style.GOOD,
@@ -55,10 +57,12 @@ def _plot(metric: Metric, rows: Rows, compared: Compared) -> dict[str, object]:
     matters = 100 * compared.criteria.smallest_effect
     base = alt.Chart(alt.NamedData(metric.value))
     names = [str(row["series"]) for row in rows]
+    # The same for all plots, so that they, and their letters, are of one size.
+    room = min(_LABEL, _LETTER * max(len(subject_text(one)) for one in compared.judged))
     scale = alt.Scale(domain=_domain(rows, matters), nice=True)
-    axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~g")
+    axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
-    y = alt.Y("series:N", sort=names, title=None, axis=alt.Axis(labelLimit=300, domain=False))
+    y = alt.Y("series:N", sort=names, title=None, axis=alt.Axis(labelLimit=_LABEL, minExtent=room, domain=False))
     outcomes = list(dict.fromkeys(_COLOURS))
     colour = alt.Color(
         "outcome:N",
@@ -97,5 +101,5 @@ def _domain(rows: Rows, matters: float) -> list[float]:
     """As wide as the intervals, and never so narrow that what does not matter fills it."""
     bounds = [float(row[name] or 0.0) for row in rows for name in ("low", "high", "change")]
     low, high = min(*bounds, -matters), max(*bounds, matters)
-    margin = max(0.05 * (high - low), _LEAST / 10)
+    margin = max(0.05 * (high - low), _MARGIN)
     return [math.floor(low - margin), math.ceil(high + margin)]

@@ -28,9 +28,8 @@ def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
         yield from table_lines(changes)
     if not only_changes:
         yield from folded(f"All {len(compared.judged)} verdicts", list(table_lines(comparison_table(compared))))
-    needs = [f"- {plain(need)}: {plain(', '.join(names))}" for need, names in words.needs(compared)]
     for title, lines in (
-        ("To decide the rest", [] if only_changes else needs),
+        ("To decide the rest", [] if only_changes else named_list(words.needs(compared))),
         ("Not compared", named_list(words.only_here(compared))),
         ("Figures that could not be used", named_list(words.left_out(compared))),
         ("Invalid measurements, not used", named_list(words.invalid(compared))),

@@ -23,7 +23,7 @@ def render_page(compared: Compared) -> str:
         verdicts=comparison_table(compared),
         charts=marked_up([forest_chart(compared, metric) for metric in metrics_of(compared.judged)]),
         rules=words.rules(compared.criteria),
-        needs=[(need, ", ".join(names)) for need, names in words.needs(compared)],
+        needs=words.needs(compared),
         side_facts=words.side_facts(compared),
         only_here=words.only_here(compared),
         left_out=words.left_out(compared),

@@ -7,13 +7,16 @@ from itertools import pairwise
 from typing import Final
 
 from fsjoule.metrics import Figure, Metric
-from fsjoule.report.comparison.model import Compared, Judged
+from fsjoule.report.comparison.model import Compared, Judged, Subject
 from fsjoule.report.comparison.words import subject_text, verdict_text
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.statistics import Outcome, Ratio, Verdict
 
 _SIGNIFICANT: Final = 4
+# Percent: without decimals from here on, and no less than this is told.
+_WHOLE: Final = 10
+_TINY: Final = 0.001
 TONES: Final = {
     Outcome.IMPROVED: Tone.GOOD,
     Outcome.UNCHANGED: Tone.PLAIN,
@@ -68,8 +71,13 @@ def figure_text(figure: Figure) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """A fraction as a percentage of two significant digits."""
-    return ABSENT if share is None else f"{100 * share:.2g} %"
+    """A fraction as a percentage of two significant digits, down to a thousandth of a percent."""
+    if share is None:
+        return ABSENT
+    percent = 100 * share
+    if percent >= _WHOLE:
+        return f"{percent:.0f} %"
+    return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
 
 
 def _row(one: Judged) -> tuple[Cell, ...]:
@@ -90,6 +98,6 @@ def _row(one: Judged) -> tuple[Cell, ...]:
     )
 
 
-def _counts(verdict: Verdict[object]) -> str:
+def _counts(verdict: Verdict[Subject]) -> str:
     same = verdict.n_baseline == verdict.n_candidate
     return str(verdict.n_baseline) if same else f"{verdict.n_baseline}, {verdict.n_candidate}"

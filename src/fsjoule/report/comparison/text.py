@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console, ConsoleRenderable
@@ -32,11 +32,9 @@ def _renderables(compared: Compared, width: int, *, only_changes: bool) -> Itera
     if table.rows:
         yield from rich_table(table, width)
         yield footnote(words.rules(compared.criteria))
-    undecided = [(need, _some(names)) for need, names in words.needs(compared)]
-    if undecided and not only_changes:
-        yield named_lines("To decide the rest", undecided, "yellow")
-    if compared.notes:
-        yield named_lines("Notes", [("-", note) for note in compared.notes], "yellow")
+    if not only_changes:
+        yield from _paragraphs("To decide the rest", [f"{need}:\n  {names}" for need, names in words.needs(compared)])
+    yield from _paragraphs("To know", compared.notes)
     for title, lines in (
         ("Not compared", words.only_here(compared)),
         ("Figures that could not be used", words.left_out(compared)),
@@ -47,9 +45,10 @@ def _renderables(compared: Compared, width: int, *, only_changes: bool) -> Itera
             yield named_lines(title, lines[:_SHOWN] + _more(len(lines) - _SHOWN), "yellow")
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _paragraphs(title: str, texts: Sequence[str]) -> Iterator[ConsoleRenderable]:
+    if texts:
+        yield Text(f"\n{title}", style="bold yellow")
+        yield from map(Text, texts)
 
 
 def _more(count: int) -> list[tuple[str, str]]:

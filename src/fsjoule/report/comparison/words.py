@@ -18,9 +18,9 @@ _WORDS: Final = {
     Metric.OPERATION_ENERGY: ("thriftier", "hungrier"),
     Metric.OPERATION_NET_ENERGY: ("less net energy", "more net energy"),
     Metric.POWER: ("less power", "more power"),
-    Metric.CPU: ("less CPU time", "more CPU time"),
-    Metric.WRITE_AMPLIFICATION: ("less write amplification", "more write amplification"),
-    Metric.P99_LATENCY: ("lower p99 latency", "higher p99 latency"),
+    Metric.CPU: ("less CPU", "more CPU"),
+    Metric.WRITE_AMPLIFICATION: ("less written", "more written"),
+    Metric.P99_LATENCY: ("lower p99", "higher p99"),
     Metric.DURATION: ("quicker", "longer"),
 }
 _NAMED_SERIES: Final = 3
@@ -76,13 +76,20 @@ def range_text(ratio: Ratio) -> str:
     return f"{low} to {high} %" if low != high else f"{low} %"
 
 
-def needs(compared: Compared) -> list[tuple[str, list[str]]]:
-    """What is undecided: why and what would decide it, with the series and metrics of which that is true."""
-    groups: dict[str, list[str]] = {}
+def needs(compared: Compared) -> list[tuple[str, str]]:
+    """What is undecided: what would decide it and why, with the figures of each series of which that is true."""
+    groups: dict[str, list[Judged]] = {}
     for one in compared.judged:
         if one.undecided:
-            groups.setdefault(_need(one), []).append(f"{subject_text(one)} {one.verdict.metric}")
-    return list(groups.items())
+            groups.setdefault(_need(one, compared.criteria), []).append(one)
+    return [(need, "all" if len(group) == len(compared.judged) else _names(group)) for need, group in groups.items()]
+
+
+def _names(group: Sequence[Judged]) -> str:
+    """`ext4 read-16k: throughput, energy; ext4 mkfs: duration`."""
+    return "; ".join(
+        f"{name}: {', '.join(one.verdict.metric for one in judged)}" for name, judged in _by_subject(group).items()
+    )
 
 
 def left_out(compared: Compared) -> list[tuple[str, str]]:
@@ -154,17 +161,23 @@ def _decimals(ratio: Ratio) -> int:
     return 1 if width >= 0.2 or width == 0 else 2 if width >= 0.02 else 3  # noqa: PLR2004
 
 
-def _need(one: Judged) -> str:
+def _need(one: Judged, criteria: Criteria) -> str:
     verdict = one.verdict
-    more = (verdict.more_baseline, verdict.more_candidate)
-    if None in more:
-        return f"{verdict.outcome}: {verdict.reason}"
-    each = f"{more[0]} more of each side" if more[0] == more[1] else f"{more[0]} more and {more[1]} more"
-    if more[0] != more[1]:
-        each = f"{more[0]} more boots of the baseline and {more[1]} of the candidate"
+    if verdict.more_baseline is None or verdict.more_candidate is None:
+        return f"more boots alone would not do ({verdict.outcome}: {verdict.reason})"
+    reason = verdict.reason
+    if verdict.outcome is Outcome.NOT_REPRODUCIBLE:
+        # How much room each leaves is in its interval.
+        reason = f"the interval leaves room for {100 * criteria.smallest_effect:g} % or more"
+    if verdict.more_baseline == verdict.more_candidate:
+        each = f"{_boots(verdict.more_baseline, 'more ')} of each side"
     else:
-        each = f"{more[0]} more boots of each side"
-    return f"{each}: {verdict.outcome}, {verdict.reason}"
+        each = f"{_boots(verdict.more_baseline, 'more ')} of the baseline and {verdict.more_candidate} of the candidate"
+    return f"{each} ({verdict.outcome}: {reason})"
+
+
+def _boots(count: int, more: str = "") -> str:
+    return f"{count} {more}boot{'' if count == 1 else 's'}"
 
 
 def _side(side: ComparedSide) -> str:
@@ -173,7 +186,7 @@ def _side(side: ComparedSide) -> str:
     commits = f", {_counted(side.commits, 'commit')}" if side.commits else ""
     unused = f", {len(side.invalid)} invalid ones not used" if side.invalid else ""
     return (
-        f"{side.title}{kernels}{runs}{commits}: {side.boots} boots, {side.measurements} measurements{unused}, "
+        f"{side.title}{kernels}{runs}{commits}: {_boots(side.boots)}, {side.measurements} measurements{unused}, "
         f"{side.first_utc} to {side.last_utc}"
     )
 

@@ -15,7 +15,7 @@ from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
 from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.queries import list_kernels, list_series, points, stats
+from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
 from fsjoule.store.index.reading import Fault, check_folders
 from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
 from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
@@ -50,6 +50,7 @@ __all__ = [
     "rebuild",
     "resolve",
     "resolve_kernel",
+    "run_folders",
     "stats",
     "what_differs",
 ]
