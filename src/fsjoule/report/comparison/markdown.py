@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.model import Compared
 from fsjoule.report.comparison.table import comparison_table
-from fsjoule.report.tables import Table
+from fsjoule.report.markdown import folded, named_list, plain, table_lines
 
 
 def to_markdown(compared: Compared, *, only_changes: bool = False) -> str:
@@ -16,53 +16,26 @@ def to_markdown(compared: Compared, *, only_changes: bool = False) -> str:
 
 
 def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
-    yield f"**{_plain(words.headline(compared))}**"
+    yield f"**{plain(words.headline(compared))}**"
     yield ""
     for name, text in words.side_facts(compared):
-        yield f"- {name}: {_plain(text)}"
+        yield f"- {name}: {plain(text)}"
     for note in compared.notes:
-        yield f"- {_plain(note)}"
+        yield f"- {plain(note)}"
     changes = comparison_table(compared, only_changes=True)
     if changes.rows:
         yield ""
-        yield from _table(changes)
+        yield from table_lines(changes)
     if not only_changes:
-        yield from _folded(f"All {len(compared.judged)} verdicts", list(_table(comparison_table(compared))))
+        yield from folded(f"All {len(compared.judged)} verdicts", list(table_lines(comparison_table(compared))))
     for title, lines in (
-        ("To decide the rest", [] if only_changes else _list(words.needs(compared))),
-        ("Not compared", _list(words.only_here(compared))),
-        ("Figures that could not be used", _list(words.left_out(compared))),
-        ("Invalid measurements, not used", _list(words.invalid(compared))),
-        ("Damaged, left out", _list(list(compared.damaged.items()))),
+        ("To decide the rest", [] if only_changes else named_list(words.needs(compared))),
+        ("Not compared", named_list(words.only_here(compared))),
+        ("Figures that could not be used", named_list(words.left_out(compared))),
+        ("Invalid measurements, not used", named_list(words.invalid(compared))),
+        ("Damaged, left out", named_list(list(compared.damaged.items()))),
     ):
         if lines:
-            yield from _folded(title, lines)
+            yield from folded(title, lines)
     yield ""
-    yield f"<sub>{_plain(words.rules(compared.criteria))}</sub>"
-
-
-def _folded(title: str, lines: list[str]) -> Iterator[str]:
-    yield ""
-    yield f"<details><summary>{title}</summary>"
-    yield ""
-    yield from lines
-    yield ""
-    yield "</details>"
-
-
-def _table(table: Table) -> Iterator[str]:
-    yield "|" + "|".join(f" {column.name} " for column in table.columns) + "|"
-    yield "|" + "|".join("---:" if column.is_figure else "---" for column in table.columns) + "|"
-    for row in table.rows:
-        yield "|" + "|".join(f" {_plain(cell.joined)} " for cell in row) + "|"
-
-
-def _list(lines: list[tuple[str, str]]) -> list[str]:
-    return [f"- {_plain(name)}: {_plain(text)}" for name, text in lines]
-
-
-def _plain(text: str) -> str:
-    """Text that is no markup: names of branches and mount options hold underscores, bars and stars."""
-    for sign in "\\`*_[]|~":
-        text = text.replace(sign, "\\" + sign)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    yield f"<sub>{plain(words.rules(compared.criteria))}</sub>"

@@ -64,7 +64,7 @@ def change_text(one: Judged) -> str:
     ratio = one.verdict.ratio
     if ratio is None:
         return ""
-    return f"{100 * abs(ratio.value - 1):.{_decimals(ratio)}f} % {_word(one, ratio)}"
+    return f"{100 * abs(ratio.value - 1):.{_decimals(ratio)}f} % {direction(one.verdict.metric, ratio.value)}"
 
 
 def range_text(ratio: Ratio) -> str:
@@ -149,9 +149,10 @@ def _size(one: Judged) -> float:
     return abs(one.verdict.ratio.value - 1) if one.verdict.ratio else 0.0
 
 
-def _word(one: Judged, ratio: Ratio) -> str:
-    less, more = _WORDS[one.verdict.metric]
-    return more if ratio.value > 1 else less
+def direction(metric: Metric, ratio: float) -> str:
+    """What a figure of that ratio is: `slower`, `more CPU time`."""
+    less, more = _WORDS[metric]
+    return more if ratio > 1 else less
 
 
 def _decimals(ratio: Ratio) -> int:

@@ -18,7 +18,7 @@ from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
 from fsjoule.store.index.reading import Fault, check_folders
 from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
-from fsjoule.store.index.selection import Selection, comparable, resolve, resolve_kernel
+from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Selection",
     "SeriesCount",
     "Stats",
+    "UnknownNameError",
     "Watcher",
     "Where",
     "check_folders",

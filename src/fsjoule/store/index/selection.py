@@ -21,6 +21,10 @@ _KINDS: Final = ("run", "kernel", "branch")
 _SHOWN: Final = 8
 
 
+class UnknownNameError(ConfigError):
+    """The index has nothing of that name, or not yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """One side of a comparison: what it is called, and which measurements it has."""
@@ -46,7 +50,8 @@ def resolve(index: Index, text: str) -> Selection:
             if selection is not None and kind in ("", selection.kind)
         ]
         if not found:
-            raise ConfigError(f"the index has no {kind or 'run, kernel or branch'} {name!r}", hint=_known(connection))
+            what = f"the index has no {kind or 'run, kernel or branch'} {name!r}"
+            raise UnknownNameError(what, hint=_known(connection))
     if len(found) > 1:
         written = " or ".join(f"{selection.kind}:{name}" for selection in found)
         raise ConfigError(f"{name!r} is the name of more than one thing", hint=f"write {written}")
