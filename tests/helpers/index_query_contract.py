@@ -27,6 +27,8 @@ from fsjoule.store.index import (
     open_index,
     points,
     resolve,
+    resolve_kernel,
+    run_folders,
     stats,
 )
 
@@ -241,6 +243,20 @@ class QueryContract:
             assert [kernel.release for kernel in where.kernels] == [f"{label}.0-armmp"]
             found = {point.number for series in points(index, where).values() for point in series}
             assert found == {m.number for m in made.measurements if m.kernel == label and m.valid}
+
+    def test_a_kernel_is_found_within_a_run_or_a_branch(self, index: Index, results: Path) -> None:
+        path = write_run(results, "aaaaaa", kernel=KERNELS[3], branch="main", only=[5]).path
+        write_run(results, "bbbbbb", kernel=KERNELS[5], choice="sid", branch="topic", only=[5])
+        import_runs(index, [results])
+        run, branch = resolve(index, "aaaaaa"), resolve(index, "branch:topic")
+        for name in ("6.1", "kernel:6.1", "6.1.0-44-armmp", "6.1.164-1"):
+            assert resolve_kernel(index, name, run).where == Where(runs=("aaaaaa",), kernels=(Kernel(*KERNELS[3]),))
+        for name in ("sid", "6.1"):
+            found = resolve_kernel(index, name, branch).where
+            assert found == Where(branches=("topic",), kernels=(Kernel(*KERNELS[5]),))
+        with pytest.raises(ConfigError, match=r"(?s)branch topic has no kernel '6\.12'.*it has sid: 6\.1\.0-44-armmp"):
+            resolve_kernel(index, "6.12", branch)
+        assert run_folders(index, ("aaaaaa", "nothing")) == {"aaaaaa": path.resolve()}
 
     def test_a_name_of_nothing_or_of_two_things_is_refused(self, index: Index, results: Path) -> None:
         write_run(results, "aaaaaa", kernel=KERNELS[3], branch="6.1", only=[5])

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from fsjoule.metrics import Metric
 from fsjoule.model import Provision, SeriesKey
-from fsjoule.report.comparison import Compared, ComparedSide, Judged, Subject, forest_chart, headline, to_markdown
-from fsjoule.report.comparison.table import figure_text, share_text
+from fsjoule.report.comparison import (
+    Compared,
+    ComparedSide,
+    Judged,
+    Subject,
+    forest_chart,
+    headline,
+    to_document,
+    to_markdown,
+)
+from fsjoule.report.comparison.table import comparison_table, figure_text, share_text
 from fsjoule.report.comparison.words import change_text, range_text
 from fsjoule.statistics import Criteria, Interval, Outcome, Ratio, Verdict
 
@@ -19,6 +29,7 @@ def judged(
     metric: Metric = Metric.THROUGHPUT,
     ratio: tuple[float, float, float] | None = (0.929, 0.918, 0.941),
     label: str = "btrfs randwrite-16k",
+    boots: int = 12,
 ) -> Judged:
     key = SeriesKey("quick", "board", "mmc", "btrfs", (), (), Provision.SCRATCH, "randwrite-16k")
     verdict = Verdict(
@@ -29,7 +40,7 @@ def judged(
         p=0.001,
         q=0.002,
         detectable=0.02,
-        n_baseline=12,
+        n_baseline=boots,
         n_candidate=12,
     )
     return Judged(verdict, 1.0, None if ratio is None else ratio[0])
@@ -113,3 +124,13 @@ def test_without_any_ratio_there_is_no_chart_but_all_else() -> None:
 def test_markdown_takes_names_as_they_are() -> None:
     text = to_markdown(compared(judged(label="ext4 (a_b|*c*) <x>")))
     assert "ext4 (a\\_b\\|\\*c\\*) &lt;x&gt;" in text
+
+
+def test_one_boot_has_no_interval() -> None:
+    assert judged(boots=2).interval == Interval(0.918, 0.941)
+    one = judged(Outcome.TOO_FEW, boots=1)
+    assert one.interval is None
+    row = comparison_table(compared(one)).rows[0]
+    assert [cell.text for cell in row[3:6]] == ["0.929", "–", "1, 12"]  # noqa: RUF001
+    (verdict,) = json.loads(json.dumps(to_document(compared(one))))["verdicts"]
+    assert (verdict["ratio"], verdict["interval"]) == (0.929, None)

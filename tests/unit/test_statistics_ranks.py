@@ -128,3 +128,9 @@ def test_noise_of_mostly_equal_figures_is_not_nought() -> None:
 def test_no_figures_no_test(a: list[float], b: list[float]) -> None:
     with pytest.raises(ValueError, match="at least one figure"):
         rank_test(np.array(a), np.array(b))
+
+
+def test_the_noise_of_very_many_figures_is_found_without_pairing_all_of_them() -> None:
+    rng = np.random.default_rng(3)
+    many = np.exp(rng.normal(0, 0.02, 30_000))
+    assert relative_noise(many, many[:50]) == pytest.approx(0.02, rel=0.05)

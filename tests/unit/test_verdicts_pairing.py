@@ -313,9 +313,18 @@ def test_one_side_after_the_other_is_said(tmp_path: Path) -> None:
     (note,) = found.notes
     assert note.startswith("not interleaved: the boots of the baseline ran before those of the candidate (2026-")
     assert "drift between them is not excluded" in note
+    assert "--kernel" not in note
     backwards = compared("6.12", "6.1", within=path)
     assert backwards.baseline_first == 0.0
     assert "the boots of the candidate ran before those of the baseline" in backwards.notes[0]
+
+
+def test_two_runs_are_told_how_kernels_take_turns(matrix: Path, tmp_path: Path) -> None:
+    other = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0}, started="2026-03-10T10:00:00+00:00")
+    (note,) = compared(f"6.1@{matrix}", other).notes
+    assert note.endswith("Kernels measured in one run take turns: --kernel A,B")
+    single = write_kernels(tmp_path / "single", "cccccc", speeds={"6.1": 1.0, "6.12": 1.0}, boots=1)
+    assert compared("6.1", "6.12", within=single).notes == ()
 
 
 def test_programs_that_differ_are_named(tmp_path: Path) -> None:
@@ -336,16 +345,12 @@ def test_labels_tell_boards_and_options_apart(tmp_path: Path) -> None:
     def options(measurement: Measurement) -> Measurement:
         return replace(measurement, series=replace(measurement.series, mount_options=("compress=zstd",)))
 
-    for run_id, board, change in (("a", "virtual", None), ("b", "colibri", None), ("c", "virtual", options)):
-        write_kernels(
-            tmp_path,
-            run_id * 6,
-            speeds={"6.1": 1.0, "6.12": 1.0},
-            board=board,
-            series=[0],
-            seed=ord(run_id),
-            **({"change": change} if change else {}),
-        )
+    def as_it_is(measurement: Measurement) -> Measurement:
+        return measurement
+
+    speeds = {"6.1": 1.0, "6.12": 1.0}
+    for run_id, board, change in (("a", "virtual", as_it_is), ("b", "colibri", as_it_is), ("c", "virtual", options)):
+        write_kernels(tmp_path, run_id * 6, speeds=speeds, board=board, series=[0], change=change)
     labels = {one.verdict.subject.label for one in compared("6.1", "6.12", within=f"{tmp_path}/").judged}
     assert labels == {
         "btrfs (default) randwrite-16k, virtual",

@@ -17,6 +17,7 @@ Boot = tuple[str, Kernel | None, int]
 # Interleaved boots give 1/2, one side after the other 0 or 1; two pairs, in an order drawn at random, 1/4 to 3/4.
 _BALANCED: Final = (0.25, 0.75)
 _DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons of equal sides said regressed"
+_HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
 # Parts of a run's versions that are what a user compares.
 _COMPARED: Final = ("branch", "commit")
 
@@ -133,14 +134,14 @@ def is_balanced(share: float) -> bool:
 
 def order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float) -> list[str]:
     """That a drift is not excluded, if the sides did not take turns."""
-    if is_balanced(share):
+    if is_balanced(share) or baseline.boots == candidate.boots == 1:
         return []
     first, second = ("baseline", "candidate") if share > _BALANCED[1] else ("candidate", "baseline")
     mostly = "" if share in (0.0, 1.0) else "most of "
     times = " against ".join(f"{side.first_utc} to {side.last_utc}" for side in (baseline, candidate))
     note = (
         f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). "
-        f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md). "
-        "Kernels measured in one run take turns: --kernel A,B"
+        f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md)"
+        f"{_HINT if baseline.runs != candidate.runs else ''}"
     )
     return [note]

@@ -44,5 +44,5 @@ def _verdict(one: Judged) -> dict[str, object]:
         "candidate": one.candidate,
         **told,
         "ratio": None if ratio is None else ratio.value,
-        "interval": None if ratio is None else [ratio.interval.low, ratio.interval.high],
+        "interval": None if one.interval is None else [one.interval.low, one.interval.high],
     }

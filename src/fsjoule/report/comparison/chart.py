@@ -89,8 +89,8 @@ def _rows(judged: Sequence[Judged], metric: Metric) -> Rows:
             "series": subject_text(one),
             "outcome": one.verdict.outcome.value,
             "change": 100 * (ratio.value - 1),
-            "low": 100 * (ratio.interval.low - 1),
-            "high": 100 * (ratio.interval.high - 1),
+            "low": 100 * ((one.interval.low if one.interval else ratio.value) - 1),
+            "high": 100 * ((one.interval.high if one.interval else ratio.value) - 1),
         }
         for one in judged
         if one.verdict.metric is metric and (ratio := one.verdict.ratio) is not None

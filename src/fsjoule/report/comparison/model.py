@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from fsjoule.metrics import Figure
 from fsjoule.model import SeriesKey
-from fsjoule.statistics import Criteria, Outcome, Verdict
+from fsjoule.statistics import Criteria, Interval, Outcome, Verdict
 
-CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
+CHANGES: Final = (Outcome.REGRESSED, Outcome.IMPROVED)
+_SPREAD: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class Judged:
     verdict: Verdict[Subject]
     baseline: Figure
     candidate: Figure
+
+    @property
+    def interval(self) -> Interval | None:
+        """That of the ratio; None where a side has a single boot, which says nothing of its noise."""
+        alone = min(self.verdict.n_baseline, self.verdict.n_candidate) < _SPREAD
+        return None if self.verdict.ratio is None or alone else self.verdict.ratio.interval
 
     @property
     def changed(self) -> bool:

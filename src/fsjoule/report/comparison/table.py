@@ -11,7 +11,7 @@ from fsjoule.report.comparison.model import Compared, Judged, Subject
 from fsjoule.report.comparison.words import subject_text, verdict_text
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Cell, Column, Table, Tone
-from fsjoule.statistics import Outcome, Ratio, Verdict
+from fsjoule.statistics import Interval, Outcome, Ratio, Verdict
 
 _SIGNIFICANT: Final = 4
 # Percent: without decimals from here on, and no less than this is told.
@@ -59,10 +59,10 @@ def ratio_text(ratio: Ratio | None) -> str:
     return ABSENT if ratio is None else f"{ratio.value:.{_SIGNIFICANT - 1}f}"
 
 
-def interval_text(ratio: Ratio | None) -> str:
-    if ratio is None:
+def interval_text(interval: Interval | None) -> str:
+    if interval is None:
         return ABSENT
-    return f"{ratio.interval.low:.{_SIGNIFICANT - 1}f} to {ratio.interval.high:.{_SIGNIFICANT - 1}f}"
+    return f"{interval.low:.{_SIGNIFICANT - 1}f} to {interval.high:.{_SIGNIFICANT - 1}f}"
 
 
 def figure_text(figure: Figure) -> str:
@@ -87,7 +87,7 @@ def _row(one: Judged) -> tuple[Cell, ...]:
         Cell(verdict.metric.value),
         Cell(verdict_text(one), tone=TONES[verdict.outcome]),
         Cell(ratio_text(verdict.ratio)),
-        Cell(interval_text(verdict.ratio)),
+        Cell(interval_text(one.interval)),
         Cell(_counts(verdict)),
         Cell(figure_text(one.baseline)),
         Cell(figure_text(one.candidate)),
