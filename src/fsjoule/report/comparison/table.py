@@ -33,7 +33,7 @@ _COLUMNS: Final = (
     Column("n", joins=True),
     Column("baseline"),
     Column("candidate", joins=True),
-    Column("unit", is_figure=False, joins=True),
+    Column("unit", joins=True),
     Column("p"),
     Column("q", joins=True),
     Column("detectable", joins=True),
