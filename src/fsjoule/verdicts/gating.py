@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from fsjoule.errors import ConfigError
 from fsjoule.metrics import Figure, Metric
 from fsjoule.report.comparison.model import Subject
 from fsjoule.report.gating import GateVerdict, Tested
@@ -36,6 +37,7 @@ class Judge:
     faults: list[str] = field(default_factory=list[str], init=False)
     _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
     _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
+    _series: set[IndexedSeries] = field(default_factory=set[IndexedSeries], init=False)
     _seen: dict[Test, list[tuple[Figure, Figure]]] = field(
         default_factory=dict[Test, list[tuple[Figure, Figure]]], init=False
     )
@@ -45,10 +47,11 @@ class Judge:
         self.pairs += 1
         self.faults += pair.faults
         for test, figures in pair.figures.items():
+            self._series.add(test[0])
             if test[1] in self.policy.metrics:
                 self._seen.setdefault(test, []).append(figures)
         self._waiting.append(pair)
-        if len({series for series, _ in self._seen}) >= pair.series:
+        if len(self._series) >= pair.series:
             self._start()
         if self._gate is None:
             return None
@@ -63,7 +66,7 @@ class Judge:
 
     def finish(self) -> None:
         """There are no more pairs: whatever was not measured yet will not be."""
-        if self._seen:
+        if self._series:
             self._start()
 
     @property
@@ -109,8 +112,17 @@ class Judge:
         return self._gate.state
 
     def _start(self) -> None:
-        """Make the gate when its tests are known, and give it what has waited for it."""
+        """Make the gate when its tests are known, and give it what has waited for it.
+
+        Raises ConfigError if no workload has a figure of the policy's metrics.
+        """
         if self._gate is None:
+            if not self._seen:
+                wanted = ", ".join(self.policy.metrics)
+                raise ConfigError(
+                    f"none of what is measured has {wanted}: there is nothing to test",
+                    hint="choose another suite, or other metrics in the policy",
+                )
             self._gate = Gate(self.policy, list(self._seen), self.histories)
         for pair in self._waiting:
             self._gate.add(pair.figures)
