@@ -3,9 +3,9 @@
 python tests/statistics/deterministic_gate.py --comparisons 20
 python tests/statistics/deterministic_gate.py --loss BASELINE CANDIDATE
 
-The first compares a kernel with itself, over and over: pairs of boots go to a gate until it has decided, the next ones to
-a new gate. No boot is part of two comparisons, and no two boots share their random numbers; all of them are in one run
-folder. Exit code 1 if a regression was called.
+The first compares a kernel with itself, over and over: pairs of boots go to a gate until it has decided, the next ones
+to a new gate. No boot is part of two comparisons, and no two boots share their random numbers; all of them are in one
+run folder. Exit code 1 if a regression was called.
 
 The second measures two kernels, of which the candidate has a loss (tests/statistics/planted-loss.patch), and ends with
 exit code 1 if that was not called within --pairs. Both measure what `--workloads` says, on one filesystem.
@@ -16,11 +16,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from output import Report, Row, Share
+from output import Cell, Report, Row, Share
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
 from fsjoule.pairing import Pair, measure_pairs
@@ -115,14 +115,12 @@ def main() -> int:
     policy = parse_policy(chosen.policy.read_text(), file=chosen.policy)
     kernels = tuple(chosen.loss) if chosen.loss else (chosen.kernel, chosen.kernel)
     if chosen.loss:
-        policy = Policy(
-            policy.metrics, policy.smallest_effect, policy.effects, policy.alpha, policy.beta, chosen.pairs, 2
-        )
+        policy = replace(policy, budget_pairs=chosen.pairs, least_pairs=min(policy.least_pairs, chosen.pairs))
     comparisons = Comparisons(policy, 1 if chosen.loss else chosen.comparisons)
     started_s = time.monotonic()
     folder = measure(chosen, kernels, policy, comparisons)
     regressed = comparisons.false
-    settings = {
+    settings: dict[str, Cell] = {
         "run": folder.name,
         "regressed": f"{regressed.count} of {regressed.of}",
         "at most % (95 % confidence)": round(regressed.at_most_percent, 1),
