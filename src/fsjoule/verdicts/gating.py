@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from fsjoule.errors import ConfigError
 from fsjoule.metrics import Figure, Metric
 from fsjoule.report.comparison.model import Subject
 from fsjoule.report.gating import GateVerdict, Tested
-from fsjoule.report.gating.words import name
-from fsjoule.statistics import Decision, Gate, GateState, History, Policy
+from fsjoule.statistics import Decision, Gate, GateState, History, Policy, State
 from fsjoule.statistics.figures import complaint
 from fsjoule.store.index import IndexedSeries, Point
 from fsjoule.verdicts.pairs import Pair, Test
@@ -36,6 +36,7 @@ class Judge:
     faults: list[str] = field(default_factory=list[str], init=False)
     _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
     _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
+    _series: set[IndexedSeries] = field(default_factory=set[IndexedSeries], init=False)
     _seen: dict[Test, list[tuple[Figure, Figure]]] = field(
         default_factory=dict[Test, list[tuple[Figure, Figure]]], init=False
     )
@@ -45,10 +46,11 @@ class Judge:
         self.pairs += 1
         self.faults += pair.faults
         for test, figures in pair.figures.items():
+            self._series.add(test[0])
             if test[1] in self.policy.metrics:
                 self._seen.setdefault(test, []).append(figures)
         self._waiting.append(pair)
-        if len({series for series, _ in self._seen}) >= pair.series:
+        if len(self._series) >= pair.series:
             self._start()
         if self._gate is None:
             return None
@@ -63,7 +65,7 @@ class Judge:
 
     def finish(self) -> None:
         """There are no more pairs: whatever was not measured yet will not be."""
-        if self._seen:
+        if self._series:
             self._start()
 
     @property
@@ -86,20 +88,19 @@ class Judge:
 
     def progress(self) -> str:
         """Where it stands, in a line: `pair 2: 5 of 26 decided; nearest to regressed: ext4 write-16k cpu, 40 %`."""
-        tested = self.tested
-        if not tested:
+        if self._gate is None:
             return f"pair {self.pairs}: not every series has a figure yet"
-        done = sum(not one.undecided for one in tested)
-        worst = max(tested, key=lambda one: one.state.towards_regressed)
-        slowest = min(tested, key=lambda one: max(one.state.towards_regressed, one.state.towards_not_regressed))
-        ratio = "" if worst.state.ratio is None else f" ({worst.state.ratio:.4f})"
+        states = self._state.tests
+        done = sum(state.decision is not Decision.UNDECIDED for state in states.values())
+        worst = max(states, key=lambda test: states[test].towards_regressed)
+        slowest = min(states, key=lambda test: _farthest(states[test]))
+        ratio = "" if states[worst].ratio is None else f" ({states[worst].ratio:.4f})"
         line = (
-            f"pair {self.pairs}: {done} of {len(tested)} figures decided; nearest to regressed: {name(worst)}{ratio}, "
-            f"{100 * worst.state.towards_regressed:.0f} % of the evidence it takes"
+            f"pair {self.pairs}: {done} of {len(states)} figures decided; nearest to regressed: {_name(worst)}{ratio}, "
+            f"{100 * states[worst].towards_regressed:.0f} % of the evidence it takes"
         )
-        if slowest.undecided:
-            most = max(slowest.state.towards_regressed, slowest.state.towards_not_regressed)
-            line += f"; farthest from any decision: {name(slowest)}, {100 * most:.0f} %"
+        if states[slowest].decision is Decision.UNDECIDED:
+            line += f"; farthest from any decision: {_name(slowest)}, {100 * _farthest(states[slowest]):.0f} %"
         return line
 
     @property
@@ -109,8 +110,17 @@ class Judge:
         return self._gate.state
 
     def _start(self) -> None:
-        """Make the gate when its tests are known, and give it what has waited for it."""
+        """Make the gate when its tests are known, and give it what has waited for it.
+
+        Raises ConfigError if no workload has a figure of the policy's metrics.
+        """
         if self._gate is None:
+            if not self._seen:
+                wanted = ", ".join(self.policy.metrics)
+                raise ConfigError(
+                    f"none of what is measured has {wanted}: there is nothing to test",
+                    hint="choose another suite, or other metrics in the policy",
+                )
             self._gate = Gate(self.policy, list(self._seen), self.histories)
         for pair in self._waiting:
             self._gate.add(pair.figures)
@@ -150,6 +160,15 @@ def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence
                 squares = sum(float(np.square(figures - figures.mean()).sum()) for figures in spread)
                 found[series, metric] = History(math.sqrt(squares / degrees), degrees)
     return found
+
+
+def _farthest(state: State) -> float:
+    return max(state.towards_regressed, state.towards_not_regressed)
+
+
+def _name(test: Test) -> str:
+    series, metric = test
+    return f"{series.label} {metric}"
 
 
 def _median(figures: Sequence[float]) -> Figure:
