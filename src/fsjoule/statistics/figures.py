@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable, Iterable, Sequence
-
-import numpy as np
 
 from fsjoule.metrics import Figure
 
@@ -38,4 +37,7 @@ def complaint(figure: Figure) -> str | None:
 
 def _median(figures: Sequence[Figure]) -> Figure:
     present = [figure for figure in figures if figure is not None]
-    return float(np.median(present)) if len(present) == len(figures) else None
+    if len(present) < len(figures):
+        return None
+    # NaN has no place in an order.
+    return math.nan if any(map(math.isnan, present)) else statistics.median(present)
