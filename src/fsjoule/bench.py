@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from fsjoule.model import (
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.provisioning import working_directory
-from fsjoule.suites import SCRATCH_ROOT
+from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
 _ATTEMPTS: Final = 2
 # What a block device's and a CPU's counters are when the board is switched on.
@@ -139,14 +140,15 @@ class Bench:
         with self.phases("provisioning"):
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), self.plan.provision)
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None) -> Run:
+    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
         """Switch the board off and close the run: complete, or aborted with the reason.
 
-        `expected` is how many entries of the plan were to be measured; without it, all of them.
+        `expected` is how many entries of the plan were to be measured; without it, all of them. `ended_early` says why
+        a run is complete with less than that.
         """
         wanted = len(self.plan.entries) if expected is None else expected
         missing = wanted - len(self.results)
-        if reason is None and missing:
+        if reason is None and ended_early is None and missing:
             reason = f"{missing} of {wanted} measurements were not taken"
         try:
             self._switch_off()
@@ -156,6 +158,7 @@ class Bench:
             self.run,
             status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
             abort_reason=reason,
+            ended_early=None if reason else ended_early,
             finished_utc=self.clock.utc(),
             phases_s=dict(self.phases.spent_s),
         )
@@ -208,7 +211,7 @@ class Bench:
     def _boot(self, entry: Planned) -> Booted:
         with self.phases("boot"):
             self._on_since_s = self.clock.now_s()
-            shell = Transcript(self.board.boot())
+            shell = Transcript(self.board.boot(self._boot_seed(entry)))
             self._boots += 1
             measurer = Measurer(
                 shell=shell,
@@ -216,13 +219,18 @@ class Bench:
                 clock=self.clock,
                 profile=self.profile,
                 provision=self.plan.provision,
-                seed=self.plan.seed,
+                seed=repetition_seed(self.plan.seed, entry.repetition),
                 phases=self.phases,
                 say=self.say,
             )
             root = self._root_filesystem(entry)
             self._booted = Booted(self._boots, entry.repetition, entry.kernel, root, shell, measurer)
         return self._booted
+
+    def _boot_seed(self, entry: Planned) -> int:
+        """The same in every run with the same seed, whatever else that run does; no two boots of a run share one."""
+        boot = f"{self.plan.seed} {entry.repetition} {entry.kernel} {self._root_filesystem(entry)}"
+        return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.

@@ -64,7 +64,7 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of one board."""
+    """Measures on one boot of one board. `seed` is that of the boot's repetition."""
 
     shell: Shell
     meter: Meter
@@ -76,7 +76,7 @@ class Measurer:
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
-    _number: int = field(default=0, init=False)
+    _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Measurer:
         Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence.
         """
         kind = filesystem(entry.filesystem)
-        self._number, self._made = entry.number, 0
+        self._slug, self._made = entry.slug, 0
         self._load_modules(kind)
         checked(self.shell, "dmesg", "-C")
         if entry.workload.kind == "fio":
@@ -107,12 +107,12 @@ class Measurer:
         return evidence
 
     def _identity(self) -> UUID | None:
-        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a run share one.
+        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
 
         A journal that is not written anew could otherwise be taken for one of the filesystem before.
         """
         self._made += 1
-        return uuid5(_UUIDS, f"{self.seed} {self._number} {self._made}") if self.profile.guest_time else None
+        return uuid5(_UUIDS, f"{self.seed} {self._slug} {self._made}") if self.profile.guest_time else None
 
     def _load_modules(self, kind: Filesystem) -> None:
         """Load the filesystem's modules, or the first mount of a boot would take a second longer than the others.

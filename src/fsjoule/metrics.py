@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model import FioResult, Measurement, Value
+from fsjoule.model import FioResult, Measurement, Value, Workload
 
 _P99: Final = 99.0
 
@@ -69,11 +69,21 @@ FIO_METRICS: Final = (
     Metric.P99_LATENCY,
 )
 TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
+_ALSO_FIO: Final = (Metric.IOPS, Metric.NET_ENERGY, Metric.POWER)
+_ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)
 
 
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
     """The figure in the metric's unit, also of a measurement that is not valid; None where it is lacking."""
     return _FIGURES[metric](measurement)
+
+
+def metrics_of(workload: Workload) -> tuple[Metric, ...]:
+    """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
+    if workload.kind == "timed":
+        return TIMED_METRICS + _ALSO_TIMED
+    told = FIO_METRICS + _ALSO_FIO
+    return told if workload.operation.writes else tuple(each for each in told if each is not Metric.WRITE_AMPLIFICATION)
 
 
 def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:

@@ -49,8 +49,11 @@ class Board(Protocol):
         """
         ...
 
-    def boot(self) -> Shell:
-        """Switch the board on and wait for its prompt. Raises BoardError, with the board switched off."""
+    def boot(self, seed: int = 1) -> Shell:
+        """Switch the board on and wait for its prompt. Raises BoardError, with the board switched off.
+
+        A board whose boots are all alike takes the random numbers by which they differ from `seed`.
+        """
         ...
 
     def off(self) -> None:

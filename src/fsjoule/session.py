@@ -21,6 +21,7 @@ from fsjoule.clock import HostClock
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.statistics import Side, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Suite, plan_entries, suite
 from fsjoule.virtual import lab as virtual_lab
 
@@ -36,7 +37,10 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user asked for, every name checked."""
+    """What the user asked for, every name checked.
+
+    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each.
+    """
 
     suite: Suite
     filesystems: tuple[str, ...]
@@ -46,6 +50,7 @@ class Choice:
     results: Path
     seed: int
     meter_program: Path | None = None
+    paired: bool = False
 
     @property
     def root_filesystems(self) -> tuple[str, ...]:
@@ -57,20 +62,23 @@ def choose(
     *,
     suite_name: str,
     filesystems: str,
-    kernels: str,
+    kernels: str | tuple[str, str],
     repeat: int,
     provision: str,
     results: Path,
     seed: int | None,
     meter_program: Path | None = None,
 ) -> Choice:
-    """Check the options. Raises ConfigError with the choices for a name that is none of them."""
+    """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
+
+    Raises ConfigError with the choices for a name that is none of them.
+    """
     names = _listed(filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     for name in names:
         filesystem(name)
-    wanted = _listed(kernels)
+    wanted = _listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     for kernel in wanted:
@@ -88,6 +96,7 @@ def choose(
         results,
         secrets.randbits(32) if seed is None else seed,
         meter_program,
+        paired=not isinstance(kernels, str),
     )
     for root in choice.root_filesystems:
         if root not in images.root_filesystem_choices():
@@ -115,8 +124,10 @@ class Session:
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
     interrupted: bool = field(default=False, init=False)
+    ended_early: str | None = field(default=None, init=False)
     _setup_s: float = field(default=0.0, init=False)
     _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
+    _lab_variables: tuple[str, ...] = field(default=(), init=False)
     _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
     _kernels: tuple[images.TakenKernel, ...] = field(default=(), init=False)
@@ -160,8 +171,15 @@ class Session:
                 repeat=choice.repeat,
                 seed=choice.seed,
                 size_factor=self.profile.size_factor,
+                kernel_order=self._pairs(labels) if choice.paired else None,
             ),
         )
+
+    def _pairs(self, labels: tuple[str, ...]) -> list[tuple[str, str]]:
+        """The labels of baseline and candidate in the order in which they boot, pair by pair."""
+        label = dict(zip(Side, labels, strict=True))
+        pairs = interleaved(self.choice.repeat, seed=self.choice.seed)
+        return [(label[first], label[second]) for first, second in pairs]
 
     def _check_filesystems(self) -> None:
         """Raises ConfigError for a kernel without a filesystem that is to be measured: better now than in an hour."""
@@ -187,10 +205,14 @@ class Session:
             progress=self.say,
         )
         os.environ.update(handle.environment)
+        self._lab_variables = tuple(handle.environment)
         return handle if handle.started else None
 
     def close(self) -> None:
-        """Take down the lab that `open` brought up."""
+        """Take down the lab that `open` brought up, and forget how to reach it."""
+        for name in self._lab_variables:
+            os.environ.pop(name, None)
+        self._lab_variables = ()
         if self._lab is not None:
             self.say("virtual lab: going down")
             virtual_lab.down(self._lab.name)
@@ -205,7 +227,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed)
         meter = lab.board_meter(target)
         clock = HostClock()
         started_utc = clock.utc()
@@ -225,12 +247,22 @@ class Session:
         bench.begin()
         self._folder = folder.path
         self.say(f"results go to {folder.path}")
+        reason: str | None = None
         try:
             yield bench
+        except FsjouleError as error:
+            reason = error.what.splitlines()[0]
+            raise
         finally:
             # Also after Ctrl-C: what was measured is kept, and shown.
-            bench.finish("interrupted" if self.interrupted else None, expected=self.expected)
+            reason = "interrupted" if self.interrupted else reason
+            bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
             self._write_page(folder.path)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, if there is one."""
+        return self._folder
 
     def show(self, console: Console) -> None:
         """Print the tables of the run, if there was one."""
@@ -272,6 +304,10 @@ def show_run(folder: Path, console: Console) -> None:
 def summary_of(loaded: store.LoadedRun) -> report.Summary:
     """The tables' figures of a run that was read back."""
     return report.summarise(loaded.run, loaded.measurements, loaded.damaged)
+
+
+def _set_seed(seed: int) -> None:
+    virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
 
 
 def _make_setup_s() -> float:

@@ -97,14 +97,16 @@ class FakeBoard:
     image_facts: ImageFacts
     faults: list[BoardError] = field(default_factory=list[BoardError])
     prepared: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    seeds: list[int] = field(default_factory=list[int])
     boots: int = 0
     powered: bool = False
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
         self.prepared.append((kernel, root_filesystem))
 
-    def boot(self) -> FakeShell:
+    def boot(self, seed: int = 1) -> FakeShell:
         self.boots += 1
+        self.seeds.append(seed)
         if self.faults:
             raise self.faults.pop(0)
         self.powered = True

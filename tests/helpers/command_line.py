@@ -15,6 +15,7 @@ import pytest
 
 from fsjoule.cli import main
 
+_LIMIT_S = 30.0
 PROGRAM = Path(sys.executable).with_name("fsjoule")
 
 
@@ -64,3 +65,9 @@ def started(closing: ExitStack, *words: object) -> subprocess.Popen[str]:
     closing.enter_context(command)  # waits for it
     closing.callback(command.kill)
     return command
+
+
+def finished(command: subprocess.Popen[str]) -> Done:
+    """What a command that was started left behind, once it has ended."""
+    out, err = command.communicate(timeout=_LIMIT_S)
+    return Done(command.returncode, out, err)

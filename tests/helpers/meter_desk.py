@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import tty
 from collections.abc import Callable, Generator
@@ -86,6 +87,21 @@ class Desk:
     def mark(self, text: str) -> None:
         with self.marks.open("wb", buffering=0) as marks:
             marks.write(text.encode() + b"\n")
+
+    @contextmanager
+    def marking(self) -> Generator[None]:
+        """A board that sends a mark every now and then."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(0.3):
+                self.mark("S1")
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield
+        ended.set()
+        thread.join()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Virtual labs for tests: each in a state directory of its own, checked for what it leaves behind."""
+"""Virtual labs for tests, each in a state directory of its own, and meters at a desk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine, command_line
+from meter_desk import Desk, desk
 
 
 @pytest.fixture
@@ -27,3 +29,16 @@ def _use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV"):
         monkeypatch.delenv(name, raising=False)
     return directory
+
+
+@pytest.fixture(name="desk")
+def _desk() -> Generator[Desk]:
+    with desk() as empty:
+        yield empty
+
+
+@pytest.fixture
+def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], desk: Desk) -> CommandLine:
+    """The command line, with the meter of the desk."""
+    monkeypatch.setenv("FSJOULE_METER", str(desk.stream))
+    return command_line(monkeypatch, capfd)

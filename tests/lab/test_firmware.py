@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -13,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meter_process import LIMIT_S, Simulator, running
 
-from fsjoule import commands, process
+from fsjoule import commands
 from fsjoule.commands import Command, ReplyStatus
 from fsjoule.meter.client import CommandRefusedError, MeterClient
 from fsjoule.meter.receiver import Receiver
@@ -23,7 +23,6 @@ from fsjoule.model import MarkSource, Trace
 from fsjoule.paths import project_dir
 from fsjoule.virtual.feed import FeedWriter
 
-_LIMIT_S = 30.0
 _MS = 1_000_000
 _LOAD = ("--load", "5.0,0.25")
 
@@ -42,9 +41,8 @@ def program() -> Path:
 
 @dataclass
 class _Meter:
-    process: subprocess.Popen[bytes]
+    program: Simulator
     client: MeterClient
-    marks: Path
 
     def record(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Trace:
         self.client.receiver.arm()
@@ -52,38 +50,18 @@ class _Meter:
         time.sleep(seconds)
         return self.client.receiver.disarm()
 
-    def send(self, text: bytes) -> None:
-        fd = os.open(self.marks, os.O_WRONLY | os.O_NOCTTY)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
-
 
 @contextmanager
 def _running(program: Path, folder: Path, *options: str) -> Generator[_Meter]:
-    stream, marks, log = folder / "stream", folder / "marks", folder / "log"
-    argv = [program, "--stream-link", stream, "--marks-link", marks, *options]
-    started = process.start([str(part) for part in argv], log=log)
-    try:
-        _wait(lambda: stream.exists() and marks.exists(), lambda: f"no terminals: {log.read_text()}")
-        receiver = Receiver(lambda: TtyStream(str(stream)))
+    with running(program, folder, *options) as firmware:
+        receiver = Receiver(lambda: TtyStream(str(firmware.stream)))
         try:
-            yield _Meter(started, MeterClient(receiver), marks)
+            yield _Meter(firmware, MeterClient(receiver))
         finally:
             receiver.close()
-    finally:
-        process.stop(started)
-    assert started.returncode == 0, log.read_text()
-    assert not stream.is_symlink()
-    assert not marks.is_symlink()
-
-
-def _wait(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, complaint()
-        time.sleep(0.01)
+    assert firmware.process.returncode == 0, firmware.log.read_text()
+    assert not firmware.stream.is_symlink()
+    assert not firmware.marks.is_symlink()
 
 
 def _check_whole(trace: Trace) -> None:
@@ -124,9 +102,9 @@ def test_marks_have_the_times_at_which_they_came(program: Path, tmp_path: Path) 
     with _running(program, tmp_path, *_LOAD) as meter:
         meter.client.receiver.arm()
         before_s = time.monotonic()
-        meter.send(b"S12\n")
+        meter.program.send(b"S12\n")
         time.sleep(1.0)
-        meter.send(b"E12\r\n")
+        meter.program.send(b"E12\r\n")
         after_s = time.monotonic()
         time.sleep(0.5)
         meter.client.mark("host")
@@ -144,9 +122,9 @@ def test_marks_have_the_times_at_which_they_came(program: Path, tmp_path: Path) 
 
 def test_a_machine_that_stands_still_loses_nothing(program: Path, tmp_path: Path) -> None:
     def stand_still() -> None:
-        meter.process.send_signal(signal.SIGSTOP)
+        meter.program.process.send_signal(signal.SIGSTOP)
         time.sleep(1.5)
-        meter.process.send_signal(signal.SIGCONT)
+        meter.program.process.send_signal(signal.SIGCONT)
 
     with _running(program, tmp_path, *_LOAD) as meter:
         trace = meter.record(1.0, stand_still)
@@ -176,7 +154,7 @@ def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
 
 def test_a_bus_that_is_held_is_freed_and_the_gap_counted(program: Path, tmp_path: Path) -> None:
     with _running(program, tmp_path, *_LOAD) as meter:
-        trace = meter.record(1.0, lambda: meter.process.send_signal(signal.SIGUSR1))
+        trace = meter.record(1.0, lambda: meter.program.process.send_signal(signal.SIGUSR1))
         status = meter.client.info().status
         after = meter.record(1.0)
     assert 1 <= trace.missed <= 2
@@ -188,12 +166,12 @@ def test_a_bus_that_is_held_is_freed_and_the_gap_counted(program: Path, tmp_path
 
 def test_a_chip_that_is_unplugged_is_missed_and_comes_back(program: Path, tmp_path: Path) -> None:
     def unplug() -> None:
-        meter.process.send_signal(signal.SIGUSR2)
+        meter.program.process.send_signal(signal.SIGUSR2)
         time.sleep(0.5)
         with pytest.raises(CommandRefusedError) as refused:
             meter.client.command(Command.ZERO, commands.zero(1))
         assert refused.value.status == ReplyStatus.CHIP_SILENT
-        meter.process.send_signal(signal.SIGUSR2)
+        meter.program.process.send_signal(signal.SIGUSR2)
 
     with _running(program, tmp_path, *_LOAD) as meter:
         trace = meter.record(1.0, unplug)
@@ -260,7 +238,7 @@ def test_a_wrong_command_line_is_refused(
         [str(program), *(links if options else ()), *options],
         capture_output=True,
         text=True,
-        timeout=_LIMIT_S,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode != 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 from traces import trace_of
 
 from fsjoule import onboard
@@ -15,9 +15,6 @@ from fsjoule.bench import Bench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import (
     MIB,
-    BoardFacts,
-    BoardProfile,
-    ImageFacts,
     Mark,
     Measurement,
     Plan,
@@ -31,19 +28,6 @@ from fsjoule.model import (
 from fsjoule.ports import CommandResult
 from fsjoule.suites import plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
-
-FIO_JSON = (Path(__file__).parent / "data" / "fio-3.33-write.json").read_bytes()
-COUNTERS = b"cpu  100 0 50 800 20 0 5 0 0 0\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
-AFTER = b"cpu  150 0 80 900 30 0 10 0 0 0\n 14 0 112 5 30 0 16544 9 0 75 14 1 0 8 0 5 1\n"
-PROFILE = BoardProfile("fake", "imx6ul", True, "/dev/ttymxc1", "mmcblk1", "/dev/mmcblk1p3", False, 1.0)
-FACTS = BoardFacts("fake", "m", "6.1", "v", "c", 1, 512 * MIB, "card", 1024 * MIB, "bus", "ext4")
-IMAGE = ImageFacts("imx6ul", "6.1", "p", "0" * 64, {}, {})
-
-
-def answer(argv: tuple[str, ...]) -> CommandResult:
-    """A board on which everything goes well."""
-    output = COUNTERS.decode() if argv[:2] == ("cat", "/proc/stat") else ""
-    return CommandResult(argv, 0, output)
 
 
 def traced(
@@ -185,6 +169,8 @@ def test_a_transient_fault_is_given_a_second_try() -> None:
     assert bench.measure(entry(bench, "write-16k")).slug == "ext4-write-16k"
     assert isinstance(bench.board, FakeBoard)
     assert bench.board.boots == 2
+    first, again = bench.board.seeds
+    assert first == again
 
 
 @pytest.mark.parametrize(("transient", "boots"), [(True, 2), (False, 1)])

@@ -17,11 +17,17 @@ class LabgridBoard:
     """The board of a labgrid target, with the card images that it may be given, by kernel and root filesystem."""
 
     def __init__(
-        self, target: Target, cards: Mapping[tuple[str, str], Card], say: Callable[[str], None] = lambda _text: None
+        self,
+        target: Target,
+        cards: Mapping[tuple[str, str], Card],
+        say: Callable[[str], None] = lambda _text: None,
+        set_seed: Callable[[int], None] = lambda _seed: None,
     ) -> None:
+        """`set_seed` reaches a board in guest time, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._cards = cards
         self._say = say
+        self._set_seed = set_seed
         self._shell: LabgridShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
@@ -37,8 +43,10 @@ class LabgridBoard:
         self._say(f"card with kernel {kernel} and {root_filesystem} as its root")
         self._strategy.transition("flashed")
 
-    def boot(self) -> LabgridShell:
+    def boot(self, seed: int = 1) -> LabgridShell:
         """See ports.Board."""
+        if self._strategy.profile.guest_time:
+            self._set_seed(seed)
         self._strategy.transition("booted")
         self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder, self._strategy.lose)
         return self._shell

@@ -110,7 +110,7 @@ class Run:
     """One invocation on one board. `phases_s` says where the time went.
 
     `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
-    flashed. Both grow with the run.
+    flashed. Both grow with the run. `ended_early` says why a complete run measured less than it had planned.
     """
 
     run_id: str
@@ -126,6 +126,7 @@ class Run:
     phases_s: dict[str, float] = field(default_factory=dict[str, float])
     finished_utc: str | None = None
     abort_reason: str | None = None
+    ended_early: str | None = None
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
     schema: Literal["fsjoule.run/3"] = RUN_SCHEMA

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,6 +55,7 @@ def plan_entries(
     repeat: int,
     seed: int,
     size_factor: float,
+    kernel_order: Sequence[Sequence[str]] | None = None,
 ) -> tuple[Planned, ...]:
     """Everything to measure, in the order that the seed gives.
 
@@ -65,6 +67,10 @@ def plan_entries(
     filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is that
     of the image, so that the boot is measured once a kernel and repetition. Sizes of published suites are multiplied by
     `size_factor`; ours were made to fit.
+
+    `kernel_order` has the kernels of each repetition in the order in which they are to boot, as a comparison of two
+    wants them. All boots of such a repetition then measure their workloads in one order: what an order does to a
+    figure meets both kernels alike.
 
     Raises ConfigError for an unknown filesystem or one without what the suite needs.
     """
@@ -80,18 +86,45 @@ def plan_entries(
     workloads = [scaled(w, size_factor) if chosen.source else w for w in chosen.workloads]
     boots = [w for w in workloads if w.kind == "timed" and w.operation is TimedKind.BOOT]
     others = [w for w in workloads if w not in boots]
-    rooted = provision is Provision.ROOT
-    roots = [(kernel, (name,)) for kernel in kernels for name in filesystems] if rooted else []
-    boots_of_a_block = roots or [(kernel, filesystems) for kernel in kernels]
+    # What each boot measures: with `root` one filesystem, with `scratch` all of them.
+    groups = [(name,) for name in filesystems] if provision is Provision.ROOT else [filesystems]
     wanted: list[tuple[int, str, str, Workload]] = []
+
+    def boot(repetition: int, kernel: str, group: tuple[str, ...], cells: Sequence[tuple[str, Workload]]) -> None:
+        boot_filesystem = group[0] if provision is Provision.ROOT else SCRATCH_ROOT
+        wanted.extend((repetition, kernel, boot_filesystem, workload) for workload in boots)
+        wanted.extend((repetition, kernel, *cell) for cell in cells)
+
     for repetition in range(1, repeat + 1):
-        for kernel, group in order.sample(boots_of_a_block, len(boots_of_a_block)):
-            boot_filesystem = group[0] if rooted else SCRATCH_ROOT
-            wanted += [(repetition, kernel, boot_filesystem, w) for w in boots]
-            pairs = [(repetition, kernel, name, w) for name in group for w in others]
-            wanted += order.sample(pairs, len(pairs))
+        if kernel_order is not None:
+            for group in order.sample(groups, len(groups)):
+                cells = _shuffled(order, group, others)
+                for kernel in kernel_order[repetition - 1]:
+                    boot(repetition, kernel, group, cells)
+            continue
+        block = [(kernel, group) for kernel in kernels for group in groups]
+        for kernel, group in order.sample(block, len(block)):
+            boot(repetition, kernel, group, _shuffled(order, group, others))
     return tuple(Planned(number, *entry) for number, entry in enumerate(wanted, start=1))
 
 
+def repetition_seed(seed: int, repetition: int) -> int:
+    """The seed of all that chance decides in the boots of one repetition, of all kernels alike.
+
+    Each repetition has its own: what random offsets and layouts do to a figure is noise, and repetitions that shared it
+    would agree with each other for no good reason.
+    """
+    return random.Random(f"{seed} {repetition}").getrandbits(_SEED_BITS)  # noqa: S311 - recorded, not a secret
+
+
+def _shuffled(
+    order: random.Random, filesystems: Sequence[str], workloads: Sequence[Workload]
+) -> list[tuple[str, Workload]]:
+    cells = [(name, workload) for name in filesystems for workload in workloads]
+    return order.sample(cells, len(cells))
+
+
+# fio takes 64 bits; 31 are a positive number everywhere.
+_SEED_BITS: Final = 31
 # With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
 SCRATCH_ROOT: Final = "ext4"

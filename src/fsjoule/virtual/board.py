@@ -48,7 +48,7 @@ class BoardState(StrEnum):
 
 
 class VirtualBoard:
-    """The board's parts together. Its methods belong to one thread, except `status`, `powered` and `card_position`."""
+    """The board's parts together. Its methods belong to one thread, but for `status`, `set_seed` and properties."""
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
         """Make the parts, which `closing` takes down. Raises ConfigError, LabError."""
@@ -113,6 +113,12 @@ class VirtualBoard:
             self._power_on()
         elif not on:
             self.power_off()
+
+    def set_seed(self, seed: int) -> None:
+        """By what the next power-on of a board in guest time is to differ from others. Raises LabError."""
+        if self._guest is None:
+            raise LabError("no two power-ons of this board are alike: only one in guest time takes a seed")
+        self._guest.seed = seed
 
     def power_off(self) -> None:
         """Cut the supply: QEMU is killed, whatever it was doing."""
@@ -256,7 +262,9 @@ def run(config: BoardConfig) -> None:
             lambda position: orders.do(lambda: board.move_card(position)),
         )
         closing.callback(mux.close)
-        actions = OutletActions(lambda: board.powered, lambda on: orders.do(lambda: board.set_power(on)), board.status)
+        actions = OutletActions(
+            lambda: board.powered, lambda on: orders.do(lambda: board.set_power(on)), board.status, board.set_seed
+        )
         outlet = Outlet(config.outlet, actions)
         closing.callback(outlet.close)
         ready = BoardReady(

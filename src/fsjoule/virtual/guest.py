@@ -28,11 +28,12 @@ class PowerOn:
 
 
 class Guest:
-    """These parts of one board."""
+    """These parts of one board. `seed` is that of the next power-on's random numbers."""
 
     def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
         """Make them. Raises LabError."""
         self._config = guest
+        self.seed = 1
         self.mailbox = Mailbox(guest.mailbox)
         self.supply = GuestSupply(config.feed, config.power, guest)
         image = config.card.image
@@ -47,8 +48,8 @@ class Guest:
 
         # Holes stay holes: it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
-        qemu = GuestTime(self._config.shift, self._config.mailbox, environment)
-        return PowerOn(guestboot.with_mailbox(files), copy, qemu)
+        qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed)
+        return PowerOn(guestboot.for_guest_time(files), copy, qemu)
 
     def power_off(self) -> None:
         """What the board wrote is gone."""
@@ -63,6 +64,7 @@ class Guest:
             "card_read_bytes": state.read_bytes,
             "card_written_bytes": state.written_bytes,
             "stands_still": self.mailbox.waiting,
+            "seed": self.seed,
         }
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the boot loader of a board in guest time adds to what its card boots: the mailbox that its input comes from."""
+"""What the boot loader of a board in guest time adds to what its card boots: the mailbox, and random numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ MAILBOX_DEVICE: Final = "/dev/mmcblk0"
 _ALIAS: Final = "mmc0"
 # By these Linux would see that the slot is empty, and would wait for its supply.
 _REMOVED: Final = ("cd-gpios", "vmmc-supply")
+_SEED_WORDS: Final = 8
 _TIMEOUT_S: Final = 30.0
 
 
-def with_mailbox(files: BootFiles) -> BootFiles:
+def for_guest_time(files: BootFiles) -> BootFiles:
     """The same with a card in the other slot, in the device tree, and with the login told of it.
 
+    The tree has room for the random numbers by which the kernel's own begin. QEMU fills it, by its `-seed`.
     Raises LabError if the device tree is not that of a board with two slots.
     """
     tree = files.device_tree
@@ -30,6 +32,7 @@ def with_mailbox(files: BootFiles) -> BootFiles:
         if name in present:
             _run("fdtput", "-d", tree, node, name)
     _run("fdtput", tree, node, "non-removable")
+    _run("fdtput", "-t", "x", tree, "/chosen", "rng-seed", *["0"] * _SEED_WORDS)
     return replace(files, command_line=f"{files.command_line} fsjoule.mailbox={MAILBOX_DEVICE}")
 
 

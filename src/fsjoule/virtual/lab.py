@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -199,6 +200,22 @@ def environment(name: str = PLACE) -> dict[str, str]:
     if record is None or _state(record) == "down":
         raise LabError(f"the lab {name!r} is down", hint=f"fsjoule lab up --name {name}")
     return _environment(paths, record)
+
+
+def set_seed(coordinator: str, seed: int) -> None:
+    """Tell the board in guest time of the lab at this coordinator by what its next power-on is to differ from others.
+
+    A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
+    """
+    records = (LabPaths.of(name).read() for name in names())
+    for record in records:
+        if record is not None and record.coordinator == coordinator and record.board_status_url:
+            url = urllib.parse.urljoin(record.board_status_url, "/seed")
+            request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
+            try:
+                urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
+            except OSError as error:
+                raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}") from error
 
 
 def names() -> tuple[str, ...]:

@@ -26,10 +26,14 @@ class OutletActions:
     get_power: Callable[[], bool]
     set_power: Callable[[bool], None]
     status: Callable[[], dict[str, Any]]
+    set_seed: Callable[[int], None]
 
 
 class Outlet:
-    """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more."""
+    """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more.
+
+    `PUT /seed` takes the seed of the next power-on, for a board in guest time.
+    """
 
     def __init__(self, config: OutletConfig, actions: OutletActions) -> None:
         """Listen. Raises LabError if the port is taken."""
@@ -72,16 +76,24 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         length = self.headers.get("Content-Length", "")
         body = self.rfile.read(min(int(length), _BODY_LIMIT_BYTES)) if length.isdecimal() else b""
-        if self.path != self.server.outlet_path:
+        if self.path == "/seed":
+            self._set_seed(body)
+        elif self.path != self.server.outlet_path:
             self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
         elif body.strip() not in (b"0", b"1"):
             self._answer(HTTPStatus.BAD_REQUEST, "the outlet takes 0 or 1\n")
         else:
-            self._set_power(body.strip() == b"1")
+            self._order(lambda: self.server.actions.set_power(body.strip() == b"1"))
 
-    def _set_power(self, on: bool) -> None:
+    def _set_seed(self, body: bytes) -> None:
+        if body.isdigit():
+            self._order(lambda: self.server.actions.set_seed(int(body)))
+        else:
+            self._answer(HTTPStatus.BAD_REQUEST, "a seed is a number\n")
+
+    def _order(self, order: Callable[[], None]) -> None:
         try:
-            self.server.actions.set_power(on)
+            order()
         except FsjouleError as error:
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, f"{error}\n")
         else:

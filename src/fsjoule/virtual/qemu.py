@@ -27,12 +27,13 @@ _KILL_TIMEOUT_S: Final = 10.0
 class GuestTime:
     """How QEMU is run in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
 
-    `environment` is what the probe needs, given QEMU's end of the mark line.
+    `environment` is what the probe needs, given QEMU's end of the mark line. All random numbers come from `seed`.
     """
 
     shift: int
     mailbox: Path
     environment: Callable[[int], Mapping[str, str]]
+    seed: int
 
     @property
     def arguments(self) -> list[str]:
@@ -43,7 +44,7 @@ class GuestTime:
         """
         mailbox = str(self.mailbox).replace(",", ",,")
         return [
-            *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", "1"),
+            *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", str(self.seed)),
             *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
             "-drive",
             f"if=sd,index={MAILBOX_INDEX},format=raw,file.driver=nbd,file.server.type=unix,file.server.path={mailbox}",

@@ -1,0 +1,196 @@
+"""Pairs of boots over fakes of the ports: their order, an early end, and what a fault of the lab costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
+
+from fsjoule import onboard
+from fsjoule.bench import Bench
+from fsjoule.errors import BoardError, LabError
+from fsjoule.metrics import Metric
+from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
+from fsjoule.pairing import Pair, run_pairs
+from fsjoule.ports import CommandResult
+from fsjoule.session import choose
+from fsjoule.statistics import Side, interleaved
+from fsjoule.suites import plan_entries, repetition_seed, suite
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
+
+SEED = 3
+SIDES = ("old", "new")
+
+
+@dataclass
+class FaultyBoard(FakeBoard):
+    """Boots, but not those kernels that are named, and not more often than it may."""
+
+    dead: tuple[str, ...] = ()
+    faulty_boots: tuple[int, ...] = ()
+    log: list[str] = field(default_factory=list[str])
+
+    def boot(self) -> FakeShell:
+        kernel, _ = self.prepared[-1]
+        self.boots += 1
+        self.log.append(kernel)
+        if kernel in self.dead or self.boots in self.faulty_boots:
+            raise BoardError(f"{kernel} does not boot", transient=False)
+        self.powered = True
+        return self.shell
+
+
+def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",)) -> Bench:
+    board.shell.files.update(
+        {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02 1"}
+    )
+    order = [tuple(SIDES[side is Side.CANDIDATE] for side in pair) for pair in interleaved(pairs, seed=SEED)]
+    entries = plan_entries(
+        suite("quick"),
+        filesystems,
+        SIDES,
+        provision=Provision.SCRATCH,
+        repeat=pairs,
+        seed=SEED,
+        size_factor=1.0,
+        kernel_order=order,
+    )
+    plan = Plan("quick", filesystems, SIDES, Provision.SCRATCH, pairs, SEED, 1.0, entries)
+    facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
+    run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
+    return Bench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
+
+
+def board_with(**changed: object) -> FaultyBoard:
+    return FaultyBoard(FakeShell(answer), FACTS, IMAGE, **changed)  # pyright: ignore[reportArgumentType]
+
+
+def never(_pair: Pair) -> str | None:
+    return None
+
+
+def test_boots_come_in_the_order_of_the_statistics() -> None:
+    board = board_with()
+    assert run_pairs(bench_of(board), never) == (4, "the budget of 4 pairs was used up")
+    expected = [SIDES[side is Side.CANDIDATE] for pair in interleaved(4, seed=SEED) for side in pair]
+    assert board.log == expected
+    assert sorted(board.log[:4]) == ["new", "new", "old", "old"]
+
+
+def test_both_boots_of_a_pair_measure_in_one_order_and_the_next_pair_in_another() -> None:
+    entries = bench_of(board_with()).plan.entries
+    orders = [[e.slug for e in entries if (e.repetition, e.kernel) == (r, k)] for r in range(1, 5) for k in SIDES]
+    assert all(orders[i] == orders[i + 1] for i in range(0, 8, 2))
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
+    shell = FakeShell(answer)
+    bench = bench_of(FaultyBoard(shell, FACTS, IMAGE))
+    run_pairs(bench, never)
+    seeds = [word for argv in shell.asked for word in argv if word.startswith("--randseed=")]
+    by_boot = [set(seeds[i : i + 4]) for i in range(0, len(seeds), 4)]
+    assert by_boot == [{f"--randseed={repetition_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]
+    assert len({repetition_seed(SEED, r) for r in range(1, 100)}) == 99
+
+
+def test_each_pair_has_both_figures_of_every_test() -> None:
+    pairs: list[Pair] = []
+    run_pairs(bench_of(board_with()), pairs.append)
+    assert [pair.number for pair in pairs] == [1, 2, 3, 4]
+    tests = {(series.label, metric) for series, metric in pairs[0].figures}
+    assert ("ext4 randwrite-16k 32768KiB", Metric.WRITE_AMPLIFICATION) in tests
+    assert ("ext4 randread-16k 32768KiB", Metric.WRITE_AMPLIFICATION) not in tests
+    assert ("ext4 mkfs", Metric.DURATION) in tests
+    for (series, metric), (baseline, candidate) in pairs[0].figures.items():
+        # The meter is silent: what it would have told is missing, and is not left out. It alone times a boot.
+        metered = metric in _METERED or series.series.workload == "boot"
+        assert (baseline is None) == metered, (series, metric)
+        assert baseline == candidate
+
+
+_METERED = (Metric.ENERGY, Metric.NET_ENERGY, Metric.OPERATION_ENERGY, Metric.OPERATION_NET_ENERGY, Metric.POWER)
+
+
+def test_it_ends_when_enough_is_seen_and_the_run_says_so() -> None:
+    bench = bench_of(board_with())
+    pairs, ended = run_pairs(bench, lambda pair: "decided" if pair.number == 2 else None)
+    assert (pairs, ended) == (2, "decided after 2 pairs")
+    run = bench.finish(expected=len(bench.plan.entries), ended_early=ended)
+    assert run.status is RunStatus.COMPLETE
+    assert run.ended_early == "decided after 2 pairs"
+    assert len(bench.results) == 2 * 2 * 8
+
+
+def test_an_invalid_measurement_is_a_missing_figure() -> None:
+    def failing_once(asked: list[tuple[str, ...]]) -> FakeShell:
+        def with_error(argv: tuple[str, ...]) -> CommandResult:
+            asked.append(argv)
+            first = sum(each[0] == "fio" and "--output" in each[1] for each in asked) == 1
+            return CommandResult(argv, 1, "No space left") if argv[0] == "fio" and first else answer(argv)
+
+        return FakeShell(with_error)
+
+    pairs: list[Pair] = []
+    run_pairs(bench_of(FaultyBoard(failing_once([]), FACTS, IMAGE), pairs=2), pairs.append)
+    missing = [test for test, figures in pairs[0].figures.items() if test[1] is Metric.CPU and None in figures]
+    assert len(missing) == 1
+    assert sum(figure is None for figure in pairs[0].figures[missing[0]]) == 1
+    assert not pairs[0].faults
+
+
+def test_a_boot_that_fails_costs_its_figures() -> None:
+    pairs: list[Pair] = []
+    board = board_with(faulty_boots=(3,))
+    run_pairs(bench_of(board), pairs.append)
+    faulty = board.log[2]
+    assert [len(pair.faults) for pair in pairs] == [0, 1, 0, 0]
+    assert f"{faulty} does not boot" in pairs[1].faults[0]
+    position = SIDES.index(faulty)
+    assert all(figures[position] is None for figures in pairs[1].figures.values())
+    assert any(figures[1 - position] is not None for figures in pairs[1].figures.values())
+
+
+@pytest.mark.parametrize("dead", SIDES)
+def test_a_side_that_fails_twice_in_a_row_ends_it(dead: str) -> None:
+    board = board_with(dead=(dead,))
+    side = "baseline" if dead == "old" else "candidate"
+    with pytest.raises(LabError, match=f"the {side}, kernel {dead}, failed 2 times in a row: {dead} does not boot"):
+        run_pairs(bench_of(board), never)
+    assert board.log.count(dead) == 2
+    assert not board.powered
+
+
+@pytest.mark.parametrize("kernels", [("6.1", "6.12"), ("6.1", "6.1")])
+def test_two_kernels_that_are_given_apart_are_sides(kernels: tuple[str, str], tmp_path: Path) -> None:
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels=kernels,
+        repeat=5,
+        provision="scratch",
+        results=tmp_path,
+        seed=1,
+    )
+    assert choice.paired
+    assert choice.kernels == kernels
+
+
+def test_a_fixed_order_of_kernels_is_kept() -> None:
+    entries = plan_entries(
+        suite("quick"),
+        ("ext4", "btrfs"),
+        ("a", "b"),
+        provision=Provision.ROOT,
+        repeat=2,
+        seed=1,
+        size_factor=1.0,
+        kernel_order=(("a", "b"), ("b", "a")),
+    )
+    boots = [(e.kernel, e.filesystem) for e in entries if e.workload.operation.value == "boot"]
+    # Both kernels on the one filesystem, then both on the other.
+    for first in range(0, 8, 2):
+        assert boots[first][1] == boots[first + 1][1]
+    assert [kernel for kernel, _ in boots] == ["a", "b", "a", "b", "b", "a", "b", "a"]
