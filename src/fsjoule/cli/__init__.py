@@ -14,6 +14,8 @@ from fsjoule.errors import FsjouleError
 
 # Groups of commands by the modules of their names; those of `results` stand beside them.
 _GROUPS: Final = ("image", "index", "kernel", "lab", "meter")
+# Commands that are modules of their own.
+_COMMANDS: Final = ("trend",)
 _RESULTS: Final = "results"
 
 
@@ -48,7 +50,14 @@ def _app(first_word: str) -> typer.Typer:
         epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
         "fsjoule show results/<run>",
     )
-    for name in (first_word,) if first_word in _GROUPS else (_RESULTS, *_GROUPS):
+    known = (*_GROUPS, *_COMMANDS)
+    for name in (first_word,) if first_word in known else (_RESULTS, *known):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
-        app.add_typer(commands, name=None if name == _RESULTS else name)
+        app.add_typer(commands, name=name if name in _GROUPS else None)
+    if first_word in _COMMANDS:
+        app.callback()(_nothing)  # one command alone would not want to be called by its name
     return app
+
+
+def _nothing() -> None:
+    pass

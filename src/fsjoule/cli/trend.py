@@ -1,0 +1,144 @@
+"""`fsjoule trend`: what changed over time or over kernels. Thin: it reads arguments, calls one function, shows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.errors import ConfigError
+from fsjoule.metrics import Metric
+from fsjoule.store.confirmations import FOLDER, confirmations
+from fsjoule.store.index import DEFAULT_NAME, VARIABLE, Order, Where, open_index
+from fsjoule.trends import words
+from fsjoule.trends.changes import Change, Status
+from fsjoule.trends.trend import Trend, trend_of
+
+app = typer.Typer()
+
+_RESULTS: Final = Path("results")
+_INDEX: Final = str(_RESULTS / DEFAULT_NAME)
+# So many are read in well below a second, whatever the index holds.
+_LIMIT: Final = 60_000
+_COLOURS: Final = {Status.CONFIRMED: "bold red", Status.NOMINATED: "yellow", Status.REFUTED: "dim"}
+
+_Names = list[str] | None
+
+
+@app.command("trend")
+def trend(
+    *,
+    series: Annotated[_Names, typer.Option("--series", help="Only these, by key or what it begins with.")] = None,
+    board: Annotated[_Names, typer.Option("--board", help="Only those of these boards.")] = None,
+    fs: Annotated[_Names, typer.Option("--fs", help="Only those of these filesystems.")] = None,
+    workload: Annotated[_Names, typer.Option("--workload", help="Only these workloads: randwrite-16k.")] = None,
+    suite: Annotated[_Names, typer.Option("--suite", help="Only those of these suites.")] = None,
+    branch: Annotated[_Names, typer.Option("--branch", help="Only runs of these branches.")] = None,
+    metric: Annotated[
+        _Names, typer.Option("--metric", help="Which figures (default: throughput, duration and energy); or all.")
+    ] = None,
+    by: Annotated[Order, typer.Option("--by", help="Over time (runs) or over kernels, oldest first.")] = Order.TIME,
+    since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC) on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Only before this day or time (UTC).")] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Read so many measurements, an equal share of each series' newest; 0: all.")
+    ] = _LIMIT,
+    index: Annotated[
+        str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
+    ] = _INDEX,
+    kept: Annotated[
+        Path, typer.Option("--confirmations", metavar="DIR", help="Where confirmations are kept.")
+    ] = _RESULTS / FOLDER,
+    json_output: Json = False,
+) -> None:
+    """Show where the level of a series changed, over time or over kernels.
+
+    Lists take commas, and may be repeated. A detector nominates changes; fresh boots confirm or refute them.
+
+    Example: fsjoule trend --board virtual --fs btrfs --by kernel
+    """
+    where = Where(
+        series=_listed(series),
+        boards=_listed(board),
+        filesystems=_listed(fs),
+        suites=_listed(suite),
+        branches=_listed(branch),
+        workloads=_listed(workload),
+        since_utc=_utc("--since", since),
+        until_utc=_utc("--until", until),
+    )
+    known, faults = confirmations(kept)
+    for fault in faults:
+        progress(f"left out: {fault}")
+    with open_index(index) as opened:
+        found = trend_of(
+            opened,
+            where,
+            order=by,
+            metrics=_metrics(_listed(metric)),
+            at_most=limit or None,
+            confirmations=known,
+            all_names=json_output,
+        )
+    if json_output:
+        from fsjoule.trends.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
+
+        print_json(document(found))
+        return
+    _show(found, index)
+
+
+def _listed(given: _Names) -> tuple[str, ...]:
+    """`a,b` as an option has it; nothing twice."""
+    parts = (part.strip() for text in given or () for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:
+    if names == ("all",):
+        return tuple(Metric)
+    for name in names:
+        if name not in list(Metric):
+            raise ConfigError.unknown("metric", name, [*Metric, "all"])
+    return tuple(map(Metric, names))
+
+
+def _utc(option: str, text: str | None) -> str | None:
+    """A day, or a time of a zone or of none, as the index writes times."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r} is no time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z") from error
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _show(found: Trend, index: str) -> None:
+    if not found.series:
+        progress("no series has a valid measurement of what is asked for; see: fsjoule index series")
+        return
+    for change in found.changes:
+        _show_change(change, found, index)
+    for line in words.closing_lines(found):
+        out.print(line, markup=False, highlight=False)
+
+
+def _show_change(change: Change, found: Trend, index: str) -> None:
+    text = Text(words.sentence(change, found) + ", ")
+    text.append(change.status.value, style=_COLOURS[change.status])
+    out.print(text)
+    if told := words.verdict(change):
+        out.print(f"  {told}", markup=False, highlight=False)
+    if change.status is Status.NOMINATED:
+        if words.same_kernel(change):
+            hint = "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
+        else:
+            hint = f"confirm with: {words.confirm_command(change, found, None if index == _INDEX else index)}"
+        out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)
