@@ -10,10 +10,10 @@ import typer
 from rich.text import Text
 
 from fsjoule.cli.common import Json, out, print_json, progress
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, StorageError
 from fsjoule.metrics import Metric
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index import DEFAULT_NAME, VARIABLE, Order, Where, open_index
+from fsjoule.store.index import DEFAULT_NAME, VARIABLE, Index, Order, Where, open_index
 from fsjoule.trends import words
 from fsjoule.trends.changes import Change, Status
 from fsjoule.trends.trend import Trend, trend_of
@@ -53,6 +53,12 @@ def trend(
     kept: Annotated[
         Path, typer.Option("--confirmations", metavar="DIR", help="Where confirmations are kept.")
     ] = _RESULTS / FOLDER,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write a page with all histories, over both.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="DIR", help="Write a chart of every history with a change.")
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """Show where the level of a series changed, over time or over kernels.
@@ -74,22 +80,59 @@ def trend(
     known, faults = confirmations(kept)
     for fault in faults:
         progress(f"left out: {fault}")
-    with open_index(index) as opened:
-        found = trend_of(
+    everything = bool(json_output or page or svg)
+    wanted = _metrics(_listed(metric))
+
+    def look(opened: Index, order: Order) -> Trend:
+        return trend_of(
             opened,
             where,
-            order=by,
-            metrics=_metrics(_listed(metric)),
+            order=order,
+            metrics=wanted,
             at_most=limit or None,
             confirmations=known,
-            all_names=json_output,
+            all_names=everything,
         )
+
+    with open_index(index) as opened:
+        found = look(opened, by)
+        other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
     if json_output:
         from fsjoule.trends.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
 
         print_json(document(found))
-        return
-    _show(found, index)
+    else:
+        _show(found, index)
+    if page is not None and other is not None:
+        _write_page(page, found, other)
+    if svg is not None:
+        _write_charts(svg, found)
+
+
+def _write_page(file: Path, *trends: Trend) -> None:
+    from fsjoule.trends.page import trend_page  # noqa: PLC0415 - charts take long to import
+
+    by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
+    _write(file, trend_page(by_time, by_kernel))
+    progress(f"page: {file}")
+
+
+def _write_charts(folder: Path, found: Trend) -> None:
+    from fsjoule.trends.charts import charts  # noqa: PLC0415 - charts take long to import
+
+    written = 0
+    for name, drawn in charts(found):
+        _write(folder / f"{name}.svg", drawn)
+        written += 1
+    progress(f"charts: {written} in {folder}")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file} could not be written: {error.strerror}") from error
 
 
 def _listed(given: _Names) -> tuple[str, ...]:
@@ -126,15 +169,15 @@ def _show(found: Trend, index: str) -> None:
     for change in found.changes:
         _show_change(change, found, index)
     for line in words.closing_lines(found):
-        out.print(line, markup=False, highlight=False)
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_change(change: Change, found: Trend, index: str) -> None:
     text = Text(words.sentence(change, found) + ", ")
     text.append(change.status.value, style=_COLOURS[change.status])
-    out.print(text)
+    out.print(text, soft_wrap=True)
     if told := words.verdict(change):
-        out.print(f"  {told}", markup=False, highlight=False)
+        out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
     if change.status is Status.NOMINATED:
         if words.same_kernel(change):
             hint = "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"

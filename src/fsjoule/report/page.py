@@ -33,7 +33,7 @@ from fsjoule.report.trace_chart import trace_chart
 _WIDE: Final = 860
 _NARROW: Final = 270
 
-_TEMPLATES: Final = jinja2.Environment(
+TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("fsjoule.report", "templates"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
@@ -62,7 +62,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
         for row in (*summary.fio, *summary.timed)
     ]
-    return _TEMPLATES.get_template("page.html.j2").render(
+    return TEMPLATES.get_template("page.html.j2").render(
         run=run,
         summary=summary,
         board=run.board.name if run.board else "board",
@@ -84,7 +84,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         groups=groups,
         facts=run_facts(run),
         command=command_text(run),
-        css=Markup(_css()),  # noqa: S704 - our own style sheet
+        css=Markup(style_sheet()),  # noqa: S704 - our own style sheet
         seconds_text=seconds_text,
         workload_label=workload_label,
         share_text=share_text,
@@ -135,11 +135,11 @@ def _marked_up(charts: Sequence[str | None]) -> list[Markup]:
     return [Markup(chart) for chart in charts if chart is not None]  # noqa: S704
 
 
-def _css() -> str:
+def style_sheet() -> str:
     """The style sheet, with the dark partner of every colour that a chart may use."""
     rules = [
         f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
         for light, dark in style.DARK.items()
         for what in ("fill", "stroke")
     ]
-    return _TEMPLATES.get_template("page.css.j2").render(dark_charts="\n  ".join(rules))
+    return TEMPLATES.get_template("page.css.j2").render(dark_charts="\n  ".join(rules))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,6 +16,8 @@ from fsjoule.trends.trend import Trend
 
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _WIDTH: Final = 48
+# One figure in so many on either side may lie outside of the scale.
+_STALLS: Final = 20
 _SHORT_KEY: Final = 8
 
 # A figure that is less, and one that is more.
@@ -103,12 +106,13 @@ def same_kernel(change: Change) -> bool:
 
 
 def sparkline(history: History, width: int = _WIDTH) -> str:
-    """The history as blocks, scaled from its least to its largest figure; of a long one, medians of portions."""
+    """The history as blocks; of a long one, medians of portions. The scale leaves single stalls out."""
     figures = portions([point.figure for point in history.points], width)
-    low, high = min(figures), max(figures)
-    span = (high - low) or 1.0
-    drawn = "".join(_BLOCKS[min(len(_BLOCKS) - 1, int((figure - low) / span * len(_BLOCKS)))] for figure in figures)
-    return f"{drawn} {low:.4g} to {high:.4g} {history.metric.unit}".rstrip()
+    apart = sorted(figures)[len(figures) // _STALLS : len(figures) - len(figures) // _STALLS]
+    low, high = apart[0], apart[-1]
+    steps = ((figure - low) / ((high - low) or 1.0) * len(_BLOCKS) for figure in figures)
+    drawn = "".join(_BLOCKS[max(0, min(len(_BLOCKS) - 1, int(step)))] for step in steps)
+    return f"{drawn} ▁ {low:.4g} █ {high:.4g} {history.metric.unit}".rstrip()
 
 
 def portions(figures: Sequence[float], most: int) -> list[float]:
@@ -116,7 +120,7 @@ def portions(figures: Sequence[float], most: int) -> list[float]:
     if len(figures) <= most:
         return list(figures)
     edges = [round(number * len(figures) / most) for number in range(most + 1)]
-    return [statistics.median(figures[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [statistics.median(figures[start:end]) for start, end in itertools.pairwise(edges)]
 
 
 def closing_lines(trend: Trend) -> Iterator[str]:
