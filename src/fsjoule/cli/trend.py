@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -53,6 +54,19 @@ def trend(
     kept: Annotated[
         Path, typer.Option("--confirmations", metavar="DIR", help="Where confirmations are kept.")
     ] = _RESULTS / FOLDER,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure what is nominated anew, on fresh boots.")] = False,
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: where kernels can be built again.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="With --confirm: effects, error rates and budget.")
+    ] = None,
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="With --confirm: where its run folders go.")
+    ] = _RESULTS,
     page: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Write a page with all histories, over both.")
     ] = None,
@@ -77,13 +91,13 @@ def trend(
         since_utc=_utc("--since", since),
         until_utc=_utc("--until", until),
     )
-    known, faults = confirmations(kept)
-    for fault in faults:
-        progress(f"left out: {fault}")
     everything = bool(json_output or page or svg)
     wanted = _metrics(_listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
+        known, faults = confirmations(kept)
+        for fault in faults:
+            progress(f"left out: {fault}")
         return trend_of(
             opened,
             where,
@@ -94,6 +108,12 @@ def trend(
             all_names=everything,
         )
 
+    if confirm:
+        with open_index(index) as opened:
+            candidates = look(opened, by)
+        if lg_env is None:
+            raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
+        _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept)
     with open_index(index) as opened:
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
@@ -107,6 +127,24 @@ def trend(
         _write_page(page, found, other)
     if svg is not None:
         _write_charts(svg, found)
+
+
+def _confirm(
+    candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
+) -> None:
+    # The lab takes a second to import, and all else does without it.
+    from fsjoule.statistics import Policy, parse_policy  # noqa: PLC0415
+    from fsjoule.trends.confirm import Fresh, confirm_changes  # noqa: PLC0415
+
+    try:
+        asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{policy} cannot be read: {error}") from error
+    fresh = Fresh(environment, asked, results, kept, tree, tuple(sys.argv), progress)
+    done, refused = confirm_changes(candidates, fresh)
+    for reason in refused:
+        progress(f"not measured anew: {reason}")
+    progress(f"{len(done)} changes measured anew, kept in {kept}" if done else "nothing was measured anew")
 
 
 def _write_page(file: Path, *trends: Trend) -> None:

@@ -41,9 +41,13 @@ def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rate
     for before, after in pairs:
         if not test.add(before, after).more:
             break
-    outcome = {
+    return Confirmation(nomination, outcome_of(test.state), test.state)
+
+
+def outcome_of(state: State) -> Confirmed:
+    """What a confirming test says of its nomination, as far as it has come."""
+    return {
         Decision.REGRESSED: Confirmed.CONFIRMED,
         Decision.NOT_REGRESSED: Confirmed.REFUTED,
         Decision.UNDECIDED: Confirmed.UNDECIDED,
-    }[test.state.decision]
-    return Confirmation(nomination, outcome, test.state)
+    }[state.decision]

@@ -20,7 +20,7 @@ from fsjoule.lazily import lazily
 
 if TYPE_CHECKING:
     from fsjoule.store.folder import RunFolder
-    from fsjoule.store.reader import LoadedRun, load_run
+    from fsjoule.store.reader import LoadedRun, load_run, load_run_file
     from fsjoule.store.recordings import Recording
     from fsjoule.store.schemas import json_schemas, write_json_schemas
     from fsjoule.store.traces import read_trace
@@ -29,11 +29,20 @@ else:
         __name__,
         {
             "folder": "RunFolder",
-            "reader": "LoadedRun load_run",
+            "reader": "LoadedRun load_run load_run_file",
             "recordings": "Recording",
             "schemas": "json_schemas write_json_schemas",
             "traces": "read_trace",
         },
     )
 
-__all__ = ["LoadedRun", "Recording", "RunFolder", "json_schemas", "load_run", "read_trace", "write_json_schemas"]
+__all__ = [
+    "LoadedRun",
+    "Recording",
+    "RunFolder",
+    "json_schemas",
+    "load_run",
+    "load_run_file",
+    "read_trace",
+    "write_json_schemas",
+]

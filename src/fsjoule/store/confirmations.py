@@ -86,8 +86,9 @@ def _read(document: object) -> Confirmation:
     if not isinstance(document, dict) or cast("dict[str, Any]", document).get("schema") != SCHEMA:
         raise ResultError(f"it is no {SCHEMA}")
     values = _checked(Confirmation, cast("dict[str, Any]", document))
-    sides = {name: ConfirmedSide(**_checked(ConfirmedSide, values[name])) for name in ("before", "after")}
-    return Confirmation(**{**values, **sides})
+    for name in ("before", "after"):
+        values[name] = ConfirmedSide(**_checked(ConfirmedSide, values[name]))
+    return Confirmation(**values)
 
 
 # Of the fields that are no text.

@@ -56,7 +56,7 @@ def load_run(path: Path) -> LoadedRun:
     run.json is damaged or of another schema; a damaged measurement is named in `damaged` instead.
     """
     folder = path.parent if path.name == RUN_FILE else path
-    run = _load_run_file(folder)
+    run = load_run_file(folder)
     measurements: dict[int, Measurement] = {}
     folders: dict[int, Path] = {}
     damaged: dict[str, str] = {}
@@ -75,7 +75,8 @@ def load_run(path: Path) -> LoadedRun:
     return LoadedRun(folder, run, in_order, damaged, dict(sorted(folders.items())))
 
 
-def _load_run_file(folder: Path) -> Run:
+def load_run_file(folder: Path) -> Run:
+    """What run.json says, without the measurements. Raises ResultError as `load_run` does."""
     path = folder / RUN_FILE
     if not path.is_file():
         hint = "give the folder below results/ that fsjoule bench named at its end"

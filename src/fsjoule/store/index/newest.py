@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, bindparam, select
 
 from fsjoule.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
@@ -86,7 +86,7 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
 
 def _oldest_first(series: IndexedSeries, rows: Sequence[Any], share: int | None) -> NewestRows:
     older = share is not None and len(rows) > share
-    ordered = sorted(map(tuple, rows[:share]))
+    ordered: list[Row] = sorted(map(tuple, cast("Sequence[Row]", rows[:share])))
     if older:
         cut = rows[-1][RUN]
         whole = [row for row in ordered if row[RUN] != cut]
@@ -115,9 +115,9 @@ def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int],
     }
 
 
-def _rows(index: Index, statement: Any) -> list[Row]:  # noqa: ANN401 - any selection
+def _rows(index: Index, statement: Select[*tuple[Any, ...]]) -> list[Row]:
     with index.reading() as connection:
-        return cast("list[Row]", list(map(tuple, connection.execute(statement))))
+        return cast("list[Row]", connection.execute(statement).all())
 
 
 def _portions(numbers: Iterable[int]) -> list[list[int]]:

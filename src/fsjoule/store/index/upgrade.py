@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy import Connection, Text, column, inspect, select, table, text
 
 from fsjoule.errors import ResultError
 
@@ -29,7 +29,8 @@ def revision_of(connection: Connection) -> str | None:
     """The schema that an index has, None for a database without one."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    versions = table(VERSION_TABLE, column("version_num", Text))
+    return connection.execute(select(versions.c.version_num)).scalar()
 
 
 def newest(migrations: Path) -> str:
