@@ -47,10 +47,13 @@ def _beside(change: Change) -> tuple[tuple[Point, Point], tuple[Point, Point]]:
 
 
 def title(history: History) -> str:
-    series = history.series
-    simulated = " (simulated)" if series.simulated else ""
+    return place(history, simulated=" (simulated)" if history.series.simulated else "")
+
+
+def place(history: History, *, simulated: str = "") -> str:
+    """Which series it is; a chart's title says by itself whether it is simulated."""
     label = f", kernel {history.label}" if history.label else ""
-    return f"{series.label} on {series.series.board}{simulated}{label}"
+    return f"{history.series.label} on {history.series.series.board}{simulated}{label}"
 
 
 def amount(change: Change) -> str:
