@@ -11,8 +11,10 @@
      |   +- PlaceHeldError    somebody else holds the place
      |   +- StorageError      a result could not be stored
      +- KernelBuildError      a kernel's source does not build (exit code 6)
-     +- MeasurementInvalid    measured, but not to be believed
-     +- ResultError           a run folder is missing, damaged or of another schema
+     +- MeasurementInvalid    measured, but not to be believed (exit code 5)
+     +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
+
+No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class FsjouleError(Exception):
     `what` says what happened and to what; `hint` says what to do next.
     """
 
-    exit_code = 1
+    exit_code = 70
 
     def __init__(self, what: str, *, hint: str | None = None) -> None:
         super().__init__(what)

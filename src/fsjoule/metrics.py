@@ -5,11 +5,12 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model import FioResult, Measurement, Value, Workload
+from fsjoule.model import FioResult, IoPattern, Measurement, TimedKind, Value, Workload
 
 _P99: Final = 99.0
 
@@ -80,10 +81,20 @@ def figure_of(measurement: Measurement, metric: Metric) -> Figure:
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
-    if workload.kind == "timed":
+    return _told(workload.operation)
+
+
+def metrics_of_series(workload: str) -> tuple[Metric, ...]:
+    """The same for a workload as a series names it: `randread-16k 32768KiB`, `mkfs`."""
+    operation = re.split(r"[- ]", workload)[0]
+    return _told(IoPattern(operation) if operation in set(IoPattern) else TimedKind(operation))
+
+
+def _told(operation: IoPattern | TimedKind) -> tuple[Metric, ...]:
+    if isinstance(operation, TimedKind):
         return TIMED_METRICS + _ALSO_TIMED
     told = FIO_METRICS + _ALSO_FIO
-    return told if workload.operation.writes else tuple(each for each in told if each is not Metric.WRITE_AMPLIFICATION)
+    return told if operation.writes else tuple(each for each in told if each is not Metric.WRITE_AMPLIFICATION)
 
 
 def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:

@@ -24,33 +24,15 @@ from typing import Final
 from fsjoule import lab
 from fsjoule.bench import Bench
 from fsjoule.errors import LabError, StorageError
-from fsjoule.metrics import Figure, Metric, figure_of, metrics_of
+from fsjoule.metrics import Figure, figure_of, metrics_of
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.session import Choice, Session
 from fsjoule.statistics import Side
 from fsjoule.store.index import IndexedSeries
-
-Test = tuple[IndexedSeries, Metric]
-Figures = Mapping[Test, tuple[Figure, Figure]]
+from fsjoule.verdicts import Enough, Pair, Test
 
 # A side whose boots fail this often in a row has something that more boots do not mend.
 _FAILURES_IN_A_ROW: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Both boots of one pair. `figures` are the baseline's and the candidate's, None where one is missing or invalid.
-
-    `faults` say what the lab did not do; their boots have no figures from there on.
-    """
-
-    number: int
-    figures: Figures
-    faults: tuple[str, ...] = ()
-
-
-# Is given each pair when it is complete; returns why no more are wanted, or None.
-Enough = Callable[[Pair], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +82,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Side.BASELINE, candidate: Side.CANDIDATE}
+    series = len({entry.slug for entry in bench.plan.entries})
     failures = Counter[Side]()
     number = 0
     for number, entries in groupby(bench.plan.entries, key=lambda entry: entry.repetition):
@@ -118,7 +101,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
                     f"the {which}, kernel {label}, failed {failures[which]} times in a row: {fault.what}",
                     hint=fault.hint,
                 ) from fault
-        reason = enough(Pair(number, _paired(measured), tuple(faults)))
+        reason = enough(Pair(number, _paired(measured), series, tuple(faults)))
         if reason is not None:
             return number, f"{reason} after {number} pairs"
     return number, f"the budget of {number} pairs was used up"

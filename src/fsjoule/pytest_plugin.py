@@ -48,7 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the filesystem as the board's root, or made fresh on the scratch partition (default: %(default)s)",
     )
     group.addoption("--results", default="results", metavar="DIR", help="where run folders go (default: %(default)s)")
-    group.addoption("--seed", default=None, type=int, metavar="N", help="of the order (default: a new one, recorded)")
+    group.addoption(
+        "--seed", default=None, type=int, metavar="N", help="of order and chance (default: a new one, recorded)"
+    )
     group.addoption(
         "--meter-program",
         default=None,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import requests
 from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
 
@@ -138,6 +139,25 @@ def test_two_power_ons_are_the_same_to_the_nanosecond(board: BoardProgram) -> No
     assert again_told == told
     marks = b"".join(told[at + 12 : at + 13] for at in range(0, len(told), 32) if told[at + 8] == 3)
     assert marks == b"Sboot\nEboot\n"
+
+
+def test_power_ons_differ_by_their_seed_alone(board: BoardProgram) -> None:
+    drawn: list[str] = []
+    for seed in (1, 2, 1):
+        board.seed(seed)
+        with board.console() as console:
+            board.power(on=True)
+            console.login()
+            drawn.append(console.run("head -c 32 /dev/urandom | sha256sum; sha256sum /proc/timer_list"))
+        board.power(on=False)
+    first, other, again = drawn
+    assert other != first
+    assert again == first
+
+
+def test_a_seed_is_a_number(board: BoardProgram) -> None:
+    with pytest.raises(requests.HTTPError, match="400"):
+        board.seed("many")
 
 
 def test_what_the_board_tells_is_what_its_kernel_counts(board: BoardProgram) -> None:

@@ -2,11 +2,12 @@
 
 python tests/statistics/deterministic_repeat.py --runs 2 --load 2 -- --fs ext4,btrfs --kernel 6.1 --repeat 1
 python tests/statistics/deterministic_repeat.py --compare results/RUN results/RUN...
+python tests/statistics/deterministic_repeat.py --spread results/RUN
 
 Runs `pytest tests/bench` that many times with the same seed, each in a virtual lab of its own, with `--load` processes
 that keep the machine busy meanwhile, and compares every figure of every measurement with that of the first run. What
 stands behind `--` goes to the bench. Exit code 1 if a figure differs by more than 1 %, or their median by more than
-0.2 %.
+0.2 %. `--spread` says how far the boots of one run lie apart.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fsjoule.store import LoadedRun, load_run
 PROJECT: Final = Path(__file__).parents[2]
 LARGEST: Final = 0.01
 MEDIAN: Final = 0.002
+_SPREAD: Final = ("throughput_mib_per_s", "cpu_s_per_mib", "energy_mj_per_mib.value", "duration_s")
 _BENCH_TIMEOUT_S: Final = 4 * 3600.0
 # Not figures: where in the meter's time a window lay, and which one it was.
 _NOT_FIGURES: Final = ("number", "repetition", "boot", "window.", "idle_window.", "workload.", "series.")
@@ -141,6 +143,23 @@ def bench(results: Path, options: Sequence[str]) -> Path:
     return folder
 
 
+def spread(folder: Path) -> None:
+    """Print the relative standard deviation of a run's boots, for each measured thing and metric."""
+    run = load_run(folder)
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for measurement in run.measurements:
+        found = figures(measurement)
+        for name in _SPREAD:
+            if name in found:
+                groups.setdefault((measurement.kernel, measurement.slug, name), []).append(found[name])
+    print(f"{'kernel':<10} {'measured':<26} {'figure':<28} {'boots':>5} {'mean':>10} {'SD':>8} {'range':>8}")
+    for (kernel, slug, name), values in sorted(groups.items()):
+        mean = statistics.fmean(values)
+        if len(values) > 1 and mean:
+            deviation, extent = statistics.stdev(values) / mean, (max(values) - min(values)) / mean
+            print(f"{kernel:<10} {slug:<26} {name:<28} {len(values):>5} {mean:>10.5g} {deviation:>8.3%} {extent:>8.3%}")
+
+
 def compare(folders: Sequence[Path]) -> bool:
     """Print how far the runs agree with the first one; returns whether they do."""
     runs = [load_run(folder) for folder in folders]
@@ -166,8 +185,12 @@ def main() -> int:
     parser.add_argument("--environment", default="env/deterministic.yaml", help="(default: %(default)s)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where run folders go")
     parser.add_argument("--compare", type=Path, nargs="+", metavar="RUN", help="compare these runs, run none")
+    parser.add_argument("--spread", type=Path, metavar="RUN", help="how far the boots of this run lie apart, run none")
     parser.add_argument("options", nargs="*", help="behind --: options of the bench")
     chosen = parser.parse_args()
+    if chosen.spread:
+        spread(chosen.spread)
+        return 0
     if chosen.compare:
         return 0 if compare(chosen.compare) else 1
     chosen.results.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,8 @@ class FaultyBoard(FakeBoard):
     faulty_boots: tuple[int, ...] = ()
     log: list[str] = field(default_factory=list[str])
 
-    def boot(self) -> FakeShell:
+    def boot(self, seed: int = 1) -> FakeShell:
+        self.seeds.append(seed)
         kernel, _ = self.prepared[-1]
         self.boots += 1
         self.log.append(kernel)

@@ -14,9 +14,9 @@ from fsjoule.errors import FsjouleError
 
 # Groups of commands by the modules of their names; those of `results` stand beside them.
 _GROUPS: Final = ("image", "index", "kernel", "lab", "meter")
-# Commands that are modules of their own.
-_COMMANDS: Final = ("trend",)
 _RESULTS: Final = "results"
+# Commands that have a module of their own.
+_COMMANDS: Final = ("compare", "gate", "trend")
 
 
 class _Warnings(logging.Handler):
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _app(first_word: str) -> typer.Typer:
-    """The commands; of the groups only the one that is asked for, as what they import takes a second or two."""
+    """The commands; of those with a module only what is asked for, as what they import takes a second or two."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
@@ -50,14 +50,8 @@ def _app(first_word: str) -> typer.Typer:
         epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
         "fsjoule show results/<run>",
     )
-    known = (*_GROUPS, *_COMMANDS)
-    for name in (first_word,) if first_word in known else (_RESULTS, *known):
+    alone = first_word in (*_GROUPS, *_COMMANDS)
+    for name in (first_word,) if alone else (_RESULTS, *_COMMANDS, *_GROUPS):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
         app.add_typer(commands, name=name if name in _GROUPS else None)
-    if first_word in _COMMANDS:
-        app.callback()(_nothing)  # one command alone would not want to be called by its name
     return app
-
-
-def _nothing() -> None:
-    pass

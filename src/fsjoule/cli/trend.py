@@ -71,7 +71,8 @@ def trend(
         Path | None, typer.Option("--page", metavar="FILE", help="Write a page with all histories, over both.")
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="DIR", help="Write a chart of each history with a change; of all, if few.")
+        Path | None,
+        typer.Option("--svg", metavar="DIR", help="Write a chart of each history with a change; of all, if few."),
     ] = None,
     json_output: Json = False,
 ) -> None:

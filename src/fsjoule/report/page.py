@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import jinja2
 from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
 from fsjoule.published import REMARKS
-from fsjoule.report import style
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
@@ -27,19 +25,12 @@ from fsjoule.report.tables import (
     published_table,
     timed_table,
 )
+from fsjoule.report.templating import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 
 # A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
 _WIDE: Final = 860
 _NARROW: Final = 270
-
-TEMPLATES: Final = jinja2.Environment(
-    loader=jinja2.PackageLoader("fsjoule.report", "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,8 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
         for row in (*summary.fio, *summary.timed)
     ]
-    return TEMPLATES.get_template("page.html.j2").render(
+    return render(
+        "page.html.j2",
         run=run,
         summary=summary,
         board=run.board.name if run.board else "board",
@@ -72,7 +64,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
-        fio_charts=_marked_up([throughput_chart(summary), energy_chart(summary)]),
+        fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)]),
         projected=projected_table(summary),
         projected_footnote=projected_footnote(summary),
         published=published_table(summary),
@@ -80,11 +72,10 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
         kernel_tables=kernel_tables(summary),
-        timed_charts=_marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
+        timed_charts=marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
         groups=groups,
         facts=run_facts(run),
         command=command_text(run),
-        css=Markup(style_sheet()),  # noqa: S704 - our own style sheet
         seconds_text=seconds_text,
         workload_label=workload_label,
         share_text=share_text,
@@ -99,7 +90,7 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     except ResultError as error:
         trace, problem = None, error.what
     if trace is not None and len(trace.ticks):
-        charts = _marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
+        charts = marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
     elif not problem:
         problem = "the meter recorded nothing: there is no trace and no energy"
     facts = measurement_facts(measurement)
@@ -128,18 +119,3 @@ def _legend(m: Measurement) -> tuple[Fact, ...]:
     legend += [("window", f"window {m.window.duration_s:.4f} s")] if m.window else []
     legend += [("before", f"idle window {m.idle_window.duration_s:.3f} s")] if m.idle_window else []
     return (*legend, ("range", "least to greatest sample"))
-
-
-def _marked_up(charts: Sequence[str | None]) -> list[Markup]:
-    """Charts that are there, safe to stand in HTML: Vega escapes the text that it draws."""
-    return [Markup(chart) for chart in charts if chart is not None]  # noqa: S704
-
-
-def style_sheet() -> str:
-    """The style sheet, with the dark partner of every colour that a chart may use."""
-    rules = [
-        f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
-        for light, dark in style.DARK.items()
-        for what in ("fill", "stroke")
-    ]
-    return TEMPLATES.get_template("page.css.j2").render(dark_charts="\n  ".join(rules))

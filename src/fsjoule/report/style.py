@@ -17,8 +17,10 @@ AXIS: Final = "#b6bec8"
 BAND: Final = "#2f6fdf"
 IDLE: Final = "#8a94a0"
 MEAN: Final = "#c2410c"
-WORSE: Final = "#b3261e"
-BETTER: Final = "#1b7a3d"
+# Of verdicts.
+GOOD: Final = "#1b7a3d"
+BAD: Final = "#b3261e"
+DOUBT: Final = "#a16207"
 
 # One colour a filesystem in every chart and report; they differ in lightness too, for those who do not see the hue.
 FILESYSTEMS: Final[dict[str, str]] = {
@@ -46,8 +48,9 @@ DARK: Final[dict[str, str]] = {
     BAND: "#6ea1ff",
     IDLE: "#7f8b99",
     MEAN: "#fb9a5b",
-    WORSE: "#ff8f87",
-    BETTER: "#6cc98a",
+    GOOD: "#6cc98a",
+    BAD: "#ff8f87",
+    DOUBT: "#e2b93b",
     "#2563c9": "#5d93f5",
     "#e07b1f": "#f29a4a",
     "#13968a": "#35c2b4",

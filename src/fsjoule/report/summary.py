@@ -170,7 +170,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
     The order is that of operations, then of the plan's filesystems, then of its kernels.
     """
     groups = _grouped(run, measurements)
-    labels = _labels(series for series, _ in groups)
+    labels = series_labels(series for series, _ in groups)
     fio: list[FioRow] = []
     timed: list[TimedRow] = []
     for (series, _), group in groups.items():
@@ -239,7 +239,7 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
     return {group: groups[group] for group in sorted(groups, key=rank)}
 
 
-def _labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
+def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
     """The filesystem's name; with its options for filesystems that the run has with different ones."""
     keys = list(keys)
     variants: dict[str, set[tuple[str, ...]]] = {}

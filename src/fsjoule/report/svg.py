@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import altair as alt
@@ -24,6 +24,12 @@ _LONG_NUMBER: Final = re.compile(r"\d+\.\d{3,}")
 def specification(*layers: alt.Chart, width: int, height: int) -> dict[str, object]:
     """Layers over named data as a Vega-Lite specification, still without its data."""
     return {**alt.layer(*layers).properties(width=width, height=height).to_dict(), "config": chart_config()}
+
+
+def stacked(charts: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Specifications below each other in one picture."""
+    inner = [{name: part for name, part in chart.items() if name not in ("config", "$schema")} for chart in charts]
+    return {"vconcat": inner, "config": chart_config()}
 
 
 def draw(spec: Mapping[str, object], data: Mapping[str, Rows], title: str, *, simulated: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -19,12 +20,22 @@ FOOTNOTE: Final = (
 )
 
 
+class Tone(StrEnum):
+    """What a cell's colour says; its text says it too."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    DOUBT = "doubt"
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, and its deviation, which a narrow page shows below it."""
+    """`text`, and its deviation, which a narrow page shows below it. `tone` is what it means to the reader."""
 
     text: str
     sd: str = ""
+    tone: Tone = Tone.PLAIN
 
     @property
     def joined(self) -> str:

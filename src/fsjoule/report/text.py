@@ -19,6 +19,7 @@ from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
     Table,
+    Tone,
     fio_footnote,
     fio_table,
     kernel_tables,
@@ -30,6 +31,7 @@ from fsjoule.report.tables import (
 )
 
 _GAP: Final = 2
+_TONES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: "yellow"}
 
 
 def print_summary(console: Console, summary: Summary, *, folder: Path | None = None, page: Path | None = None) -> None:
@@ -45,29 +47,29 @@ def print_summary(console: Console, summary: Summary, *, folder: Path | None = N
 def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     yield _headline(summary)
     if summary.fio:
-        yield from _rich(fio_table(summary), width)
-        yield _footnote(fio_footnote(summary))
+        yield from rich_table(fio_table(summary), width)
+        yield footnote(fio_footnote(summary))
     projected = projected_table(summary)
     if projected is not None:
-        yield from _rich(projected, width)
-        yield _footnote(projected_footnote(summary))
+        yield from rich_table(projected, width)
+        yield footnote(projected_footnote(summary))
     published = published_table(summary)
     if published is not None:
-        yield from _rich(published, width)
-        yield _footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
+        yield from rich_table(published, width)
+        yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
-        yield from _rich(timed_table(summary), width)
+        yield from rich_table(timed_table(summary), width)
     if kernels := kernel_tables(summary):
         for table in kernels:
-            yield from _rich(table, width)
-        yield _footnote(FOOTNOTE)
+            yield from rich_table(table, width)
+        yield footnote(FOOTNOTE)
     if summary.phases:
-        yield from _rich(time_table(summary), width)
+        yield from rich_table(time_table(summary), width)
         if summary.board_on_s:
             utilisation = (
                 f"board on for {seconds_text(summary.board_on_s)}, fio for {share_text(summary.utilisation)} of it"
             )
-            yield _footnote(f"board utilisation: {utilisation}")
+            yield footnote(f"board utilisation: {utilisation}")
     yield from _left_out(summary)
 
 
@@ -88,7 +90,7 @@ def _headline(summary: Summary) -> Text:
     return text
 
 
-def _rich(table: Table, width: int) -> Iterator[ConsoleRenderable]:
+def rich_table(table: Table, width: int) -> Iterator[ConsoleRenderable]:
     """The table, or narrower ones that together say the same: no figure is ever cut off."""
     # One character of margin on either side is the box's.
     for part in table.split(width - 2, _GAP):
@@ -112,27 +114,30 @@ def _rich_part(table: Table, width: int) -> ConsoleRenderable:
             shown.add_column(name, no_wrap=True, overflow="ellipsis")
     for i, row in enumerate(table.rows):
         goes_on = i > 0 and i not in table.breaks and row[0] == table.rows[i - 1][0]
-        cells = [Text("" if goes_on else row[0].joined), *(Text(cell.joined) for cell in row[1:])]
+        first = "" if goes_on else row[0].joined
+        cells = [Text(first, _TONES[row[0].tone]), *(Text(cell.joined, _TONES[cell.tone]) for cell in row[1:])]
         shown.add_row(*cells, end_section=i + 1 in table.breaks)
     return shown
 
 
-def _footnote(text: str) -> Text:
+def footnote(text: str) -> Text:
+    """What stands below a table."""
     return Text(text, style="dim")
 
 
 def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
     lines = [(f"{m.number:02d} {m.slug}", "; ".join(m.invalid_reasons)) for m in summary.invalid]
     if lines:
-        yield _list(f"{len(lines)} invalid, not in any mean", lines, "red")
+        yield named_lines(f"{len(lines)} invalid, not in any mean", lines, "red")
     if summary.damaged:
-        yield _list(f"{len(summary.damaged)} damaged, left out", list(summary.damaged.items()), "red")
+        yield named_lines(f"{len(summary.damaged)} damaged, left out", list(summary.damaged.items()), "red")
     if summary.remarks:
         numbers = [(", ".join(map(str, remark.numbers)), remark.text) for remark in summary.remarks]
-        yield _list("Remarks", numbers, "yellow")
+        yield named_lines("Remarks", numbers, "yellow")
 
 
-def _list(title: str, lines: list[tuple[str, str]], style: str) -> ConsoleRenderable:
+def named_lines(title: str, lines: list[tuple[str, str]], style: str) -> ConsoleRenderable:
+    """A list of names, each with what is to be said of it."""
     shown = RichTable(
         title=Text(title, style=f"bold {style}"), title_justify="left", box=None, show_header=False, pad_edge=False
     )

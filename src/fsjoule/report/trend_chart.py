@@ -106,7 +106,7 @@ def _marked(picture: Picture, status: str, x: Any) -> list[alt.Chart]:  # noqa: 
     colour = alt.Color(
         "way:N",
         legend=None,
-        scale=alt.Scale(domain=["worse", "better"], range=[style.WORSE, style.BETTER]),
+        scale=alt.Scale(domain=["worse", "better"], range=[style.BAD, style.GOOD]),
     )
     of = _base(_CHANGES).transform_filter(f"datum.status === '{status}'")
     return [

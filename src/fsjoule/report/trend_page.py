@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fsjoule.report import style
-from fsjoule.report.page import TEMPLATES, style_sheet
+from fsjoule.report.templating import part, render
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,21 @@ def render_trend_page(page: TrendPage) -> str:
         "colours": {name: (colour, style.DARK[colour]) for name, colour in colours.items()},
         "trackColours": len(style.KERNELS),
     }
-    sheet = TEMPLATES.get_template("trends.css.j2").render(
-        tracks_light=_variables(style.KERNELS),
-        tracks_dark=_variables([style.DARK[colour] for colour in style.KERNELS]),
-    )
-    return TEMPLATES.get_template("trends.html.j2").render(
+    return render(
+        "trends.html.j2",
         lead=page.lead,
         simulated=page.simulated,
         tiles=page.tiles,
         changes=page.changes,
         notes=page.notes,
         footer=page.footer,
-        css=Markup(style_sheet() + sheet),  # noqa: S704 - our own style sheets
+        more_css=part(
+            "trends.css.j2",
+            tracks_light=_variables(style.KERNELS),
+            tracks_dark=_variables([style.DARK[colour] for colour in style.KERNELS]),
+        ),
         data=Markup(_embedded(data)),  # noqa: S704 - nothing in it can end the element that it stands in
-        script=Markup(TEMPLATES.get_template("trends.js").render()),  # noqa: S704 - our own script
+        script=part("trends.js"),
     )
 
 

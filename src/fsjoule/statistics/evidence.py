@@ -43,6 +43,9 @@ _MOST_DEGREES: Final = 4.0
 _LARGEST: Final = math.log(8)
 _LOSS_STEP: Final = 2.0
 _GAIN_STEP: Final = 3.0
+# Effects of all sizes, from a thousandth of a percent up, each a tenth larger than the last.
+_SIZES: Final[Floats] = np.exp(np.arange(math.log(1e-5), math.log(_LARGEST), 0.1))
+_EFFECTS: Final[Floats] = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 # Weight of the very effect that matters among losses, and of no effect at all among gains.
 _WEIGHT_OF_FIRST: Final = 0.8
 
@@ -109,6 +112,34 @@ def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, histor
         after.append(_weigh(likelihood + prior, hypotheses))
     regressed, not_regressed, noise = (np.stack(parts, axis=-1) for parts in zip(*after, strict=True))
     return Evidence(regressed, not_regressed, noise)
+
+
+def effect_bounds(
+    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: History | None = None, *, confidence: float
+) -> tuple[float, float]:
+    """Bounds of the effect that hold at any number of pairs, so also at the one where somebody stopped.
+
+    All effects of which the evidence against, mean of L / L(e), is below 1 / (1 - confidence): a confidence sequence
+    (Ramdas et al. 2023, section 3.4). The mean is half over the hypotheses' effects, half over a grid of all sizes, so
+    that it is narrow also about an effect that is none of theirs. Both arrays are one-dimensional, of at least one
+    pair, as in `evidence`.
+    """
+    estimate = float(np.median(candidate - baseline))
+    around = estimate + _EFFECTS
+    effects = np.concatenate([hypotheses.losses, hypotheses.gains, _EFFECTS, around])
+    joint = np.zeros((len(effects), len(_SIGMAS)))
+    for start in range(0, len(baseline), BLOCK_PAIRS):
+        block = slice(start, start + BLOCK_PAIRS)
+        joint = joint + _log_likelihood(baseline[block], candidate[block], effects)
+    per_effect = logsumexp(joint + _sigma_prior(history), axis=-1)
+    named = np.concatenate([hypotheses.loss_weights, hypotheses.gain_weights]) - math.log(4)
+    weights = np.concatenate([named, np.full(len(_EFFECTS), -math.log(2 * len(_EFFECTS)))])
+    against = logsumexp(per_effect[: len(weights)] + weights) - per_effect[len(weights) :]
+    held = np.flatnonzero(against < -math.log1p(-confidence))
+    if not len(held):
+        return float(around[0]), float(around[-1])
+    # The effects next to those that hold: the grid must not make it narrower than it is.
+    return float(around[max(held.min() - 1, 0)]), float(around[min(held.max() + 1, len(around) - 1)])
 
 
 def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Floats]:

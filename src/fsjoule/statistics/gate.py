@@ -11,9 +11,10 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from fsjoule.metrics import Figure, Metric
-from fsjoule.statistics.evidence import Floats, History, Hypotheses, evidence
+from fsjoule.statistics.evidence import Floats, History, Hypotheses, effect_bounds, evidence
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.policy import Policy
+from fsjoule.statistics.ratios import CONFIDENCE, Interval
 
 K = TypeVar("K", bound=Hashable)
 
@@ -108,6 +109,15 @@ class SequentialTest:
         self._state = self._judge()
         return self._state
 
+    def interval(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Bounds of candidate over baseline that hold with that probability whenever one stops; None without a pair."""
+        if not self._baseline:
+            return None
+        baseline, candidate = np.array(self._baseline), np.array(self._candidate)
+        bounds = effect_bounds(baseline, candidate, self._hypotheses, self._history, confidence=confidence)
+        low, high = sorted(math.exp(self._sign * bound) for bound in bounds)
+        return Interval(low, high)
+
     def _judge(self) -> State:
         used = len(self._baseline)
         open_budget = self._offered < self._rates.budget_pairs
@@ -183,6 +193,10 @@ class Gate(Generic[K]):
         for key in self.state.more:
             self._tests[key].add(*pairs.get(key, (None, None)))
         return self.state
+
+    def interval(self, series: K, metric: Metric) -> Interval | None:
+        """See SequentialTest."""
+        return self._tests[series, metric].interval()
 
     @property
     def state(self) -> GateState[K]:

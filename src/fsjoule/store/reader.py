@@ -76,7 +76,7 @@ def load_run(path: Path) -> LoadedRun:
 
 
 def load_run_file(folder: Path) -> Run:
-    """What run.json says, without the measurements. Raises ResultError as `load_run` does."""
+    """What run.json of a folder says, without its measurements. Raises ResultError if it is missing or damaged."""
     path = folder / RUN_FILE
     if not path.is_file():
         hint = "give the folder below results/ that fsjoule bench named at its end"

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
     from fsjoule.store.index.kernels import Kernel
     from fsjoule.store.index.newest import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
-    from fsjoule.store.index.queries import list_kernels, list_series, points, stats
+    from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
     from fsjoule.store.index.reading import Fault, check_folders
     from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
-    from fsjoule.store.index.selection import Selection, comparable, resolve
+    from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
     from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 else:
     __getattr__ = lazily(
@@ -35,10 +35,10 @@ else:
             "importing": "ImportReport Progress Watcher import_runs rebuild",
             "kernels": "Kernel",
             "newest": "Newest NewestRows RunNames kernel_labels newest run_names",
-            "queries": "list_kernels list_series points stats",
+            "queries": "list_kernels list_series points run_folders stats",
             "reading": "Fault check_folders",
             "records": "Order Point SeriesCount Stats Where",
-            "selection": "Selection comparable resolve",
+            "selection": "Selection UnknownNameError comparable resolve resolve_kernel",
             "serieskeys": "IndexedSeries what_differs",
         },
     )
@@ -61,6 +61,7 @@ __all__ = [
     "Selection",
     "SeriesCount",
     "Stats",
+    "UnknownNameError",
     "Watcher",
     "Where",
     "check_folders",
@@ -75,6 +76,8 @@ __all__ = [
     "points",
     "rebuild",
     "resolve",
+    "resolve_kernel",
+    "run_folders",
     "run_names",
     "stats",
     "what_differs",

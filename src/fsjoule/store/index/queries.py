@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import Column, Connection, Integer, Row, Select, func, select
@@ -80,6 +81,13 @@ def list_kernels(index: Index, where: Where = EVERYTHING) -> tuple[Kernel, ...]:
             chosen = restricted(select(measurements.c.kernel).distinct(), where, catalogue)
             numbers = [number for number in connection.execute(chosen).scalars() if number is not None]
         return tuple(sorted((catalogue.kernels[number] for number in numbers), key=lambda kernel: kernel.order))
+
+
+def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
+    """Where each of these runs was when it was imported last, perhaps on another machine; the newest first."""
+    chosen = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
+    with index.reading() as connection:
+        return {run_id: Path(path) for run_id, path in connection.execute(chosen)}
 
 
 def stats(index: Index) -> Stats:

@@ -12,13 +12,17 @@ from sqlalchemy import Connection, select
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import is_of
+from fsjoule.store.index.kernels import Kernel, is_of
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 
 _KINDS: Final = ("run", "kernel", "branch")
 _SHOWN: Final = 8
+
+
+class UnknownNameError(ConfigError):
+    """The index has nothing of that name, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,38 @@ def resolve(index: Index, text: str) -> Selection:
             if selection is not None and kind in ("", selection.kind)
         ]
         if not found:
-            raise ConfigError(f"the index has no {kind or 'run, kernel or branch'} {name!r}", hint=_known(connection))
+            what = f"the index has no {kind or 'run, kernel or branch'} {name!r}"
+            raise UnknownNameError(what, hint=_known(connection))
     if len(found) > 1:
         written = " or ".join(f"{selection.kind}:{name}" for selection in found)
         raise ConfigError(f"{name!r} is the name of more than one thing", hint=f"write {written}")
     return found[0]
+
+
+def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
+    """The kernel that is called so within a run or a branch, and its measurements there; `kernel:` may stand before it.
+
+    What a run calls a kernel comes first: with kernels 6.1 and 6.1.9-mine in one run, 6.1 is the first. Otherwise, and
+    if several are called so, it is the newest of them. Raises ConfigError, with the kernels that there are.
+    """
+    wanted = name.removeprefix("kernel:")
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        where = within.where
+        inside = [
+            column.in_(choices)
+            for column, choices in ((runs.c.run_id, where.runs), (runs.c.branch, where.branches))
+            if choices
+        ]
+        chosen = select(run_kernels.c.label, run_kernels.c.kernel).join(runs, run_kernels.c.run == runs.c.id)
+        booted = [(label, catalogue.kernels[number]) for label, number in connection.execute(chosen.where(*inside))]
+    called_so = {kernel for label, kernel in booted if label == wanted}
+    found = called_so or {kernel for _, kernel in booted if _is_called(kernel, wanted)}
+    if not found:
+        known = sorted({(kernel.order, label, kernel.label) for label, kernel in booted})
+        named = _some([label if label == full else f"{label}: {full}" for _, label, full in known])
+        raise ConfigError(f"{within.title} has no kernel {wanted!r}", hint=f"it has {named}")
+    return _newest(found, wanted, runs=where.runs, branches=where.branches)
 
 
 def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
@@ -87,18 +118,20 @@ def _kernel(connection: Connection, name: str) -> Selection | None:
     catalogue = Catalogue(connection)
     chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
     numbers = set(connection.execute(chosen).scalars())
-    named = {
-        number
-        for number, kernel in catalogue.kernels.items()
-        if name and (name in (kernel.version, kernel.label) or is_of(kernel.release, name))
-    }
-    measured = [number for number in numbers | named if _is_measured(connection, number)]
-    found = sorted((catalogue.kernels[number] for number in measured), key=lambda kernel: kernel.order)
-    if not found:
-        return None
-    newest = found[-1]
+    named = {number for number, kernel in catalogue.kernels.items() if _is_called(kernel, name)}
+    found = {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
+    return _newest(found, name) if found else None
+
+
+def _is_called(kernel: Kernel, name: str) -> bool:
+    return bool(name) and (name in (kernel.version, kernel.label) or is_of(kernel.release, name))
+
+
+def _newest(found: set[Kernel], name: str, *, runs: tuple[str, ...] = (), branches: tuple[str, ...] = ()) -> Selection:
+    newest = max(found, key=lambda kernel: kernel.order)
     several = f", the newest of {len(found)} that are {name}" if len(found) > 1 else ""
-    return Selection("kernel", f"kernel {newest.label}{several}", Where(kernels=(newest,)))
+    where = Where(kernels=(newest,), runs=runs, branches=branches)
+    return Selection("kernel", f"kernel {newest.label}{several}", where)
 
 
 def _is_measured(connection: Connection, kernel: int) -> bool:

@@ -1,0 +1,112 @@
+"""`fsjoule compare`. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.index import DEFAULT_LOCATION, Location
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.metrics import Metric
+from fsjoule.report.comparison import Compared, forest_chart, print_comparison, render_page, to_document, to_markdown
+from fsjoule.statistics import Criteria
+from fsjoule.store.index import Where
+from fsjoule.verdicts import Sources, compare_sides
+
+app = typer.Typer()
+_DEFAULTS = Criteria()
+
+
+@app.command("compare")
+def compare(
+    *,
+    baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
+    candidate: Annotated[str, typer.Argument(help="What may have changed.")],
+    within: Annotated[
+        str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
+    ] = None,
+    index: Location = DEFAULT_LOCATION,
+    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
+    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Only this figure; may be repeated.")] = None,
+    alpha: Annotated[float, typer.Option(help="Two-sided level of one comparison.")] = _DEFAULTS.alpha,
+    false_discoveries: Annotated[
+        float, typer.Option(help="Share of false ones among all changes that are told.")
+    ] = _DEFAULTS.false_discoveries,
+    smallest_effect: Annotated[
+        float, typer.Option(help="What matters, as a fraction of the baseline: 0.05 is 5 %.")
+    ] = _DEFAULTS.smallest_effect,
+    only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out what did not change.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown, for a merge request.")] = False,
+    json_output: Json = False,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios there.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page there.")] = None,
+) -> None:
+    """Say what differs between two finished sides: a verdict for each series and figure, with its error rate.
+
+    A side is a run folder (or a folder of runs), or a run, kernel or branch of the index: 6.1, kernel:6.1,
+    branch:main, run:2a62b3. A kernel within one run is KERNEL@RUN. Folders need not be imported.
+
+    Exit code 0 whatever the verdicts; 2 if the sides cannot be compared.
+
+    Example: fsjoule compare 6.1 6.12 --within results/20260101T120000Z-board-abc123 --page compare.html
+    """
+    if markdown and json_output:
+        raise ConfigError("--markdown and --json exclude each other")
+    limits = Limits(alpha, false_discoveries, smallest_effect)
+    wanted = tuple(metric or ())
+    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()))
+    with Sources(index) as sources:
+        sides = [sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate)]
+        damaged = {str(fault.path): fault.reason for fault in sources.damaged}
+    compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged)
+    if json_output:
+        print_json(to_document(compared, only_changes=only_changes))
+    elif markdown:
+        typer.echo(to_markdown(compared, only_changes=only_changes), nl=False)
+    else:
+        print_comparison(out, compared, only_changes=only_changes)
+    _write_files(compared, chart, page)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a user may set of the criteria, as fractions."""
+
+    alpha: float
+    false_discoveries: float
+    smallest_effect: float
+
+    def criteria(self) -> Criteria:
+        """The criteria; a change is told from the smallest effect on if that is below what else is negligible.
+
+        Raises ConfigError for what is no fraction.
+        """
+        for name in ("alpha", "false_discoveries", "smallest_effect"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} {value:g} is not a fraction between 0 and 1", hint="5 % is 0.05")
+        return Criteria(
+            alpha=self.alpha,
+            false_discoveries=self.false_discoveries,
+            smallest_effect=self.smallest_effect,
+            negligible=min(_DEFAULTS.negligible, self.smallest_effect),
+        )
+
+
+def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> None:
+    drawn = forest_chart(compared) if chart else None
+    if chart and drawn is None:
+        progress(f"{chart} was not written: no comparison has a ratio")
+    for name, path, content in (("chart", chart, drawn), ("page", page, render_page(compared) if page else None)):
+        if path is not None and content is not None:
+            try:
+                path.write_text(content, encoding="utf-8")
+            except OSError as error:
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+            progress(f"{name}  {path}")

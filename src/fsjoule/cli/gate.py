@@ -1,0 +1,219 @@
+"""`fsjoule gate`. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.index import DEFAULT_LOCATION
+from fsjoule.errors import ConfigError, FsjouleError, StorageError
+from fsjoule.gating import Sides, build_sides, gate_measured, gate_recorded
+from fsjoule.report.gating import Gated, print_gate, to_document, to_markdown
+from fsjoule.session import Choice, choose
+from fsjoule.statistics import Policy, parse_policy
+from fsjoule.store.index import VARIABLE, Where
+
+app = typer.Typer()
+FILESYSTEMS: Final = "ext4,btrfs"
+SUITE: Final = "quick"
+
+# No exit code of an error may be one of an answer (1 regressed, 3 not decided).
+_BUG: Final = 70
+_INTERRUPTED: Final = 130
+_HERE: Final = "-"
+
+
+@app.command("gate")
+def gate(
+    *,
+    baseline: Annotated[str, typer.Option("--baseline", metavar="A", help="What it is compared with.")],
+    candidate: Annotated[str, typer.Option("--candidate", metavar="B", help="What may be worse.")],
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on the board of this environment.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option("--tree", metavar="PATH", help="The sides are revisions of this kernel repository.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="With --tree: a fragment, or a line of it; may be repeated.")
+    ] = None,
+    fs: Annotated[
+        str | None, typer.Option("--fs", metavar="NAME[,NAME]", help=f"Filesystems (measured: {FILESYSTEMS}).")
+    ] = None,
+    suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {SUITE}).")] = None,
+    provision: Annotated[str, typer.Option(metavar="root|scratch", help="How a filesystem comes to be.")] = "scratch",
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
+    ] = None,
+    budget: Annotated[int | None, typer.Option("--budget", metavar="N", help="Pairs of boots at most.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the order and of all chance; a new one each time.")] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
+    allow_same: Annotated[
+        bool, typer.Option("--allow-same", help="Measure kernels that are the same, byte for byte, too (A/A).")
+    ] = False,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            "--index",
+            metavar="URL",
+            envvar=VARIABLE,
+            help="Without --lg-env: where the sides are read. With it: earlier boots say how noisy the figures are.",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="PLACE", help="Read: both are kernels of this run or branch."),
+    ] = None,
+    drift_not_excluded: Annotated[
+        bool, typer.Option("--drift-not-excluded", help="Read: take boots that were not interleaved, too.")
+    ] = False,
+    json_output: Json = False,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE|-", help="Write Markdown for a merge request there.")
+    ] = None,
+) -> None:
+    """Say whether the candidate is worse than the baseline, by as few boots as the error rates allow.
+
+    With --lg-env both kernels (names, package files, build folders; with --tree: revisions) boot in turn until it is
+    clear. Without it, boots that were measured before are taken: a side is a run folder, or a run, kernel or branch of
+    the index; two kernels of one run are KERNEL@RUN.
+
+    Exit code 0: unchanged or better, identical, or no baseline yet. 1: regressed. 3: not decided within the budget.
+    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted.
+
+    Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
+    """
+    if json_output and markdown == _HERE:
+        raise ConfigError("--json and --markdown - both write to the standard output")
+    wanted = _policy(policy, budget)
+    named = Sides(baseline, candidate)
+    if lg_env is None:
+        _refuse(
+            "only what is measured now (--lg-env FILE) takes",
+            {"--tree": tree, "--config": config, "--seed": seed, "--allow-same": allow_same},
+        )
+        where = Where(filesystems=_listed(fs), suites=_listed(suite))
+        reading = partial(
+            gate_recorded, named, index or DEFAULT_LOCATION, where, wanted, drift_not_excluded=drift_not_excluded
+        )
+        gated = _to_its_end(lambda: reading(within=within, command=_again()))
+    else:
+        _refuse(
+            "only what is read (no --lg-env) takes", {"--within": within, "--drift-not-excluded": drift_not_excluded}
+        )
+        _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
+        drawn = secrets.randbits(32) if seed is None else seed
+        options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn)
+
+        def measure() -> Gated:
+            built = named if tree is None else build_sides(named, tree, tuple(config or ()), say=progress)
+            return gate_measured(
+                named,
+                options.choice(built, wanted),
+                options.environment,
+                wanted,
+                allow_same=allow_same,
+                history=index,
+                say=progress,
+                command=_again("--seed", str(drawn)) if seed is None else _again(),
+            )
+
+        gated = _to_its_end(measure)
+    _show(gated, markdown, json_output=json_output)
+    raise typer.Exit(gated.verdict.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """What is measured, and where."""
+
+    environment: Path
+    filesystems: str
+    suite: str
+    provision: str
+    results: Path
+    seed: int
+
+    def choice(self, sides: Sides, policy: Policy) -> Choice:
+        """The same, every name checked. Raises ConfigError."""
+        return choose(
+            suite_name=self.suite,
+            filesystems=self.filesystems,
+            kernels=(sides.baseline, sides.candidate),
+            repeat=policy.budget_pairs,
+            provision=self.provision,
+            results=self.results,
+            seed=self.seed,
+        )
+
+
+def _policy(file: Path | None, budget: int | None) -> Policy:
+    """The policy of the file, or the usual one, with another budget if one is given. Raises ConfigError."""
+    policy = Policy()
+    if file is not None:
+        try:
+            policy = parse_policy(file.read_text(encoding="utf-8"), file=file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the policy cannot be read: {error}", file=file, hint="see env/gate.toml") from error
+    if budget is None:
+        return policy
+    if budget < policy.least_pairs:
+        raise ConfigError(
+            f"--budget {budget} is less than the {policy.least_pairs} pairs before which nothing is decided",
+            hint=f"--budget {policy.least_pairs}, or a policy with another least_pairs",
+        )
+    return dataclasses.replace(policy, budget_pairs=budget)
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    given = [name for name, value in options.items() if value not in (None, False, [])]
+    if given:
+        raise ConfigError(f"{why} {', '.join(given)}")
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def _again(*more: str) -> tuple[str, ...]:
+    """The command that repeats this one."""
+    return ("fsjoule", *sys.argv[1:], *more)
+
+
+def _to_its_end(run: Callable[[], Gated]) -> Gated:
+    """Whatever goes wrong, the exit code must not be one of an answer."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        progress("interrupted")
+        raise typer.Exit(_INTERRUPTED) from None
+    except FsjouleError:
+        raise
+    except Exception:  # noqa: BLE001 - Python would end with 1, which says that the candidate is worse
+        traceback.print_exc()
+        raise typer.Exit(_BUG) from None
+
+
+def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
+    if json_output:
+        print_json(to_document(gated))
+    elif markdown == _HERE:
+        typer.echo(to_markdown(gated), nl=False)
+    else:
+        print_gate(out, gated)
+    if markdown not in (None, _HERE):
+        try:
+            Path(markdown).write_text(to_markdown(gated), encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"{markdown} cannot be written: {error.strerror}") from error
+        progress(f"markdown  {markdown}")

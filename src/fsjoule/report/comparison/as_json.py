@@ -1,0 +1,48 @@
+"""A comparison as one JSON document, for scripts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from fsjoule.report.comparison.model import Compared, Judged
+from fsjoule.report.comparison.words import headline
+
+COMPARE_SCHEMA: Final = "fsjoule.compare/1"
+
+
+def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, object]:
+    """All that the comparison found. Effects, p and q are fractions; what is not known is null, never zero."""
+    shown = [one for one in compared.judged if one.changed or not only_changes]
+    return {
+        "schema": COMPARE_SCHEMA,
+        "headline": headline(compared),
+        "simulated": compared.simulated,
+        "baseline": asdict(compared.baseline),
+        "candidate": asdict(compared.candidate),
+        "criteria": asdict(compared.criteria),
+        "counts": {outcome.value: count for outcome, count in compared.counts.items()},
+        "interleaved": compared.interleaved,
+        "baseline_first": compared.baseline_first,
+        "notes": list(compared.notes),
+        "damaged": compared.damaged,
+        "verdicts": [_verdict(one) for one in shown],
+    }
+
+
+def _verdict(one: Judged) -> dict[str, object]:
+    """The verdict's own fields; interval and subject are spread out, and the medians are added."""
+    told = asdict(one.verdict)
+    subject = told.pop("subject")
+    ratio = one.verdict.ratio
+    return {
+        "series": {"key": subject["key"], **subject["series"], "simulated": subject["simulated"]},
+        "label": subject["label"],
+        "kernel": subject["kernel"] or None,
+        "unit": one.verdict.metric.unit,
+        "baseline": one.baseline,
+        "candidate": one.candidate,
+        **told,
+        "ratio": None if ratio is None else ratio.value,
+        "interval": None if ratio is None else [ratio.interval.low, ratio.interval.high],
+    }

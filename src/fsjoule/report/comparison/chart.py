@@ -1,0 +1,105 @@
+"""Forest plots: the change of each series with its interval, a plot a metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+
+from fsjoule.metrics import Metric
+from fsjoule.report import style
+from fsjoule.report.comparison.model import Compared, Judged
+from fsjoule.report.comparison.table import metrics_of
+from fsjoule.report.comparison.words import sides, subject_text
+from fsjoule.report.svg import Rows, draw, specification, stacked
+from fsjoule.statistics import Outcome
+
+_WIDTH: Final = 300
+_ROW: Final = 18
+_LABEL: Final = 300
+_LETTER: Final = 5.6
+_MARGIN: Final = 0.2
+_COLOURS: Final = {
+    Outcome.REGRESSED: style.BAD,
+    Outcome.IMPROVED: style.GOOD,
+    Outcome.UNCHANGED: style.IDLE,
+    Outcome.NOT_REPRODUCIBLE: style.DOUBT,
+    Outcome.TOO_FEW: style.DOUBT,
+}
+_BETTER: Final = {True: "more is better", False: "less is better"}
+
+
+def forest_chart(compared: Compared, metric: Metric | None = None) -> str | None:
+    """The plot of a metric, or of all of them below each other, as SVG; None without a ratio.
+
+    A point is the ratio less one in percent, a bar its 95 % interval; between the dashed lines no change matters.
+    Filled points are verdicts, hollow ones are undecided.
+    """
+    wanted = metrics_of(compared.judged) if metric is None else [metric]
+    plots = [(each, rows) for each in wanted if (rows := _rows(compared.judged, each))]
+    if not plots:
+        return None
+    data = {each.value: rows for each, rows in plots}
+    drawn = [_plot(each, rows, compared) for each, rows in plots]
+    if metric is None:
+        title = f"Change, {sides(compared.baseline, compared.candidate)}"
+        return draw(stacked(drawn), data, title, simulated=compared.simulated)
+    return draw(drawn[0], data, _title(metric), simulated=compared.simulated)
+
+
+def _title(metric: Metric) -> str:
+    return f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}"
+
+
+def _plot(metric: Metric, rows: Rows, compared: Compared) -> dict[str, object]:
+    matters = 100 * compared.criteria.smallest_effect
+    base = alt.Chart(alt.NamedData(metric.value))
+    names = [str(row["series"]) for row in rows]
+    # The same for all plots, so that they, and their letters, are of one size.
+    room = min(_LABEL, _LETTER * max(len(subject_text(one)) for one in compared.judged))
+    scale = alt.Scale(domain=_domain(rows, matters), nice=True)
+    axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
+    x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
+    y = alt.Y("series:N", sort=names, title=None, axis=alt.Axis(labelLimit=_LABEL, minExtent=room, domain=False))
+    outcomes = list(dict.fromkeys(_COLOURS))
+    colour = alt.Color(
+        "outcome:N",
+        scale=alt.Scale(domain=[o.value for o in outcomes], range=[_COLOURS[o] for o in outcomes]),
+        legend=None,
+    )
+    decided = alt.datum.outcome != Outcome.TOO_FEW.value
+    decided &= alt.datum.outcome != Outcome.NOT_REPRODUCIBLE.value
+    lines = [_line(base, 0.0, []), _line(base, matters, [3, 3]), _line(base, -matters, [3, 3])]
+    intervals = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
+    filled = base.transform_filter(decided).mark_point(filled=True, size=70, opacity=1)
+    hollow = base.transform_filter(~decided).mark_point(filled=False, size=60, opacity=1)
+    points = [mark.encode(x=x, y=y, color=colour) for mark in (filled, hollow)]
+    return specification(*lines, intervals, *points, width=_WIDTH, height=len(set(names)) * _ROW)
+
+
+def _line(base: alt.Chart, at: float, dash: list[int]) -> alt.Chart:
+    return base.mark_rule(color=style.AXIS, strokeDash=dash).encode(x=alt.datum(at))
+
+
+def _rows(judged: Sequence[Judged], metric: Metric) -> Rows:
+    return [
+        {
+            "series": subject_text(one),
+            "outcome": one.verdict.outcome.value,
+            "change": 100 * (ratio.value - 1),
+            "low": 100 * (ratio.interval.low - 1),
+            "high": 100 * (ratio.interval.high - 1),
+        }
+        for one in judged
+        if one.verdict.metric is metric and (ratio := one.verdict.ratio) is not None
+    ]
+
+
+def _domain(rows: Rows, matters: float) -> list[float]:
+    """As wide as the intervals, and never so narrow that what does not matter fills it."""
+    bounds = [float(row[name] or 0.0) for row in rows for name in ("low", "high", "change")]
+    low, high = min(*bounds, -matters), max(*bounds, matters)
+    margin = max(0.05 * (high - low), _MARGIN)
+    return [math.floor(low - margin), math.ceil(high + margin)]

@@ -1,0 +1,41 @@
+"""A comparison as Markdown, for a merge request: what changed first, all the rest folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsjoule.report.comparison import words
+from fsjoule.report.comparison.model import Compared
+from fsjoule.report.comparison.table import comparison_table
+from fsjoule.report.markdown import folded, named_list, plain, table_lines
+
+
+def to_markdown(compared: Compared, *, only_changes: bool = False) -> str:
+    """GitLab's and GitHub's Markdown, ending in a newline."""
+    return "\n".join(_lines(compared, only_changes=only_changes)) + "\n"
+
+
+def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
+    yield f"**{plain(words.headline(compared))}**"
+    yield ""
+    for name, text in words.side_facts(compared):
+        yield f"- {name}: {plain(text)}"
+    for note in compared.notes:
+        yield f"- {plain(note)}"
+    changes = comparison_table(compared, only_changes=True)
+    if changes.rows:
+        yield ""
+        yield from table_lines(changes)
+    if not only_changes:
+        yield from folded(f"All {len(compared.judged)} verdicts", list(table_lines(comparison_table(compared))))
+    for title, lines in (
+        ("To decide the rest", [] if only_changes else named_list(words.needs(compared))),
+        ("Not compared", named_list(words.only_here(compared))),
+        ("Figures that could not be used", named_list(words.left_out(compared))),
+        ("Invalid measurements, not used", named_list(words.invalid(compared))),
+        ("Damaged, left out", named_list(list(compared.damaged.items()))),
+    ):
+        if lines:
+            yield from folded(title, lines)
+    yield ""
+    yield f"<sub>{plain(words.rules(compared.criteria))}</sub>"

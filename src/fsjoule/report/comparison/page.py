@@ -1,0 +1,32 @@
+"""The self-contained page of a comparison: one file, no network, no scripts."""
+
+from __future__ import annotations
+
+from fsjoule import __version__
+from fsjoule.report.comparison import words
+from fsjoule.report.comparison.chart import forest_chart
+from fsjoule.report.comparison.model import Compared
+from fsjoule.report.comparison.table import TONES, comparison_table, metrics_of
+from fsjoule.report.templating import marked_up, render
+
+
+def render_page(compared: Compared) -> str:
+    """The page as HTML."""
+    return render(
+        "comparison.html.j2",
+        compared=compared,
+        version=__version__,
+        headline=words.headline(compared),
+        sides=words.sides(compared.baseline, compared.candidate),
+        tones=TONES,
+        changes=comparison_table(compared, only_changes=True),
+        verdicts=comparison_table(compared),
+        charts=marked_up([forest_chart(compared, metric) for metric in metrics_of(compared.judged)]),
+        rules=words.rules(compared.criteria),
+        needs=words.needs(compared),
+        side_facts=words.side_facts(compared),
+        only_here=words.only_here(compared),
+        left_out=words.left_out(compared),
+        invalid=words.invalid(compared),
+        damaged=list(compared.damaged.items()),
+    )

@@ -1,0 +1,35 @@
+"""Pieces of GitLab's and GitHub's Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fsjoule.report.tables import Table
+
+
+def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Lines behind a title that opens them."""
+    yield ""
+    yield f"<details><summary>{title}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+
+
+def table_lines(table: Table) -> Iterator[str]:
+    yield "|" + "|".join(f" {column.name} " for column in table.columns) + "|"
+    yield "|" + "|".join("---:" if column.is_figure else "---" for column in table.columns) + "|"
+    for row in table.rows:
+        yield "|" + "|".join(f" {plain(cell.joined)} " for cell in row) + "|"
+
+
+def named_list(lines: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"- {plain(name)}: {plain(text)}" for name, text in lines]
+
+
+def plain(text: str) -> str:
+    """Text that is no markup: names of branches and mount options hold underscores, bars and stars."""
+    for sign in "\\`*_[]|~":
+        text = text.replace(sign, "\\" + sign)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")

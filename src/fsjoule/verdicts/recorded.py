@@ -1,0 +1,143 @@
+"""Pairs of boots that were measured before, in the order of time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.metrics import Figure, Metric, metrics_of_series
+from fsjoule.statistics import one_per_boot
+from fsjoule.store.index import IndexedSeries, Point, comparable
+from fsjoule.verdicts.pairs import Pair, Test
+from fsjoule.verdicts.sides import Side
+
+_INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
+_ANYWAY: Final = "--drift-not-excluded takes them as they are"
+
+# A run and a repetition of it; without interleaving, just the number of the boot on its side.
+_Slot = tuple[str, int]
+
+
+def recorded_pairs(
+    baseline: Side, candidate: Side, *, drift_not_excluded: bool = False
+) -> tuple[list[Pair], list[str]]:
+    """Pairs of both sides' boots, oldest first, and notes on what a reader must know.
+
+    A pair is a repetition of one run that has boots of both sides, one after the other. With `drift_not_excluded` the
+    first boot of one side is paired with the first of the other, and so on. Raises ConfigError, with what to do, if
+    there is none, or if the sides are not comparable or the same.
+    """
+    common = comparable(_measured(baseline), _measured(candidate))
+    both = [{series: side.points[series] for series in common} for side in (baseline, candidate)]
+    numbers = [{(point.run_id, point.number) for group in points.values() for point in group} for points in both]
+    if numbers[0] & numbers[1]:
+        raise ConfigError(
+            f"{baseline.title} and {candidate.title} share {len(numbers[0] & numbers[1])} measurements",
+            hint="name two kernels of one run: KERNEL@RUN KERNEL@RUN",
+        )
+    notes = _not_common(baseline, candidate, common)
+    if drift_not_excluded:
+        notes.append("boots were paired as they came, interleaved or not: a drift between the sides is not excluded")
+        slotted = [_by_boot(points) for points in both]
+    else:
+        _check_interleaved(baseline, candidate, both)
+        slotted = [_by_repetition(points) for points in both]
+    slots = [slot for slot in _in_time(both, slotted[0]) if slot in slotted[1]]
+    pairs = [
+        Pair(number, _figures(common, slotted[0][slot], slotted[1][slot]), len(common))
+        for number, slot in enumerate(slots, start=1)
+    ]
+    return pairs, notes
+
+
+Slotted = Mapping[_Slot, Mapping[IndexedSeries, Sequence[Point]]]
+
+
+def _measured(side: Side) -> list[IndexedSeries]:
+    return [series for series, group in side.points.items() if any(point.valid for point in group)]
+
+
+def _not_common(baseline: Side, candidate: Side, common: Sequence[IndexedSeries]) -> list[str]:
+    return [
+        f"only the {name} has {', '.join(series.label for series in only)}: not tested"
+        for name, side in (("baseline", baseline), ("candidate", candidate))
+        if (only := [series for series in side.points if series not in common])
+    ]
+
+
+def _check_interleaved(
+    baseline: Side, candidate: Side, both: Sequence[Mapping[IndexedSeries, Sequence[Point]]]
+) -> None:
+    """Raises ConfigError unless some run has both sides, and each repetition of such a run ends before the next."""
+    boots: list[dict[_Slot, list[int]]] = [{}, {}]
+    for side, points in zip(boots, both, strict=True):
+        for group in points.values():
+            for point in group:
+                side.setdefault((point.run_id, point.repetition), []).append(point.boot)
+    shared = {run for run, _ in boots[0]} & {run for run, _ in boots[1]}
+    if not shared:
+        raise ConfigError(
+            f"{baseline.title} and {candidate.title} were measured in different runs: what drifted between them would "
+            "look like a change",
+            hint=f"{_INTERLEAVE}; {_ANYWAY}",
+        )
+    slots = sorted({slot for side in boots for slot in side if slot[0] in shared})
+    latest: dict[str, int] = {}
+    for slot in slots:
+        run, _ = slot
+        found = [boot for side in boots for boot in side.get(slot, ())]
+        if min(found) <= latest.get(run, 0):
+            raise ConfigError(
+                f"the boots of run {run} were not interleaved: its repetitions overlap",
+                hint=f"{_INTERLEAVE}; {_ANYWAY}",
+            )
+        latest[run] = max(found)
+
+
+def _by_repetition(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
+    found: dict[_Slot, dict[IndexedSeries, list[Point]]] = {}
+    for series, group in points.items():
+        for point in group:
+            found.setdefault((point.run_id, point.repetition), {}).setdefault(series, []).append(point)
+    return found
+
+
+def _by_boot(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
+    """The boots that measured each series, numbered in the order of time."""
+    found: dict[_Slot, dict[IndexedSeries, list[Point]]] = {}
+    for series, group in points.items():
+        boots: dict[tuple[object, ...], list[Point]] = {}
+        for point in group:
+            boots.setdefault((point.run_id, point.kernel, point.boot), []).append(point)
+        for number, measured in enumerate(boots.values()):
+            found.setdefault(("", number), {})[series] = measured
+    return found
+
+
+def _in_time(both: Sequence[Mapping[IndexedSeries, Sequence[Point]]], slotted: Slotted) -> list[_Slot]:
+    """The slots of the baseline, runs by when they began."""
+    began: dict[str, str] = {}
+    for points in both:
+        for group in points.values():
+            for point in group:
+                began[point.run_id] = min(began.get(point.run_id, point.started_utc), point.started_utc)
+    return sorted(slotted, key=lambda slot: (began.get(slot[0], ""), *slot))
+
+
+def _figures(
+    common: Iterable[IndexedSeries],
+    baseline: Mapping[IndexedSeries, Sequence[Point]],
+    candidate: Mapping[IndexedSeries, Sequence[Point]],
+) -> dict[Test, tuple[Figure, Figure]]:
+    return {
+        (series, metric): (_figure(baseline.get(series, ()), metric), _figure(candidate.get(series, ()), metric))
+        for series in common
+        for metric in metrics_of_series(series.series.workload)
+    }
+
+
+def _figure(points: Sequence[Point], metric: Metric) -> Figure:
+    """The figure of a boot, None if it is missing or not to be believed."""
+    found = one_per_boot((0, point.figures.get(metric) if point.valid else None) for point in points)
+    return found[0] if found else None

@@ -1,0 +1,143 @@
+"""What a user names as one side of a comparison, read from an index or straight from run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Self
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.metrics import Metric
+from fsjoule.store import load_run_file
+from fsjoule.store.folder import RUN_FILE
+from fsjoule.store.index import (
+    DEFAULT_NAME,
+    Fault,
+    Index,
+    IndexedSeries,
+    Point,
+    Selection,
+    Where,
+    import_runs,
+    open_index,
+    points,
+    resolve,
+    resolve_kernel,
+    run_folders,
+)
+
+_AT: Final = "@"
+# An index may hold thousands of runs of a kernel; its newest tell what it is measured with.
+_FILES_READ: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
+
+    `name` is what the user called it, without what kind of thing it is (`kind`); `title` says what was found.
+    `versions` are those of programs, by name, that its runs name, as far as their folders are at hand.
+    """
+
+    kind: str
+    name: str
+    title: str
+    points: Mapping[IndexedSeries, tuple[Point, ...]]
+    versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+
+class Sources:
+    """Where measurements come from: an index, opened when it is needed, and run folders, each read once.
+
+    `damaged` names what was left out of the folders. Close it, or use it as a context manager.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._opened = ExitStack()
+        self._index: Index | None = None
+        self._folders: dict[Path, Index] = {}
+        self.damaged: list[Fault] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def side(self, text: str, where: Where, metrics: tuple[Metric, ...], *, within: str | None = None) -> Side:
+        """The measurements that `text` names and `where` means, with these figures.
+
+        `text` is a run folder (or one with runs below it), or a run, kernel or branch of the index. A kernel within a
+        run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in `within`. Raises ConfigError for
+        a name of nothing, and what opening an index raises.
+        """
+        what, at, place = text.partition(_AT)
+        if _is_folder(text) or not at:
+            what, place = text, within or ""
+        if not place:
+            index, found = self._named(what)
+        elif _is_folder(what):
+            raise ConfigError(f"{what} is a run folder, not a kernel within {place}", hint="write KERNEL@RUN")
+        else:
+            index, inside = self._named(place)
+            found = resolve_kernel(index, what, inside)
+        narrowed = replace(
+            where, runs=found.where.runs, kernels=found.where.kernels, branches=found.where.branches, invalid_too=True
+        )
+        read = points(index, narrowed, metrics=metrics)
+        return Side(found.kind, _short(what, found), found.title, read, _versions(index, read))
+
+    def _named(self, text: str) -> tuple[Index, Selection]:
+        if _is_folder(text):
+            index, runs = self._read(Path(text))
+            title = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs of {text}"
+            return index, Selection("run", title, Where())
+        if self._index is None:
+            try:
+                self._index = self._opened.enter_context(open_index(self._location))
+            except ResultError as error:
+                raise ResultError(f"{text} is no run folder, and {error.what}", hint=error.hint) from error
+        return self._index, resolve(self._index, text)
+
+    def _read(self, folder: Path) -> tuple[Index, tuple[str, ...]]:
+        """An index of the runs at and below a folder that lasts as long as this, and their ids."""
+        folder = folder.resolve()
+        if folder not in self._folders:
+            temporary = Path(self._opened.enter_context(TemporaryDirectory(prefix="fsjoule-")))
+            index = self._opened.enter_context(open_index(temporary / DEFAULT_NAME, create=True))
+            report = import_runs(index, [folder])
+            self.damaged += [*report.damaged_runs, *report.damaged_measurements, *report.conflicts]
+            self._folders[folder] = index
+        index = self._folders[folder]
+        found = points(index, Where(invalid_too=True), metrics=())
+        return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
+
+
+def _versions(index: Index, read: Mapping[IndexedSeries, tuple[Point, ...]]) -> dict[str, frozenset[str]]:
+    run_ids = sorted({point.run_id for group in read.values() for point in group})
+    found: dict[str, set[str]] = {}
+    for folder in list(run_folders(index, run_ids).values())[:_FILES_READ]:
+        # An index may know runs whose folders are elsewhere by now, or gone.
+        with suppress(ResultError):
+            for name, version in load_run_file(folder).versions.items():
+                found.setdefault(name, set()).add(version)
+    return {name: frozenset(versions) for name, versions in found.items()}
+
+
+def _is_folder(text: str) -> bool:
+    """Names of the index come first; a folder is what holds a run, or is written with a slash."""
+    path = Path(text)
+    return (path / RUN_FILE).is_file() or (path.name == RUN_FILE and path.is_file()) or ("/" in text and path.is_dir())
+
+
+def _short(what: str, found: Selection) -> str:
+    if found.kind == "run":
+        return found.title.removeprefix("run ")
+    return what.removeprefix(f"{found.kind}:")

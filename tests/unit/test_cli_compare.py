@@ -1,0 +1,168 @@
+"""`fsjoule compare`: what it prints, as text, Markdown and JSON, what it draws, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from command_line import CommandLine, command_line
+from compared_runs import write_kernels
+
+from fsjoule.model import Measurement
+from fsjoule.report import style
+
+
+@pytest.fixture
+def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+    return command_line(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two kernels: 6.12 does btrfs's random writes 7 % slower. One measurement of it is invalid."""
+
+    def spoil(measurement: Measurement) -> Measurement:
+        first = measurement.kernel == "6.12" and measurement.repetition == 1 and measurement.throughput_mib_per_s
+        return replace(measurement, invalid_reasons=("no end | mark",)) if first else measurement
+
+    speeds = {"6.1": 1.0, "6.12": 0.93}
+    return write_kernels(tmp_path_factory.mktemp("results"), speeds=speeds, boots=12, change=spoil)
+
+
+def test_the_text_says_what_changed_in_words(fsjoule: CommandLine, matrix: Path) -> None:
+    done = fsjoule("compare", "6.1", "6.12", "--within", matrix)
+    assert done.code == 0
+    text = " ".join(done.out.split())
+    assert re.match(
+        r"kernel 6\.12 against 6\.1 \(simulated\): btrfs randwrite-16k \d\.\d % slower \(\d\.\d to \d\.\d %\), "
+        r"\d\.\d % hungrier \(\d\.\d to \d\.\d %\), \d\.\d % more CPU \(\d\.\d to \d\.\d %\); 8 unchanged ",
+        text,
+    )
+    assert "baseline kernel 6.1.0-armmp (6.1.7-1), run aaaaaa: 12 boots, 36 measurements, 2026-03-09T" in text
+    assert "12 boots, 34 measurements, 2 invalid ones not used" in text
+    assert re.search(r"btrfs randwrite-16k throughput regressed: \d\.\d % slower 0\.9\d\d 0\.9\d\d to 0\.9\d\d", text)
+    assert "MiB/s" in text
+    assert "2 invalid measurements, not used" in text
+    assert "no end | mark" in text
+    assert "To decide" not in text
+    assert "not interleaved" not in text
+
+
+def test_only_changes_leaves_the_rest_out(fsjoule: CommandLine, matrix: Path) -> None:
+    text = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--only-changes").out
+    assert "8 unchanged" in " ".join(text.split())
+    assert "mkfs" not in text
+    document = fsjoule("compare", f"6.1@{matrix}", f"6.12@{matrix}", "--only-changes", "--json").document
+    assert {verdict["outcome"] for verdict in document["verdicts"]} == {"regressed"}
+
+
+def test_json_holds_everything(fsjoule: CommandLine, matrix: Path) -> None:
+    document = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--json").document
+    assert document["schema"] == "fsjoule.compare/1"
+    assert document["simulated"] is True
+    assert document["interleaved"] is True
+    assert document["counts"] == {"unchanged": 8, "regressed": 3}
+    assert document["baseline"]["kernels"] == ["6.1.0-armmp (6.1.7-1)"]
+    assert [one["number"] for one in document["candidate"]["invalid"]]
+    one = next(one for one in document["verdicts"] if one["metric"] == "energy" and one["outcome"] == "regressed")
+    assert one["label"] == "btrfs randwrite-16k"
+    assert one["series"]["workload"] == "randwrite-16k"
+    assert len(one["series"]["key"]) == 16
+    assert one["interval"][0] < one["ratio"] < one["interval"][1]
+    assert one["ratio"] == pytest.approx(one["candidate"] / one["baseline"])
+    assert (one["unit"], one["n_baseline"], one["n_candidate"], one["kernel"]) == ("mJ/MiB", 12, 11, None)
+    assert one["p"] <= one["q"] < 0.01
+
+
+def test_markdown_puts_changes_first_and_escapes_what_is_not_its_own(fsjoule: CommandLine, matrix: Path) -> None:
+    text = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--markdown").out
+    assert text.startswith("**kernel 6.12 against 6.1 (simulated): btrfs randwrite-16k")
+    before, _, folded = text.partition("<details><summary>All 11 verdicts</summary>")
+    rows = [line for line in before.splitlines() if line.startswith("| btrfs randwrite-16k |")]
+    assert len(rows) == 3
+    assert folded.count("| unchanged |") == 8
+    assert "no end \\| mark" in folded
+    columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert columns == {13}
+
+
+def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path) -> None:
+    done = fsjoule(
+        "compare", "6.1", "6.12", "--within", matrix, "--json", "--chart", "all.svg", "--page", "compare.html"
+    )
+    assert json.loads(done.out)["counts"]
+    assert "compare.html" in done.err
+    drawing = Path("all.svg").read_text()
+    text = " ".join(ET.fromstring(drawing).itertext())
+    assert "Change, kernel 6.12 against 6.1 (simulated)" in text
+    assert "throughput, change in %" in text
+    assert style.BAD in drawing
+    page = Path("compare.html").read_text()
+    assert page.count("<svg") == 7
+    assert "(simulated)" in page
+    for outside in ("<script", "http-equiv", 'src="', "@import"):
+        assert outside not in page
+    assert f'svg [fill="{style.BAD}"] {{ fill: {style.DARK[style.BAD]}; }}' in page
+    assert '<td class="name long bad"' in page
+
+
+def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_path: Path) -> None:
+    few = write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 0.5}, boots=3)
+    done = fsjoule("compare", "6.1", "6.12", "--within", few, "--page", "few.html")
+    assert done.code == 0
+    text = " ".join(done.out.split())
+    assert "no change shown; 11 too few" in text
+    assert "4 more boots of each side (too few: the rank test needs 7 repetitions of each side): all" in text
+    assert "4 more boots of each side" in Path("few.html").read_text()
+    noisy = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0, "6.12": 1.0}, boots=8, noise=0.1)
+    text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", noisy, "--fs", "ext4").out.split())
+    assert re.search(
+        r"\d+ more boots of each side \(not reproducible: the interval leaves room for 5 % or more\)", text
+    )
+    loose = fsjoule("compare", "6.1", "6.12", "--within", noisy, "--smallest-effect", "0.5", "--json").document
+    assert set(loose["counts"]) == {"unchanged"}
+
+
+def test_a_changed_figure_alone(fsjoule: CommandLine, matrix: Path) -> None:
+    words = ("compare", "6.1", "6.12", "--within", matrix, "--metric", "cpu", "--metric", "energy", "--fs", "btrfs")
+    document = fsjoule(*words, "--json").document
+    assert [one["metric"] for one in document["verdicts"]] == ["cpu", "energy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("6.1", "6.1"), "both sides are the same 36 measurements: kernel 6.1.0-armmp"),
+        (("6.1", "6.12", "--fs", "xfs"), "cannot be compared: it has no measurement of that kind"),
+        (("6.1", "6.12", "--alpha", "5"), "--alpha 5 is not a fraction between 0 and 1"),
+        (("6.1", "6.12", "--smallest-effect", "nan"), "--smallest-effect nan is not a fraction"),
+        (("6.1", "6.12", "--json", "--markdown"), "exclude each other"),
+        (("6.1", "7.0"), "run aaaaaa has no kernel '7.0'"),
+    ],
+)
+def test_what_cannot_be_compared_ends_with_2(
+    words: tuple[str, ...], said: str, fsjoule: CommandLine, matrix: Path
+) -> None:
+    done = fsjoule("compare", *words, "--within", matrix)
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""
+
+
+def test_a_file_that_cannot_be_written_is_an_error(fsjoule: CommandLine, matrix: Path) -> None:
+    done = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--page", "nowhere/compare.html")
+    assert done.code == 4
+    assert "nowhere/compare.html cannot be written" in done.err
+
+
+def test_the_help_has_an_example_and_says_how_it_ends(fsjoule: CommandLine) -> None:
+    text = " ".join(fsjoule("compare", "--help").out.split())
+    assert "Example: fsjoule compare 6.1 6.12 --within" in text
+    assert "Exit code 0 whatever the verdicts" in text
+    assert "compare" in fsjoule("--help").out
