@@ -104,7 +104,13 @@ class Nights:
                 "quick", tuple(self.filesystems), tuple(releases), Provision.SCRATCH, self.boots, night, 1.0, entries
             ),
             kernels=tuple(
-                replace(KERNEL, label=label, asked=label, package=f"linux-image-{release}-armmp {release}-1")
+                replace(
+                    KERNEL,
+                    label=label,
+                    asked=label,
+                    release=f"{release}-armmp",
+                    package=f"linux-image-{release}-armmp {release}-1",
+                )
                 for label, release in releases.items()
             ),
             boards={
