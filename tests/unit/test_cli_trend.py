@@ -69,7 +69,8 @@ def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
     first = next(line for line in lines if "slower" in line)
     assert re.fullmatch(
         r"btrfs randwrite-16k on virtual \(simulated\): [67]\.\d % slower since 6\.1\.107-armmp, run n00021 of "
-        r"2026-01-22, commit 000000000015 \(before: 6\.1\.106-armmp, run n00020 of 2026-01-21, commit 000000000014\), nominated",
+        r"2026-01-22, commit 000000000015 \(before: 6\.1\.106-armmp, run n00020 of 2026-01-21, "
+        r"commit 000000000014\), nominated",
         first,
     )
     key = key_of("btrfs").key[:8]
@@ -228,7 +229,7 @@ class Board:
         number, ended = 0, None
         while ended is None and number < choice.repeat:
             number += 1
-            ended = enough(Pair(number, self.figures))
+            ended = enough(Pair(number, self.figures, len({series for series, _ in self.figures})))
         folder = Nights(prefix="f", boots=1).write(self.results, 1)[0]
         return PairedRun(folder, number, ended or "budget")
 
@@ -326,6 +327,13 @@ def test_another_kernel_under_the_name_is_not_taken(
     done = run(*CONFIRM, "--metric", "throughput")
     assert "6.1.106 is linux-image-6.1.200-armmp 6.1.200-1 now" in done.err
     assert not fresh.choices
+
+
+def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine, fresh: Board) -> None:
+    fresh.figures = {(key_of("btrfs"), Metric.DURATION): (1.0, 1.0)}
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert done.code == 2
+    assert "btrfs randwrite-16k: its throughput is not among the figures" in done.err
 
 
 def test_a_board_that_measures_other_series_is_refused(run: CommandLine, fresh: Board) -> None:

@@ -166,9 +166,11 @@ class Tests:
 
     def add(self, pair: Pair) -> str | None:
         """Take a pair of boots; gives why no more are wanted, or None."""
-        self.stranger = _stranger({series for series, _ in self.of}, {series for series, _ in pair.figures})
+        measured = {series for series, _ in pair.figures}
+        if len(measured) >= pair.series:  # else a boot has failed, and what it lacks says nothing
+            self.stranger = _stranger({series for series, _ in self.of}, measured) or _untold(self.of, pair)
         if self.stranger is not None:
-            return "other series than those that changed"
+            return "it is not what changed that is measured"
         for key, test in self.of.items():
             if test.state.more:
                 state = test.add(*pair.figures.get(key, (None, None)))
@@ -187,6 +189,14 @@ def _stranger(wanted: set[IndexedSeries], measured: set[IndexedSeries]) -> str |
             closest = min(measured, key=lambda other: len(what_differs(series, other)))
             parts = what_differs(series, closest).items()
             return f"{series.label}: " + "; ".join(f"{name} was {was}, is {is_}" for name, (was, is_) in parts)
+    return None
+
+
+def _untold(wanted: Iterable[Test], pair: Pair) -> str | None:
+    """The figure that this board's measurements do not tell; one that a boot merely lacks is there as None."""
+    for series, metric in wanted:
+        if (series, metric) not in pair.figures:
+            return f"{series.label}: its {metric.value} is not among the figures that pairs of boots tell"
     return None
 
 

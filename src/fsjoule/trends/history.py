@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from fsjoule.metrics import Metric
+from fsjoule.model import TimedKind
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newest import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
@@ -20,6 +21,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
 TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
 USUAL: Final = FIO + TIMED
+_TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
 # Of the interval of a median, if there are boots enough.
 _CONFIDENCE: Final = 0.95
 _MANY: Final = 500
@@ -92,7 +94,7 @@ def histories(
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
-    chosen = list(wanted or (FIO if Metric.THROUGHPUT in present else TIMED))
+    chosen = list(wanted or (TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else FIO))
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:
