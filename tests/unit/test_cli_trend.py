@@ -323,7 +323,11 @@ def test_another_kernel_under_the_name_is_not_taken(
 ) -> None:
     newer = replace(KERNEL, release="6.1.200-armmp", package="linux-image-6.1.200-armmp 6.1.200-1")
     taken = images.TakenKernel(newer, None)  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(again.images, "take_kernels", lambda *_, **__: [taken])
+
+    def take(_asked: Sequence[str], **_: object) -> list[images.TakenKernel]:
+        return [taken]
+
+    monkeypatch.setattr(again.images, "take_kernels", take)
     done = run(*CONFIRM, "--metric", "throughput")
     assert "6.1.106 is linux-image-6.1.200-armmp 6.1.200-1 now" in done.err
     assert not fresh.choices

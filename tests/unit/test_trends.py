@@ -92,7 +92,10 @@ def test_flat_series_have_no_change(tmp_path: Path) -> None:
 
 
 def test_a_night_of_stalls_is_no_change(tmp_path: Path) -> None:
-    Nights(speed=lambda night, *_: 0.4 if night == 17 else 1.0).write(tmp_path, 40)
+    def speed(night: int, _fs: str, _pattern: IoPattern, _kernel: str) -> Figure:
+        return 0.4 if night == 17 else 1.0
+
+    Nights(speed=speed).write(tmp_path, 40)
     assert looked_at(tmp_path).changes == ()
 
 

@@ -11,17 +11,20 @@ _MOST_TERMS: Final = 10_000
 
 def two_sided_p(t: float, degrees: int) -> float:
     """How probable it is to be at least as far from zero as `t`."""
-    x = degrees / (degrees + t * t)
-    return _incomplete_beta(x, degrees / 2, 0.5)
+    total = degrees + t * t
+    return _incomplete_beta(degrees / total, t * t / total, degrees / 2, 0.5)
 
 
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function (Abramowitz, Stegun 26.5.8, and 26.5.2 where that is slow)."""
-    if x in (0.0, 1.0):
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function (Abramowitz, Stegun 26.5.8, and 26.5.2 where that is slow).
+
+    `rest` is 1 - x, which has lost its digits where x is almost 1.
+    """
+    if x == 0 or rest == 0:
         return x
     if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+        return 1 - _incomplete_beta(rest, x, b, a)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
     return math.exp(scale) / (a * _continued_fraction(x, a, b))
 
 
