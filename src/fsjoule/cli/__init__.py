@@ -16,7 +16,7 @@ from fsjoule.errors import FsjouleError
 _GROUPS: Final = ("image", "index", "kernel", "lab", "meter")
 _RESULTS: Final = "results"
 # Commands that have a module of their own.
-_COMMANDS: Final = ("compare", "gate")
+_COMMANDS: Final = ("compare", "gate", "trend")
 
 
 class _Warnings(logging.Handler):

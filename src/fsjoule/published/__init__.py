@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from fsjoule.metrics import Metric
 from fsjoule.model import KIB, FioWorkload, IoPattern
 from fsjoule.suites.energy_emmc import SOURCE
 
@@ -19,6 +21,9 @@ REMARKS: Final[dict[str, tuple[str, ...]]] = {
         "Its standard deviations of 0.6 W (ext4 read, 16 KiB) and 0.9 W (btrfs read, 16 KiB) look like misprints.",
     ),
 }
+
+# A workload of one buffered job as a series names it: its slug, and perhaps a size.
+_SLUG: Final = re.compile(r"([a-z]+)-(\d+)k(?: .*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +68,19 @@ def figure_for(filesystem: str, workload: FioWorkload) -> PublishedFigure | None
         if (figure.filesystem, figure.operation, figure.block_size_bytes) == key:
             return figure
     return None
+
+
+def figure_of_slug(filesystem: str, workload: str, metric: Metric) -> float | None:
+    """The published figure for a workload by the name that a series has it under, in the metric's unit."""
+    named = _SLUG.fullmatch(workload)
+    if named is None or named[1] not in {pattern.value for pattern in IoPattern}:
+        return None
+    found = figure_for(filesystem, FioWorkload(IoPattern(named[1]), int(named[2]) * KIB, 0))
+    if found is None:
+        return None
+    figures = {
+        Metric.THROUGHPUT: found.throughput_mib_per_s,
+        Metric.ENERGY: found.energy_mj_per_mib,
+        Metric.POWER: found.power_mean_w,
+    }
+    return figures.get(metric)

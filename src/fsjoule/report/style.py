@@ -38,7 +38,7 @@ FILESYSTEMS: Final[dict[str, str]] = {
 _OTHERS: Final = ("#7a5548", "#4d7f9e", "#a3623a", "#6d7f2e")
 
 # In a report on several kernels colours tell those apart; none is one of a filesystem.
-_KERNELS: Final = ("#0f766e", "#b45309", "#4f46e5", "#be185d", "#4d7c0f", "#0369a1", "#86198f", "#57534e")
+KERNELS: Final = ("#0f766e", "#b45309", "#4f46e5", "#be185d", "#4d7c0f", "#0369a1", "#86198f", "#57534e")
 
 DARK: Final[dict[str, str]] = {
     TEXT: "#e6eaf0",
@@ -90,7 +90,7 @@ def filesystem_colours(labels: list[str]) -> dict[str, str]:
 
 def kernel_colours(labels: Sequence[str]) -> dict[str, str]:
     """A colour for each kernel, in the order of the plan."""
-    return dict(zip(labels, cycle(_KERNELS), strict=False))
+    return dict(zip(labels, cycle(KERNELS), strict=False))
 
 
 def chart_config() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Pages from templates: self-contained, without scripts, with the style sheet of all of them."""
+"""Pages from templates: self-contained, with the style sheet of all of them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def render(template: str, **values: object) -> str:
     """A page; its template gets the style sheet as `css`."""
     # Our own style sheet.
     return _TEMPLATES.get_template(template).render(css=Markup(_css()), **values)  # noqa: S704
+
+
+def part(template: str, **values: object) -> Markup:
+    """A piece of a page that is a template of its own: a script, or rules for the style sheet."""
+    return Markup(_TEMPLATES.get_template(template).render(**values))  # noqa: S704 - our own, as are the values
 
 
 def marked_up(charts: Sequence[str | None]) -> list[Markup]:

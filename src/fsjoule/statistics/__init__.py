@@ -6,25 +6,39 @@
 
 from __future__ import annotations
 
-from fsjoule.statistics.changepoints import (
-    ChangePointFinder,
-    Confirmation,
-    Confirmed,
-    Nomination,
-    Nominations,
-    confirm,
-    confirming_test,
-    nominate,
-)
-from fsjoule.statistics.comparing import Comparison, Criteria, Outcome, Verdict, compare
-from fsjoule.statistics.evidence import History
-from fsjoule.statistics.figures import one_per_boot
-from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import Decision, Gate, GateState, Rates, SequentialTest, State
-from fsjoule.statistics.order import Side, interleaved
-from fsjoule.statistics.policy import Policy, parse_policy
-from fsjoule.statistics.ranks import detectable, rank_test, relative_noise
-from fsjoule.statistics.ratios import Interval, Ratio, ratio_of_medians
+from typing import TYPE_CHECKING
+
+from fsjoule.lazily import lazily
+
+if TYPE_CHECKING:
+    from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, Nominations, nominate
+    from fsjoule.statistics.comparing import Comparison, Criteria, Outcome, Verdict, compare
+    from fsjoule.statistics.confirming import Confirmation, Confirmed, confirm, confirming_test
+    from fsjoule.statistics.evidence import History
+    from fsjoule.statistics.figures import one_per_boot
+    from fsjoule.statistics.finder import RupturesFinder
+    from fsjoule.statistics.gate import Decision, Gate, GateState, Rates, SequentialTest, State
+    from fsjoule.statistics.order import Side, interleaved
+    from fsjoule.statistics.policy import Policy, parse_policy
+    from fsjoule.statistics.ranks import detectable, rank_test, relative_noise
+    from fsjoule.statistics.ratios import Interval, Ratio, ratio_of_medians
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "changepoints": "ChangePointFinder Nomination Nominations nominate",
+            "comparing": "Comparison Criteria Outcome Verdict compare",
+            "confirming": "Confirmation Confirmed confirm confirming_test",
+            "evidence": "History",
+            "figures": "one_per_boot",
+            "finder": "RupturesFinder",
+            "gate": "Decision Gate GateState Rates SequentialTest State",
+            "order": "Side interleaved",
+            "policy": "Policy parse_policy",
+            "ranks": "detectable rank_test relative_noise",
+            "ratios": "Interval Ratio ratio_of_medians",
+        },
+    )
 
 __all__ = [
     "ChangePointFinder",

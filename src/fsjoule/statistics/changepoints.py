@@ -1,4 +1,4 @@
-"""Change points in the history of a series: a detector nominates, fresh interleaved boots confirm.
+"""Change points in the history of a series: what a detector nominates. `confirming` has what becomes of it.
 
 No detector's threshold is a false-alarm rate: it is asked anew after every run, and boots stall. So what it finds is a
 candidate, and only a sequential test with a stated error rate makes it a change.
@@ -7,16 +7,14 @@ candidate, and only a sequential test with a stated error rate makes it a change
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Protocol
 
 import numpy as np
 
 from fsjoule.metrics import Figure
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.gate import Decision, Rates, SequentialTest, State
 from fsjoule.statistics.ratios import Floats
 
 # A detector is one or two points off now and then; the points to be run anew keep that distance from the change.
@@ -56,21 +54,6 @@ class Nominations:
     left_out: tuple[str, ...] = ()
 
 
-class Confirmed(StrEnum):
-    CONFIRMED = "confirmed"
-    REFUTED = "refuted"
-    UNDECIDED = "undecided"
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """What fresh boots say about a nomination. `state.decision` reads `regressed` for a change in its direction."""
-
-    nomination: Nomination
-    outcome: Confirmed
-    state: State
-
-
 def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nominations:
     """Candidates for change points in a series, one figure a run, in order.
 
@@ -94,26 +77,3 @@ def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nomination
         for number, start in enumerate(starts)
     ]
     return Nominations(tuple(nominations), left_out)
-
-
-def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
-    """The sequential test that a nomination has to pass, in the direction of its change.
-
-    It is given pairs of fresh boots of the points `before` and `after`. `regressed` means that there is a change of
-    that direction, be it better or worse.
-    """
-    return SequentialTest(rates, more_is_better=nomination.ratio < 1)
-
-
-def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rates: Rates) -> Confirmation:
-    """Judge a nomination by fresh interleaved pairs (figure of `before`, figure of `after`), as many as it takes."""
-    test = confirming_test(nomination, rates)
-    for before, after in pairs:
-        if not test.add(before, after).more:
-            break
-    outcome = {
-        Decision.REGRESSED: Confirmed.CONFIRMED,
-        Decision.NOT_REGRESSED: Confirmed.REFUTED,
-        Decision.UNDECIDED: Confirmed.UNDECIDED,
-    }[test.state.decision]
-    return Confirmation(nomination, outcome, test.state)

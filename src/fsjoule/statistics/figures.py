@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable, Iterable, Sequence
-
-import numpy as np
 
 from fsjoule.metrics import Figure
 
@@ -25,17 +24,22 @@ def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ..
 
 def complaint(figure: Figure) -> str | None:
     """Why a figure cannot be compared, or None: ratios need figures that are finite and above zero."""
+    if figure is not None and 0 < figure < math.inf:
+        return None
     if figure is None:
         return "missing"
     if math.isnan(figure):
         return "not a number"
     if math.isinf(figure):
         return "infinite"
-    if figure <= 0:
-        return "zero" if figure == 0 else f"negative ({figure:g})"
-    return None
+    return "zero" if figure == 0 else f"negative ({figure:g})"
 
 
 def _median(figures: Sequence[Figure]) -> Figure:
+    if len(figures) == 1:
+        return figures[0]
     present = [figure for figure in figures if figure is not None]
-    return float(np.median(present)) if len(present) == len(figures) else None
+    if len(present) < len(figures):
+        return None
+    # NaN has no place in an order.
+    return math.nan if any(map(math.isnan, present)) else statistics.median(present)

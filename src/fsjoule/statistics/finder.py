@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
-import ruptures
-from scipy import stats
 
 from fsjoule.statistics.ratios import Floats
+from fsjoule.statistics.segments import segment_starts
+from fsjoule.statistics.students_t import two_sided_p
 
 # Median absolute deviation to standard deviation of a normal distribution.
 _MAD_TO_SD: Final = 1.4826
@@ -39,9 +39,8 @@ class RupturesFinder:
         if len(values) < 2 * self.least_points:
             return ()
         steady = drawn_in(values)
-        detector = cast("Any", ruptures.KernelCPD(kernel="linear", min_size=self.least_points))
-        ends = cast("list[int]", detector.fit(steady[:, None]).predict(pen=self.penalty * math.log(len(values))))
-        return _merged(steady, ends[:-1], self.max_p)
+        penalty = self.penalty * math.log(len(values))
+        return _merged(steady, segment_starts(steady, penalty=penalty, least_points=self.least_points), self.max_p)
 
 
 def drawn_in(values: Floats) -> Floats:
@@ -81,4 +80,4 @@ def _p(before: Floats, after: Floats) -> float:
     squares = float(np.square(before - before.mean()).sum() + np.square(after - after.mean()).sum())
     sd = max(math.sqrt(squares / degrees), _LEAST_SD)
     distance = abs(float(after.mean() - before.mean()))
-    return 2 * float(stats.t.sf(distance / (sd * math.sqrt(1 / len(before) + 1 / len(after))), degrees))
+    return two_sided_p(distance / (sd * math.sqrt(1 / len(before) + 1 / len(after))), degrees)

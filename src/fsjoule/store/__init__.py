@@ -14,11 +14,27 @@
 
 from __future__ import annotations
 
-from fsjoule.store.folder import RunFolder
-from fsjoule.store.reader import LoadedRun, load_run, load_run_file
-from fsjoule.store.recordings import Recording
-from fsjoule.store.schemas import json_schemas, write_json_schemas
-from fsjoule.store.traces import read_trace
+from typing import TYPE_CHECKING
+
+from fsjoule.lazily import lazily
+
+if TYPE_CHECKING:
+    from fsjoule.store.folder import RunFolder
+    from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+    from fsjoule.store.recordings import Recording
+    from fsjoule.store.schemas import json_schemas, write_json_schemas
+    from fsjoule.store.traces import read_trace
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "folder": "RunFolder",
+            "reader": "LoadedRun load_run load_run_file",
+            "recordings": "Recording",
+            "schemas": "json_schemas write_json_schemas",
+            "traces": "read_trace",
+        },
+    )
 
 __all__ = [
     "LoadedRun",

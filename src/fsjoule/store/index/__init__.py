@@ -11,15 +11,37 @@ series in the order of time or of kernels. docs/index.md describes the tables fo
 
 from __future__ import annotations
 
-from fsjoule.store.index.columns import COLUMNS
-from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
-from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
-from fsjoule.store.index.reading import Fault, check_folders
-from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
-from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
-from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
+from typing import TYPE_CHECKING
+
+from fsjoule.lazily import lazily
+
+if TYPE_CHECKING:
+    from fsjoule.store.index.columns import COLUMNS
+    from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
+    from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
+    from fsjoule.store.index.kernels import Kernel
+    from fsjoule.store.index.newest import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
+    from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
+    from fsjoule.store.index.reading import Fault, check_folders
+    from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
+    from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
+    from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "columns": "COLUMNS",
+            "database": "DEFAULT_NAME VARIABLE Index index_url open_index",
+            "importing": "ImportReport Progress Watcher import_runs rebuild",
+            "kernels": "Kernel",
+            "newest": "Newest NewestRows RunNames kernel_labels newest run_names",
+            "queries": "list_kernels list_series points run_folders stats",
+            "reading": "Fault check_folders",
+            "records": "Order Point SeriesCount Stats Where",
+            "selection": "Selection UnknownNameError comparable resolve resolve_kernel",
+            "serieskeys": "IndexedSeries what_differs",
+        },
+    )
 
 __all__ = [
     "COLUMNS",
@@ -30,9 +52,12 @@ __all__ = [
     "Index",
     "IndexedSeries",
     "Kernel",
+    "Newest",
+    "NewestRows",
     "Order",
     "Point",
     "Progress",
+    "RunNames",
     "Selection",
     "SeriesCount",
     "Stats",
@@ -43,14 +68,17 @@ __all__ = [
     "comparable",
     "import_runs",
     "index_url",
+    "kernel_labels",
     "list_kernels",
     "list_series",
+    "newest",
     "open_index",
     "points",
     "rebuild",
     "resolve",
     "resolve_kernel",
     "run_folders",
+    "run_names",
     "stats",
     "what_differs",
 ]

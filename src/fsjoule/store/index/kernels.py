@@ -61,6 +61,15 @@ def _kernel(board: BoardFacts, facts: KernelFacts | None) -> Kernel:
     return Kernel(board.kernel_release, version)
 
 
+def is_kernel(kernel: Kernel, facts: KernelFacts) -> bool:
+    """Whether a kernel that could boot now is one of the index: the same package, or the same content."""
+    if facts.release != kernel.release:
+        return False
+    if facts.origin is not KernelOrigin.DEBIAN:
+        return kernel.version.rpartition(" ")[2] == facts.digest[:_DIGEST_SHOWN]
+    return kernel.version in ("", facts.package.partition(" ")[2])
+
+
 def is_of(kernel: str, wanted: str) -> bool:
     """Whether a release is `wanted` or one of that version: 6.1.0-50-armmp is of 6.1, 6.12.3 is not."""
     return kernel == wanted or (kernel.startswith(wanted) and not kernel[len(wanted)].isalnum())

@@ -40,7 +40,7 @@ def points(
     with index.reading() as connection:
         catalogue = Catalogue(connection)
         reader = _PointReader(metrics, catalogue)
-        for row in connection.execute(_restricted(reader.statement(), where, catalogue)).all():
+        for row in connection.execute(restricted(reader.statement(), where, catalogue)).all():
             found.setdefault(row[0], []).append(reader.point(row))
     if order is Order.KERNEL:
         places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
@@ -66,7 +66,7 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
     )
     with index.reading() as connection:
         catalogue = Catalogue(connection)
-        chosen = _restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
+        chosen = restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
         found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(chosen)]
     return tuple(sorted(found, key=lambda count: rank(count.series)))
 
@@ -78,7 +78,7 @@ def list_kernels(index: Index, where: Where = EVERYTHING) -> tuple[Kernel, ...]:
         if where == EVERYTHING:
             numbers = _used(connection, measurements.c.kernel, catalogue.kernels)
         else:
-            chosen = _restricted(select(measurements.c.kernel).distinct(), where, catalogue)
+            chosen = restricted(select(measurements.c.kernel).distinct(), where, catalogue)
             numbers = [number for number in connection.execute(chosen).scalars() if number is not None]
         return tuple(sorted((catalogue.kernels[number] for number in numbers), key=lambda kernel: kernel.order))
 
@@ -169,12 +169,17 @@ class _PointReader:
         )
 
 
-def _restricted(
-    statement: Select[*tuple[Any, ...]], where: Where, catalogue: Catalogue, *, invalid_too: bool = False
+def restricted(
+    statement: Select[*tuple[Any, ...]],
+    where: Where,
+    catalogue: Catalogue,
+    *,
+    invalid_too: bool = False,
+    series_too: bool = True,
 ) -> Select[*tuple[Any, ...]]:
-    """The statement over measurements, for what is meant only."""
+    """The statement over measurements, for what is meant only; without `series_too` of whatever series."""
     columns = measurements.c
-    chosen_series = catalogue.matching(where)
+    chosen_series = catalogue.matching(where) if series_too else None
     if chosen_series is not None:
         statement = statement.where(columns.series.in_(chosen_series))
     if where.kernels:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Text, column, inspect, select, table, text
 
 from fsjoule.errors import ResultError
 
@@ -24,24 +21,42 @@ _LOCK: Final = 4_190_211
 _ALEMBIC: Final = Lock()
 
 
+# Read without alembic: importing that takes longer than most questions to an index.
+_REVISION: Final = re.compile(r'^(down_)?revision = (?:"([^"]+)"|None)$', re.MULTILINE)
+
+
 def revision_of(connection: Connection) -> str | None:
     """The schema that an index has, None for a database without one."""
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    versions = table(VERSION_TABLE, column("version_num", Text))
+    return connection.execute(select(versions.c.version_num)).scalar()
 
 
 def newest(migrations: Path) -> str:
     """The schema that the migrations lead to."""
-    head = ScriptDirectory(str(migrations)).get_current_head()
-    assert head is not None
-    return head
+    return _revisions(migrations)[-1]
+
+
+def _revisions(migrations: Path) -> list[str]:
+    """All schemas that the migrations know, each after the one that it is made of."""
+    after: dict[str | None, str] = {}
+    for file in (migrations / "versions").glob("*.py"):
+        named = {bool(down): name or None for down, name in _REVISION.findall(file.read_text(encoding="utf-8"))}
+        if (revision := named.get(False)) is not None:
+            after[named[True]] = revision
+    found: list[str] = []
+    while (follower := after.get(found[-1] if found else None)) is not None:
+        found.append(follower)
+    return found
 
 
 def check_not_newer(found: str | None, migrations: Path, name: str) -> None:
     """Refuse an index that a newer fsjoule has written: its migrations are not here. Raises ResultError."""
-    known = [script.revision for script in ScriptDirectory(str(migrations)).walk_revisions()]
+    known = _revisions(migrations)
     if found is not None and found not in known:
         raise ResultError(
-            f"the index {name} is of schema {found}; this version of fsjoule knows up to {known[0]}",
+            f"the index {name} is of schema {found}; this version of fsjoule knows up to {known[-1]}",
             hint="use the fsjoule that wrote it, or make another index: fsjoule index rebuild results --index FILE",
         )
 
@@ -51,6 +66,9 @@ def upgrade(connection: Connection, migrations: Path) -> None:
     if connection.dialect.name == "postgresql":
         # SQLite's writers wait for each other anyway.
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    from alembic import command  # noqa: PLC0415 - see above
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.attributes["connection"] = connection

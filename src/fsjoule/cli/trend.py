@@ -1,0 +1,226 @@
+"""`fsjoule trend`: what changed over time or over kernels. Thin: it reads arguments, calls one function, shows it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.metrics import Metric
+from fsjoule.store.confirmations import FOLDER, confirmations
+from fsjoule.store.index import DEFAULT_NAME, VARIABLE, Index, Order, Where, open_index
+from fsjoule.trends import words
+from fsjoule.trends.changes import Change, Status
+from fsjoule.trends.trend import Trend, trend_of
+
+app = typer.Typer()
+
+_RESULTS: Final = Path("results")
+_INDEX: Final = str(_RESULTS / DEFAULT_NAME)
+# So many are read in well below a second, whatever the index holds.
+_LIMIT: Final = 60_000
+_COLOURS: Final = {Status.CONFIRMED: "bold red", Status.NOMINATED: "yellow", Status.REFUTED: "dim"}
+
+_Names = list[str] | None
+
+
+@app.command("trend")
+def trend(
+    *,
+    series: Annotated[_Names, typer.Option("--series", help="Only these, by key or what it begins with.")] = None,
+    board: Annotated[_Names, typer.Option("--board", help="Only those of these boards.")] = None,
+    fs: Annotated[_Names, typer.Option("--fs", help="Only those of these filesystems.")] = None,
+    workload: Annotated[_Names, typer.Option("--workload", help="Only these workloads: randwrite-16k.")] = None,
+    suite: Annotated[_Names, typer.Option("--suite", help="Only those of these suites.")] = None,
+    branch: Annotated[_Names, typer.Option("--branch", help="Only runs of these branches.")] = None,
+    metric: Annotated[
+        _Names, typer.Option("--metric", help="Which figures (default: throughput, duration and energy); or all.")
+    ] = None,
+    by: Annotated[Order, typer.Option("--by", help="Over time (runs) or over kernels, oldest first.")] = Order.TIME,
+    since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC) on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Only before this day or time (UTC).")] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Read so many measurements, an equal share of each series' newest; 0: all.")
+    ] = _LIMIT,
+    index: Annotated[
+        str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
+    ] = _INDEX,
+    kept: Annotated[
+        Path, typer.Option("--confirmations", metavar="DIR", help="Where confirmations are kept.")
+    ] = _RESULTS / FOLDER,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure what is nominated anew, on fresh boots.")] = False,
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: where kernels can be built again.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="With --confirm: effects, error rates and budget.")
+    ] = None,
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="With --confirm: where its run folders go.")
+    ] = _RESULTS,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write a page with all histories, over both.")
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="DIR", help="Write a chart of each history with a change; of all, if few."),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Show where the level of a series changed, over time or over kernels.
+
+    Lists take commas, and may be repeated. A detector nominates changes; fresh boots confirm or refute them.
+
+    Example: fsjoule trend --board virtual --fs btrfs --by kernel
+    """
+    where = Where(
+        series=_listed(series),
+        boards=_listed(board),
+        filesystems=_listed(fs),
+        suites=_listed(suite),
+        branches=_listed(branch),
+        workloads=_listed(workload),
+        since_utc=_utc("--since", since),
+        until_utc=_utc("--until", until),
+    )
+    everything = bool(json_output or page or svg)
+    wanted = _metrics(_listed(metric))
+
+    def look(opened: Index, order: Order) -> Trend:
+        known, faults = confirmations(kept)
+        for fault in faults:
+            progress(f"left out: {fault}")
+        return trend_of(
+            opened,
+            where,
+            order=order,
+            metrics=wanted,
+            at_most=limit or None,
+            confirmations=known,
+            all_names=everything,
+        )
+
+    if confirm:
+        with open_index(index) as opened:
+            candidates = look(opened, by)
+        if lg_env is None:
+            raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
+        _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept)
+    with open_index(index) as opened:
+        found = look(opened, by)
+        other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
+    if json_output:
+        from fsjoule.trends.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
+
+        print_json(document(found))
+    else:
+        _show(found, index)
+    if page is not None and other is not None:
+        _write_page(page, found, other)
+    if svg is not None:
+        _write_charts(svg, found)
+
+
+def _confirm(
+    candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
+) -> None:
+    # The lab takes a second to import, and all else does without it.
+    from fsjoule.statistics import Policy, parse_policy  # noqa: PLC0415
+    from fsjoule.trends.confirm import Fresh, confirm_changes  # noqa: PLC0415
+
+    try:
+        asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{policy} cannot be read: {error}") from error
+    fresh = Fresh(environment, asked, results, kept, tree, tuple(sys.argv), progress)
+    done, refused = confirm_changes(candidates, fresh)
+    for reason in refused:
+        progress(f"not measured anew: {reason}")
+    progress(f"{len(done)} changes measured anew, kept in {kept}" if done else "nothing was measured anew")
+
+
+def _write_page(file: Path, *trends: Trend) -> None:
+    from fsjoule.trends.page import trend_page  # noqa: PLC0415 - charts take long to import
+
+    by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
+    _write(file, trend_page(by_time, by_kernel))
+    progress(f"page: {file}")
+
+
+def _write_charts(folder: Path, found: Trend) -> None:
+    from fsjoule.trends.charts import charts  # noqa: PLC0415 - charts take long to import
+
+    written = 0
+    for name, drawn in charts(found):
+        _write(folder / f"{name}.svg", drawn)
+        written += 1
+    progress(f"charts: {written} in {folder}")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file} could not be written: {error.strerror}") from error
+
+
+def _listed(given: _Names) -> tuple[str, ...]:
+    """`a,b` as an option has it; nothing twice."""
+    parts = (part.strip() for text in given or () for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:
+    if names == ("all",):
+        return tuple(Metric)
+    for name in names:
+        if name not in list(Metric):
+            raise ConfigError.unknown("metric", name, [*Metric, "all"])
+    return tuple(map(Metric, names))
+
+
+def _utc(option: str, text: str | None) -> str | None:
+    """A day, or a time of a zone or of none, as the index writes times."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r} is no time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z") from error
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _show(found: Trend, index: str) -> None:
+    if not found.series:
+        progress("no series has a valid measurement of what is asked for; see: fsjoule index series")
+        return
+    for change in found.changes:
+        _show_change(change, found, index)
+    for line in words.closing_lines(found):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_change(change: Change, found: Trend, index: str) -> None:
+    text = Text(words.sentence(change, found) + ", ")
+    text.append(change.status.value, style=_COLOURS[change.status])
+    out.print(text, soft_wrap=True)
+    if told := words.verdict(change):
+        out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
+    if change.status is Status.NOMINATED:
+        if words.same_kernel(change):
+            hint = "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
+        else:
+            hint = f"confirm with: {words.confirm_command(change, found, None if index == _INDEX else index)}"
+        out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)

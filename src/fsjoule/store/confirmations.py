@@ -1,0 +1,116 @@
+"""What fresh boots said about a change in a history: one JSON document each, never changed, in a folder of them.
+
+They are not in the index, which can be deleted and made again; copied from another machine they merge, as runs do.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from fsjoule.errors import ResultError, StorageError
+
+SCHEMA: Final = "fsjoule.confirmation/1"
+FOLDER: Final = "confirmations"
+_NAMES: Final = "*.json"
+_ID_BYTES: Final = 4
+
+Outcome = Literal["confirmed", "refuted", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedSide:
+    """A point of the history that was measured anew: its run, when that began, and the kernel that it had."""
+
+    run_id: str
+    started_utc: str
+    kernel_release: str
+    kernel_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The outcome of a sequential test on fresh boots of the kernels of two points of a history.
+
+    `series` is the key of the series in every index. `nominated_ratio` is what the history showed, `ratio` what the
+    fresh boots did (after over before); `run_id` is their run. The rates are those that the test was asked to hold.
+    """
+
+    made_utc: str
+    series: str
+    metric: str
+    before: ConfirmedSide
+    after: ConfirmedSide
+    nominated_ratio: float
+    outcome: Outcome
+    ratio: float | None
+    pairs: int
+    smallest_effect: float
+    alpha: float
+    beta: float
+    run_id: str
+    schema: Literal["fsjoule.confirmation/1"] = SCHEMA
+
+
+def keep(folder: Path, confirmation: Confirmation) -> Path:
+    """Write it into the folder, which is made if it is not there. Raises StorageError."""
+    from fsjoule.store.files import write_file  # noqa: PLC0415 - reading, which is done each time, does without
+
+    stamp = confirmation.made_utc.replace("-", "").replace(":", "")
+    path = folder / f"{stamp}-{confirmation.series[:8]}-{confirmation.metric}-{secrets.token_hex(_ID_BYTES)}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, (json.dumps(asdict(confirmation), indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
+    return path
+
+
+def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
+    """All of a folder, oldest first, and what is wrong with those that cannot be read. No folder has none."""
+    found: list[Confirmation] = []
+    faults: list[str] = []
+    for path in sorted(folder.glob(_NAMES)):
+        try:
+            found.append(_read(json.loads(path.read_bytes())))
+        except (OSError, ValueError, ResultError) as error:
+            faults.append(f"{path}: {error}")
+    return sorted(found, key=lambda each: each.made_utc), faults
+
+
+def _read(document: object) -> Confirmation:
+    if not isinstance(document, dict) or cast("dict[str, Any]", document).get("schema") != SCHEMA:
+        raise ResultError(f"it is no {SCHEMA}")
+    values = _checked(Confirmation, cast("dict[str, Any]", document))
+    for name in ("before", "after"):
+        values[name] = ConfirmedSide(**_checked(ConfirmedSide, values[name]))
+    return Confirmation(**values)
+
+
+# Of the fields that are no text.
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "before": (dict,),
+    "after": (dict,),
+    "nominated_ratio": (float, int),
+    "ratio": (float, int, type(None)),
+    "pairs": (int,),
+    "smallest_effect": (float, int),
+    "alpha": (float, int),
+    "beta": (float, int),
+}
+
+
+def _checked(kind: type[Confirmation | ConfirmedSide], values: dict[str, Any]) -> dict[str, Any]:
+    names = [field.name for field in fields(kind)]
+    if set(values) != set(names):
+        raise ResultError(f"its fields differ from those of {SCHEMA}: {', '.join(sorted(set(values) ^ set(names)))}")
+    wrong = [name for name in names if not isinstance(values[name], _TYPES.get(name, (str,)))]
+    if "outcome" in values and values["outcome"] not in ("confirmed", "refuted", "undecided"):
+        wrong.append("outcome")
+    if wrong:
+        raise ResultError(f"{', '.join(wrong)}: of another type than {SCHEMA} has")
+    return values

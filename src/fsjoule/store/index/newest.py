@@ -1,0 +1,125 @@
+"""The newest measurements of every series at once, as bare rows: what a trend is made of.
+
+`points` gives each measurement with all its names; here names come as numbers, and are looked up for the few that are
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
+
+from sqlalchemy import Select, bindparam, select
+
+from fsjoule.metrics import Metric
+from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.store.index.columns import COLUMNS
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.queries import restricted
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.schema import measurements, run_kernels, runs
+from fsjoule.store.index.serieskeys import IndexedSeries
+
+# Of the places in a row; figures stand from `FIGURES` on, in the order in which they were asked for.
+STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
+# SQLite takes no more values in one statement than some thousands.
+_PORTION: Final = 500
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRows:
+    """The newest valid measurements of a series, oldest first. With `older` there are more than were read."""
+
+    series: IndexedSeries
+    rows: Sequence[Row]
+    older: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Rows of all series that are meant, sorted by what they are, and the kernels by the numbers in the rows."""
+
+    series: tuple[NewestRows, ...]
+    kernels: dict[int, Kernel]
+
+
+class RunNames(NamedTuple):
+    """What a run is called, and where its folder was when it was imported."""
+
+    run_id: str
+    started_utc: str
+    branch: str | None
+    commit: str | None
+    path: str
+
+
+def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None) -> Newest:
+    """The newest measurements of each series that is meant; `at_most` so many of all together, None for all.
+
+    Each series gets an equal share of that. A run that the limit would cut in two is left out.
+    """
+    columns = measurements.c
+    figures = [columns[COLUMNS[metric]] for metric in metrics]
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        chosen = catalogue.matching(where)
+        numbers = sorted(
+            catalogue.series if chosen is None else chosen, key=lambda number: rank(catalogue.series[number])
+        )
+        share = None if at_most is None else max(1, at_most // max(1, len(numbers)))
+        names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
+        statement = select(*names, *figures).where(columns.series == bindparam("one"))
+        # As they stand in the database's index: what is cut off is not even read.
+        statement = restricted(statement, where, catalogue, series_too=False).order_by(columns.started_utc.desc())
+        if share is not None:
+            statement = statement.limit(share + 1)
+        found = [
+            _oldest_first(catalogue.series[number], connection.execute(statement, {"one": number}).all(), share)
+            for number in numbers
+        ]
+        return Newest(tuple(each for each in found if each.rows), catalogue.kernels)
+
+
+def _oldest_first(series: IndexedSeries, rows: Sequence[Any], share: int | None) -> NewestRows:
+    older = share is not None and len(rows) > share
+    ordered: list[Row] = sorted(map(tuple, cast("Sequence[Row]", rows[:share])))
+    if older:
+        cut = rows[-1][RUN]
+        whole = [row for row in ordered if row[RUN] != cut]
+        # But for one run that is larger than the share.
+        ordered = whole or ordered
+    return NewestRows(series, ordered, older)
+
+
+def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
+    """The names of runs by their numbers in this index."""
+    columns = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
+    return {
+        row[0]: RunNames(*row[1:])
+        for portion in _portions(numbers)
+        for row in _rows(index, select(*columns).where(runs.c.id.in_(portion)))
+    }
+
+
+def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int], str]:
+    """What runs call their kernels, by the numbers of run and kernel in this index."""
+    columns = (run_kernels.c.run, run_kernels.c.kernel, run_kernels.c.label)
+    return {
+        (row[0], row[1]): row[2]
+        for portion in _portions(numbers)
+        for row in _rows(index, select(*columns).where(run_kernels.c.run.in_(portion)).order_by(run_kernels.c.label))
+    }
+
+
+def _rows(index: Index, statement: Select[*tuple[Any, ...]]) -> list[Row]:
+    with index.reading() as connection:
+        return cast("list[Row]", connection.execute(statement).all())
+
+
+def _portions(numbers: Iterable[int]) -> list[list[int]]:
+    wanted = sorted(set(numbers))
+    return [wanted[at : at + _PORTION] for at in range(0, len(wanted), _PORTION)]

@@ -1,0 +1,350 @@
+"""`fsjoule trend` as its user has it: text, JSON, charts, the page, and confirming over a board that is made up."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from command_line import CommandLine, command_line
+from nights import Nights
+from results_factory import KERNEL
+
+from fsjoule import images
+from fsjoule.cli import main
+from fsjoule.errors import ConfigError
+from fsjoule.metrics import Figure, Metric
+from fsjoule.model import IoPattern
+from fsjoule.pairing import Enough, Pair, PairedRun
+from fsjoule.session import Choice
+from fsjoule.store.index import IndexedSeries, Where, import_runs, list_series, open_index
+from fsjoule.trends import again, confirm
+
+VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
+
+
+def speed(night: int, fs: str, pattern: IoPattern, _kernel: str) -> Figure:
+    return 0.93 if night >= 21 and (fs, pattern) == ("btrfs", IoPattern.RANDWRITE) else 1.0
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("measured")
+    Nights(speed=speed).write(here / "results", 36)
+    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
+    with open_index(here / "results" / "index.sqlite", create=True) as index:
+        import_runs(index, [here / "results"])
+    return here
+
+
+@pytest.fixture
+def run(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """The command line in a folder of its own, with the index of all."""
+    (tmp_path / "results").mkdir()
+    shutil.copy(measured / "results" / "index.sqlite", tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+    return command_line(monkeypatch, capfd)
+
+
+def key_of(filesystem: str) -> IndexedSeries:
+    with open_index("results/index.sqlite") as index:
+        where = Where(boards=("virtual",), filesystems=(filesystem,), workloads=("randwrite-16k",))
+        return list_series(index, where)[0].series
+
+
+def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
+    done = run("trend")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    first = next(line for line in lines if "slower" in line)
+    assert re.fullmatch(
+        r"btrfs randwrite-16k on virtual \(simulated\): [67]\.\d % slower since 6\.1\.107-armmp, run n00021 of "
+        r"2026-01-22, commit 000000000015 \(before: 6\.1\.106-armmp, run n00020 of 2026-01-21, "
+        r"commit 000000000014\), nominated",
+        first,
+    )
+    key = key_of("btrfs").key[:8]
+    assert f"  confirm with: fsjoule trend --series {key} --metric throughput --confirm --lg-env FILE" in lines
+    assert any("more energy since 6.1.107-armmp" in line for line in lines)
+    assert "12 histories of 6 series, by time" in done.out
+    assert "6 without a change, 2 changes nominated, 0 changes confirmed, 0 changes refuted" in done.out
+    assert "4 histories have fewer than 6 runs with a figure" in done.out
+    assert re.search(r"^  [▁▂▃▄▅▆▇█]{36} ▁ [\d.]+ █ [\d.]+ MiB/s$", done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "histories"),
+    [
+        (("--board", "colibri"), 4),
+        (("--board", "colibri,virtual", "--fs", "ext4"), 8),
+        (("--workload", "read-16k", "--fs", "btrfs", "--fs", "ext4"), 6),
+        (("--metric", "throughput"), 6),
+        (("--metric", "throughput,cpu", "--board", "virtual"), 8),
+        (("--suite", "operations"), 0),
+        (("--branch", "topic"), 0),
+        (("--since", "2026-02-01", "--until", "2026-02-03T00:00:00+01:00"), 8),
+    ],
+)
+def test_only_what_is_asked_for(run: CommandLine, words: Sequence[str], histories: int) -> None:
+    document = run("trend", *words, "--json").document
+    assert len(document["histories"]) == histories
+
+
+def test_nothing_of_that_kind_is_said_to_be_so(run: CommandLine) -> None:
+    done = run("trend", "--fs", "xfs")
+    assert (done.code, done.out) == (0, "")
+    assert "no series has a valid measurement" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--metric", "speed"), "unknown metric 'speed'"),
+        (("--since", "yesterday"), "--since 'yesterday' is no time"),
+        (("--confirm",), "--confirm needs a board"),
+        (("--index", "none.sqlite"), "there is no index at"),
+    ],
+)
+def test_wrong_options_are_refused(run: CommandLine, words: Sequence[str], said: str) -> None:
+    done = run("trend", *words)
+    assert done.code != 0
+    assert said in done.err
+
+
+def test_the_document_has_all_of_it(run: CommandLine) -> None:
+    document = run("trend", "--by", "kernel", "--fs", "btrfs", "--workload", "randwrite-16k", "--json").document
+    assert (document["schema"], document["by"], document["series"]) == ("fsjoule.trend/1", "kernel", 1)
+    throughput = next(h for h in document["histories"] if h["metric"] == "throughput")
+    assert throughput["series"]["key"] == key_of("btrfs").key
+    assert (throughput["unit"], throughput["published"]) == ("MiB/s", 8.5)
+    (change,) = throughput["changes"]
+    assert (change["status"], change["worse"]) == ("nominated", True)
+    assert change["since"]["kernel"] == {"release": "6.1.107-armmp", "version": "6.1.107-1"}
+    assert (change["since"]["run"], change["since"]["branch"]) == ("n00023", "main")
+    point = throughput["points"][change["index"]]
+    assert (point["boots"], point["runs"]) == (9, 3)
+    assert point["low"] <= point["figure"] <= point["high"]
+    assert point["confidence"] >= 0.95
+
+
+# -------------------------------------------------------------------------------------------- charts and page
+
+
+def test_charts_are_svg_in_themselves(run: CommandLine) -> None:
+    done = run("trend", "--fs", "btrfs", "--metric", "throughput", "--svg", "charts")
+    assert done.code == 0, done.err
+    files = sorted(Path("charts").glob("*.svg"))
+    assert [file.name.rpartition("-")[0] for file in files] == [
+        "virtual-btrfs-randwrite-16k-throughput",
+        "virtual-btrfs-read-16k-throughput",
+    ]
+    texts = [text.text for text in ET.fromstring(files[0].read_text()).iter() if text.tag.endswith("text")]
+    assert "btrfs randwrite-16k on virtual: throughput (simulated)" in texts
+    assert any(text and re.fullmatch(r"-[67]\.\d %", text) for text in texts)
+
+
+class _Page(HTMLParser):
+    """Elements with their attributes, and the texts of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        self._in_script = tag == "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = self._in_script and tag != "script"
+
+
+def test_the_page_holds_all_that_it_needs(run: CommandLine) -> None:
+    assert run("trend", "--page", "pages/trends.html").code == 0
+    text = Path("pages/trends.html").read_text()
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|<\w[^>]*\ssrc=", text.replace("// ", ""))
+    page = _Page(text)
+    data: dict[str, Any] = json.loads(page.scripts[0])
+    assert {card["board"] for card in data["cards"]} == {"virtual", "colibri"}
+    assert len(data["cards"]) == 12
+    assert set(data["cards"][0]["views"]) == {"time", "kernel"}
+    first = data["cards"][0]
+    assert (first["title"], first["metric"]) == ("btrfs randwrite-16k", "throughput")
+    (track,) = first["views"]["time"]
+    assert [change["at"] for change in track["changes"]] == [21]
+    assert data["runs"][track["points"][21][0]][0] == "n00021"
+    assert data["kernels"] == [f"6.1.{100 + number}-armmp" for number in range(12)]
+    ids = {attributes.get("id") for _, attributes in page.seen}
+    assert {"board", "kernel", "fs", "metric", "view", "only", "cards", "found"} <= ids
+    listed = [attributes for tag, attributes in page.seen if tag == "li" and "data-card" in attributes]
+    assert [each["data-view"] for each in listed] == ["time", "time", "kernel", "kernel"]
+    # Simulated and real ones are told apart where both stand.
+    assert {card["board"]: card["simulated"] for card in data["cards"]} == {"virtual": True, "colibri": False}
+
+
+def test_a_name_cannot_break_out_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Nights(board="a&b<i>", filesystems=("ext4",), boots=1).write(Path("results"), 8)
+    with open_index("results/index.sqlite", create=True) as index:
+        import_runs(index, [Path("results")])
+    monkeypatch.setattr("sys.argv", ["fsjoule", "trend", "--page", "page.html"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    text = Path("page.html").read_text()
+    assert "<i>" not in text
+    assert json.loads(_Page(text).scripts[0])["cards"][0]["board"] == "a&b<i>"
+
+
+# ------------------------------------------------------------------------------------------------ confirming
+
+
+@dataclass
+class Board:
+    """Pairs of boots as `measure_pairs` gives them; the candidate's figures are `ratio` times the baseline's."""
+
+    results: Path
+    figures: Mapping[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]
+    choices: list[Choice] = field(default_factory=list[Choice])
+
+    def measure_pairs(self, choice: Choice, _environment: Path, *, enough: Enough, **_: object) -> PairedRun:
+        self.choices.append(choice)
+        number, ended = 0, None
+        while ended is None and number < choice.repeat:
+            number += 1
+            ended = enough(Pair(number, self.figures, len({series for series, _ in self.figures})))
+        folder = Nights(prefix="f", boots=1).write(self.results, 1)[0]
+        return PairedRun(folder, number, ended or "budget")
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """A board, and kernels that can all be had again by what their runs asked for."""
+
+    def take(asked: Sequence[str], **_: object) -> list[images.TakenKernel]:
+        (label,) = asked
+        package = f"linux-image-{label}-armmp {label}-1"
+        facts = replace(KERNEL, label=label, asked=label, release=f"{label}-armmp", package=package)
+        return [images.TakenKernel(facts, None)]  # pyright: ignore[reportArgumentType]
+
+    board = Board(tmp_path / "fresh", {})
+    monkeypatch.setattr(confirm, "measure_pairs", board.measure_pairs)
+    monkeypatch.setattr(confirm, "choose", _Choice)
+    monkeypatch.setattr(again.images, "take_kernels", take)
+    return board
+
+
+@dataclass
+class _Choice:
+    suite_name: str
+    filesystems: str
+    kernels: tuple[str, str]
+    repeat: int
+    provision: str
+    results: Path
+    seed: int | None
+
+
+def both(series: IndexedSeries, ratio: float) -> dict[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]:
+    return {(series, Metric.THROUGHPUT): (2.0, 2.0 * ratio), (series, Metric.ENERGY): (100.0, 100.0 / ratio)}
+
+
+CONFIRM = ("trend", "--confirm", "--lg-env", VIRTUAL)
+
+
+def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, fresh: Board) -> None:
+    fresh.figures = both(key_of("btrfs"), 0.93)
+    done = run(*CONFIRM)
+    assert done.code == 0, done.err
+    # Both metrics share the boots of the two kernels.
+    (choice,) = fresh.choices
+    assert (choice.filesystems, choice.kernels) == ("btrfs", ("6.1.106", "6.1.107"))  # pyright: ignore[reportAttributeAccessIssue]
+    assert "0 changes nominated, 2 changes confirmed" in done.out
+    assert "confirmed in 3 pairs of fresh boots, -7.0 %, run f00000, wrong with at most 1 %" in done.out
+    assert len(list(Path("results/confirmations").glob("*.json"))) == 2
+    # The index made anew, nothing measured: it is still so.
+    again_ = run("trend", "--by", "kernel")
+    assert "0 changes nominated, 2 changes confirmed" in again_.out
+    assert "confirm with" not in again_.out
+    run(*CONFIRM)
+    assert len(fresh.choices) == 1
+
+
+def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, fresh: Board) -> None:
+    fresh.figures = both(key_of("btrfs"), 1.0)
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert "0 changes confirmed, 1 changes refuted" in done.out
+    assert "refuted in 3 pairs of fresh boots, +0.0 %" in done.out
+
+
+def test_what_fresh_boots_cannot_decide_stays_nominated(run: CommandLine, fresh: Board) -> None:
+    fresh.figures = dict.fromkeys(both(key_of("btrfs"), 1.0), (None, None))
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert "1 changes nominated" in done.out
+    assert "fresh boots could not decide" in done.out
+    assert "confirm with" in done.out
+
+
+def test_a_kernel_that_cannot_be_had_leaves_it_nominated(
+    run: CommandLine, fresh: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(asked: Sequence[str], **_: object) -> None:
+        raise ConfigError(f"unknown kernel {asked[0]!r}")
+
+    monkeypatch.setattr(again.images, "take_kernels", take)
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert done.code == 0
+    assert not fresh.choices
+    said = "kernel 6.1.106-armmp (6.1.106-1) cannot be had again: unknown kernel '6.1.106'"
+    assert said in done.err
+    assert "--tree" in done.err
+    assert "1 changes nominated" in done.out
+
+
+def test_another_kernel_under_the_name_is_not_taken(
+    run: CommandLine, fresh: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = replace(KERNEL, release="6.1.200-armmp", package="linux-image-6.1.200-armmp 6.1.200-1")
+    taken = images.TakenKernel(newer, None)  # pyright: ignore[reportArgumentType]
+
+    def take(_asked: Sequence[str], **_: object) -> list[images.TakenKernel]:
+        return [taken]
+
+    monkeypatch.setattr(again.images, "take_kernels", take)
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert "6.1.106 is linux-image-6.1.200-armmp 6.1.200-1 now" in done.err
+    assert not fresh.choices
+
+
+def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine, fresh: Board) -> None:
+    fresh.figures = {(key_of("btrfs"), Metric.DURATION): (1.0, 1.0)}
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert done.code == 2
+    assert "btrfs randwrite-16k: its throughput is not among the figures" in done.err
+
+
+def test_a_board_that_measures_other_series_is_refused(run: CommandLine, fresh: Board) -> None:
+    there = key_of("btrfs")
+    other = replace(there, series=replace(there.series, storage="another card"))
+    fresh.figures = both(other, 0.93)
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert done.code == 2
+    assert "storage was mmc1 QEMU! 1024 MiB, is another card" in done.err
+    assert not Path("results/confirmations").exists()
