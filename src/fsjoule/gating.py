@@ -61,6 +61,7 @@ def gate_measured(
     recipe = lab.read_environment(environment_file).profile.recipe
     baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe)
     told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
+    ended = ""
     same = baseline.facts.digest == candidate.facts.digest
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
@@ -68,7 +69,9 @@ def gate_measured(
     judge = Judge(policy, _history(history, choice, policy))
 
     def enough(pair: Pair) -> str | None:
+        nonlocal ended
         reason = judge.see(pair)
+        ended = reason or "the budget was used up"
         say(judge.progress())
         return reason
 
@@ -79,7 +82,7 @@ def gate_measured(
         baseline=told[0],
         candidate=told[1],
         policy=policy,
-        ended=run.ended,
+        ended=ended,
         pairs=run.pairs,
         tested=judge.tested,
         notes=("both kernels are the same, byte for byte",) if same else (),
@@ -114,7 +117,7 @@ def gate_recorded(
             return Gated(
                 GateVerdict.NO_BASELINE,
                 GateSide(sides.baseline, f"{error.what}"),
-                _told(sides.candidate, candidate),
+                _told(candidate),
                 policy,
                 f"there is nothing of {sides.baseline} to compare with yet",
                 command=command,
@@ -134,8 +137,8 @@ def gate_recorded(
         reason = f"there are no more than {len(pairs)} pairs"
     return Gated(
         verdict=judge.verdict,
-        baseline=_told(sides.baseline, baseline),
-        candidate=_told(sides.candidate, candidate),
+        baseline=_told(baseline),
+        candidate=_told(candidate),
         policy=policy,
         ended=reason or "the budget was used up",
         pairs=judge.pairs,
@@ -146,14 +149,15 @@ def gate_recorded(
     )
 
 
-def _told(name: str, side: Side) -> GateSide:
-    return GateSide(name, side.title)
+def _told(side: Side) -> GateSide:
+    return GateSide(side.name, side.title)
 
 
-def _kernel(name: str, taken: images.TakenKernel) -> GateSide:
+def _kernel(asked: str, taken: images.TakenKernel) -> GateSide:
+    """The side by its kernel's label, and what it is."""
     facts = taken.facts
-    title = f"kernel {facts.label}, {facts.release}, digest {facts.digest[:_DIGEST_SHOWN]}"
-    return GateSide(name, title, facts.digest)
+    title = f"{asked}: kernel {facts.label}, {facts.release}, digest {facts.digest[:_DIGEST_SHOWN]}"
+    return GateSide(facts.label, title, facts.digest)
 
 
 def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, History]:

@@ -169,3 +169,39 @@ def test_a_metrics_own_effect_counts() -> None:
 def test_an_empty_gate_is_refused() -> None:
     with pytest.raises(ValueError, match="let everything pass"):
         Gate[str](Policy(), [])
+
+
+@pytest.mark.parametrize(("loss", "noise"), [(0.0, 0.02), (0.03, 0.02), (0.05, 0.0005)])
+def test_an_interval_holds_whenever_one_stops(loss: float, noise: float) -> None:
+    rng = np.random.default_rng(11)
+    held: list[bool] = []
+    widths: list[float] = []
+    for _ in range(12):
+        test = SequentialTest(Rates(0.05, budget_pairs=4, alpha=1e-9, beta=1e-9), more_is_better=True)
+        inside, width = True, 0.0
+        while test.state.more:
+            baseline, candidate = 100 * np.exp(rng.normal(0, noise, 2))
+            test.add(float(baseline), float(candidate) * (1 - loss))
+            interval = test.interval()
+            assert interval is not None
+            assert interval.low <= interval.high
+            inside &= interval.holds(1 - loss)
+            width = interval.high - interval.low
+        held.append(inside)
+        widths.append(width)
+    # 95 % are promised over all looks together; two of twelve could miss by chance.
+    assert sum(held) >= 10
+    assert np.median(widths) < 12 * noise + 0.01
+
+
+def test_an_interval_is_of_the_ratio_whatever_is_better() -> None:
+    more, less = (SequentialTest(Rates(0.05), more_is_better=better) for better in (True, False))
+    assert more.interval() is None
+    for figure in (100.0, 101.0, 100.5):
+        more.add(figure, figure * 0.9)
+        less.add(figure, figure * 0.9)
+    for test in (more, less):
+        interval = test.interval()
+        assert interval is not None
+        assert interval.holds(0.9)
+        assert interval.high < 0.96

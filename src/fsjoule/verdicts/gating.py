@@ -13,8 +13,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.metrics import Figure, Metric
 from fsjoule.report.comparison.model import Subject
 from fsjoule.report.gating import GateVerdict, Tested
-from fsjoule.report.gating.words import name
-from fsjoule.statistics import Decision, Gate, GateState, History, Policy
+from fsjoule.statistics import Decision, Gate, GateState, History, Policy, State
 from fsjoule.statistics.figures import complaint
 from fsjoule.store.index import IndexedSeries, Point
 from fsjoule.verdicts.pairs import Pair, Test
@@ -89,20 +88,19 @@ class Judge:
 
     def progress(self) -> str:
         """Where it stands, in a line: `pair 2: 5 of 26 decided; nearest to regressed: ext4 write-16k cpu, 40 %`."""
-        tested = self.tested
-        if not tested:
+        if self._gate is None:
             return f"pair {self.pairs}: not every series has a figure yet"
-        done = sum(not one.undecided for one in tested)
-        worst = max(tested, key=lambda one: one.state.towards_regressed)
-        slowest = min(tested, key=lambda one: max(one.state.towards_regressed, one.state.towards_not_regressed))
-        ratio = "" if worst.state.ratio is None else f" ({worst.state.ratio:.4f})"
+        states = self._state.tests
+        done = sum(state.decision is not Decision.UNDECIDED for state in states.values())
+        worst = max(states, key=lambda test: states[test].towards_regressed)
+        slowest = min(states, key=lambda test: _farthest(states[test]))
+        ratio = "" if states[worst].ratio is None else f" ({states[worst].ratio:.4f})"
         line = (
-            f"pair {self.pairs}: {done} of {len(tested)} figures decided; nearest to regressed: {name(worst)}{ratio}, "
-            f"{100 * worst.state.towards_regressed:.0f} % of the evidence it takes"
+            f"pair {self.pairs}: {done} of {len(states)} figures decided; nearest to regressed: {_name(worst)}{ratio}, "
+            f"{100 * states[worst].towards_regressed:.0f} % of the evidence it takes"
         )
-        if slowest.undecided:
-            most = max(slowest.state.towards_regressed, slowest.state.towards_not_regressed)
-            line += f"; farthest from any decision: {name(slowest)}, {100 * most:.0f} %"
+        if states[slowest].decision is Decision.UNDECIDED:
+            line += f"; farthest from any decision: {_name(slowest)}, {100 * _farthest(states[slowest]):.0f} %"
         return line
 
     @property
@@ -162,6 +160,15 @@ def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence
                 squares = sum(float(np.square(figures - figures.mean()).sum()) for figures in spread)
                 found[series, metric] = History(math.sqrt(squares / degrees), degrees)
     return found
+
+
+def _farthest(state: State) -> float:
+    return max(state.towards_regressed, state.towards_not_regressed)
+
+
+def _name(test: Test) -> str:
+    series, metric = test
+    return f"{series.label} {metric}"
 
 
 def _median(figures: Sequence[float]) -> Figure:

@@ -104,7 +104,10 @@ def _pairs(count: int) -> str:
 
 
 def _named(tested: Sequence[Tested]) -> str:
-    largest = sorted(tested, key=lambda one: abs((one.state.ratio or 1) - 1), reverse=True)
-    parts = [f"{one.subject.label} {change(one)}" for one in largest[:_NAMED]]
-    rest = len(largest) - _NAMED
-    return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+    """`ext4 write-16k 1.1 % slower, 0.9 % hungrier; ext4 read-16k 1.0 % slower and 2 more series`."""
+    groups: dict[str, list[Tested]] = {}
+    for one in sorted(tested, key=lambda one: abs((one.state.ratio or 1) - 1), reverse=True):
+        groups.setdefault(one.subject.label, []).append(one)
+    parts = [f"{label} {', '.join(map(change, group))}" for label, group in list(groups.items())[:_NAMED]]
+    rest = len(groups) - _NAMED
+    return "; ".join(parts) + (f" and {rest} more series" if rest > 0 else "")

@@ -1,0 +1,233 @@
+"""`fsjoule gate` over boots that were measured before: answers, exit codes, what is refused, text, Markdown, JSON."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, command_line
+from compared_runs import write_kernels
+
+from fsjoule.cli import gate as cli_gate
+from fsjoule.errors import FsjouleError, KernelBuildError, LabError, MeasurementInvalid, ResultError
+from fsjoule.model import Measurement
+from fsjoule.report.gating import GateVerdict
+
+POLICY = """\
+[gate]
+metrics = ["throughput", "energy"]
+"""
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return command_line(monkeypatch, capfd)
+
+
+def recorded(folder: Path, speed: float, **changed: Any) -> Path:
+    return write_kernels(folder / "results", speeds={"6.1": 1.0, "6.12": speed}, **changed)
+
+
+def gate(run: CommandLine, folder: Path, *more: object) -> Any:
+    words = ("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}", "--policy", "policy.toml")
+    return run(*words, *more)
+
+
+def test_no_change_passes(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 1.0))
+    assert done.code == 0, done.err
+    assert "unchanged or better: 4 figures" in " ".join(done.out.split())
+    assert "simulated" in done.out
+
+
+def test_a_loss_is_a_regression_and_the_rest_is_told(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 0.9), "--json")
+    assert done.code == 1, done.err
+    document = done.document
+    assert document["schema"] == "fsjoule.gate/1"
+    assert (document["verdict"], document["exit_code"], document["simulated"]) == ("regressed", 1, True)
+    assert 3 <= document["pairs"] < 10
+    worse = [test for test in document["tests"] if test["decision"] == "regressed"]
+    assert worse
+    assert {test["label"] for test in worse} == {"btrfs randwrite-16k"}
+    throughput = next(test for test in document["tests"] if test["metric"] == "throughput" and test in worse)
+    assert throughput["ratio"] == pytest.approx(0.9, abs=0.02)
+    low, high = throughput["interval"]
+    assert low < 0.9 < high < 1
+    assert document["command"][:2] == ["fsjoule", "gate"]
+
+
+def test_a_gain_is_told_as_better(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 1.3), "--markdown", "-")
+    assert done.code == 0
+    assert "4 figures, btrfs randwrite-16k 2" in done.out
+    assert "btrfs randwrite-16k" in done.out
+
+
+def test_the_budget_ends_it(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 0.97, noise=0.1), "--budget", "4")
+    assert done.code == 3
+    assert "not decided" in done.out
+    assert "the budget was used up" in " ".join(done.out.split())
+
+
+def test_too_few_pairs_are_not_decided(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 1.0, boots=2), "--json")
+    assert done.code == 3
+    assert done.document["ended"] == "there are no more than 2 pairs"
+
+
+def test_markdown_is_fit_for_a_note(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 0.9), "--markdown", "note.md")
+    assert done.code == 1
+    lines = (tmp_path / "note.md").read_text().splitlines()
+    assert lines[0].startswith("**fsjoule gate: regressed**: btrfs randwrite-16k ")
+    assert "(simulated)" in lines[0]
+    assert lines[2].startswith("| series | figure |")
+    rows = [line for line in lines if line.startswith("| btrfs")]
+    assert rows
+    assert "slower" in rows[0]
+    for title in ("other figures", "To repeat it"):
+        assert any(line.startswith("<details>") and title in line for line in lines), title
+    assert sum(line == "</details>" for line in lines) == sum(line.startswith("<details>") for line in lines)
+    assert any(line.startswith("fsjoule gate --baseline 6.1@") for line in lines)
+    # The same table is on the terminal.
+    assert "What changed" in done.out
+
+
+def invalid_or_zero(measurement: Measurement) -> Measurement:
+    if measurement.kernel != "6.12" or measurement.series.filesystem != "btrfs":
+        return measurement
+    if measurement.repetition % 2:
+        return replace(measurement, invalid_reasons=("the meter slept",), throughput_mib_per_s=1.0)
+    return replace(measurement, throughput_mib_per_s=0.0, energy_mj_per_mib=None)
+
+
+def test_missing_invalid_and_zero_figures_are_no_verdict(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 0.5, change=invalid_or_zero), "--json")
+    assert done.code == 3, done.out
+    document = done.document
+    assert document["verdict"] == "not decided"
+    broken = [test for test in document["tests"] if test["label"].startswith("btrfs")]
+    assert all(test["pairs"] == 0 and test["ratio"] is None for test in broken)
+    assert any("zero" in why for test in broken for why in test["unusable"])
+    assert any("missing" in why for test in broken for why in test["unusable"])
+
+
+def test_runs_apart_are_refused_unless_drift_is_accepted(run: CommandLine, tmp_path: Path) -> None:
+    one = write_kernels(tmp_path / "one", "aaaaaa", speeds={"6.1": 1.0}, seed=1)
+    other = write_kernels(
+        tmp_path / "other", "bbbbbb", speeds={"6.12": 0.9}, seed=2, started="2026-03-10T10:00:00+00:00"
+    )
+    words = ("gate", "--baseline", one, "--candidate", other, "--policy", "policy.toml")
+    done = run(*words)
+    assert done.code == 2
+    assert "what drifted between them would look like a change" in done.err
+    assert "--lg-env" in done.err
+    accepted = run(*words, "--drift-not-excluded", "--json")
+    assert accepted.code == 1
+    assert "a drift between the sides is not excluded" in accepted.document["notes"][0]
+
+
+def test_boots_one_side_after_the_other_are_refused(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 1.0, in_turn=False))
+    assert done.code == 2
+    assert "were not interleaved" in done.err
+
+
+def test_other_boards_are_refused(run: CommandLine, tmp_path: Path) -> None:
+    one = write_kernels(tmp_path / "one", "aaaaaa", speeds={"6.1": 1.0})
+    other = write_kernels(tmp_path / "other", "bbbbbb", speeds={"6.12": 0.9}, board="colibri")
+    done = run("gate", "--baseline", one, "--candidate", other, "--drift-not-excluded")
+    assert done.code == 2
+    assert "board: virtual against colibri" in done.err
+
+
+def test_a_side_is_not_compared_with_itself(run: CommandLine, tmp_path: Path) -> None:
+    folder = recorded(tmp_path, 1.0)
+    done = run("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.1@{folder}")
+    assert done.code == 2
+    assert "share 30 measurements" in done.err
+
+
+@pytest.fixture
+def index(run: CommandLine, tmp_path: Path) -> str:
+    recorded(tmp_path, 1.0, branch="topic")
+    assert run("index", "rebuild", "results", "--index", "index.sqlite").code == 0
+    return "index.sqlite"
+
+
+def test_no_baseline_yet_passes_and_says_so(run: CommandLine, index: str) -> None:
+    words = ("gate", "--candidate", "topic", "--index", index)
+    done = run(*words, "--baseline", "main", "--markdown", "note.md", "--json")
+    assert done.code == 0, done.err
+    assert done.document["verdict"] == GateVerdict.NO_BASELINE.value
+    assert Path("note.md").read_text().startswith("**fsjoule gate: no baseline**: topic against main: there is nothing")
+    # What is to be judged must be there.
+    missing = run("gate", "--baseline", "topic", "--candidate", "main", "--index", index)
+    assert missing.code == 2
+    assert "the index has no run, kernel or branch 'main'" in missing.err
+
+
+def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
+    words = ("gate", "--baseline", "6.1", "--candidate", "6.12", "--index", index, "--policy", "policy.toml")
+    assert run(*words).code == 0
+    assert run(*words, "--fs", "ext4", "--json").document["tests"][0]["label"].startswith("ext4")
+    nothing = run(*words, "--fs", "xfs")
+    assert nothing.code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--tree", "linux"), "only what is measured now (--lg-env FILE) takes --tree"),
+        (("--allow-same",), "takes --allow-same"),
+        (("--lg-env", "x.yaml", "--within", "y"), "only what is read (no --lg-env) takes --within"),
+        (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree there is nothing to build for --config"),
+        (("--budget", "2"), "--budget 2 is less than the 3 pairs"),
+        (("--policy", "absent.toml"), "the policy cannot be read"),
+        (("--json", "--markdown", "-"), "both write to the standard output"),
+        (("--lg-env", "absent.yaml"), "absent.yaml"),
+        (("--lg-env", "absent.yaml", "--fs", "zfs"), "zfs"),
+    ],
+)
+def test_wrong_options_are_named(run: CommandLine, options: tuple[str, ...], said: str) -> None:
+    done = run("gate", "--baseline", "6.1", "--candidate", "6.12", *options)
+    assert done.code == 2
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (LabError("the board is on fire"), 4),
+        (KernelBuildError("no rule to make target"), 6),
+        (MeasurementInvalid("boot", ["clipped"]), 5),
+        (FsjouleError("anything"), 70),
+        (ResultError("damaged"), 2),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("a bug"), 70),
+    ],
+)
+def test_no_error_looks_like_an_answer(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(cli_gate, "gate_measured", fail)
+    done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--lg-env", "env.yaml")
+    assert done.code == code
+    assert code not in {verdict.exit_code for verdict in GateVerdict}
+
+
+def test_the_examples_policy_is_one() -> None:
+    example = Path(__file__).parents[2] / "env" / "gate.toml"
+    policy = cli_gate._policy(example, None)
+    assert policy.least_pairs == 2
+    assert cli_gate._policy(example, 3).budget_pairs == 3
