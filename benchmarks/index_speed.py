@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +38,7 @@ from synthetic_runs import SyntheticLab
 
 _PORTION_RUNS: Final = 100
 _REPEATS: Final = 21
+_COMMANDS: Final = 5
 # What a verdict looks at.
 _VERDICT: Final = (
     Metric.THROUGHPUT,
@@ -83,6 +86,7 @@ def _measure(location: str, place: Path, lab: SyntheticLab, count: int, row_by_r
             raise ResultError(f"the index {index.name} is not empty", hint="this would add made-up runs to it")
         figures |= _import(index, place, lab, wanted)
         figures |= _ask(index)
+        figures |= _trend(location)
         if url.get_backend_name() == "sqlite":
             figures["size_mib"] = Path(str(url.database)).stat().st_size / 2**20
         figures |= _import_row_by_row(index, place, lab, wanted, -(-row_by_row // lab.measurements_per_run))
@@ -144,6 +148,21 @@ def _ask(index: Index) -> Figures:
         "list_series_s": listing_s,
         "stats_s": stats_s,
     }
+
+
+def _trend(location: str) -> Figures:
+    """Time the command as its user does, from start to end; the first is for the page cache."""
+    program = Path(sys.executable).with_name("fsjoule")
+    spent: list[tuple[float, float]] = []
+    for _ in range(1 + _COMMANDS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds, _ = _timed(
+            lambda: subprocess.run([program, "trend", "--index", location], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append((seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    wall_s, cpu_s = zip(*spent[1:], strict=True)
+    return {"trend_command_s": statistics.median(wall_s), "trend_command_cpu_s": statistics.median(cpu_s)}
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:

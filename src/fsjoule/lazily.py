@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
     """A package's `__getattr__` (PEP 562): its names, divided by blanks, by the module of it that has them.
 
+    No name may be that of a module beside: once imported, the module would stand in its place.
     The package repeats these imports under TYPE_CHECKING, for those who read it: people, pyright, import-linter.
     """
     homes = {name: module for module, those in names.items() for name in those.split()}

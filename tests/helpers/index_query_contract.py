@@ -22,13 +22,16 @@ from fsjoule.store.index import (
     Where,
     comparable,
     import_runs,
+    kernel_labels,
     list_kernels,
     list_series,
+    newest,
     open_index,
     points,
     resolve,
     resolve_kernel,
     run_folders,
+    run_names,
     stats,
 )
 
@@ -278,3 +281,25 @@ class QueryContract:
         assert comparable(real, real) == tuple(real)
         with pytest.raises(ConfigError, match="second side has no valid measurement"):
             comparable(real, {})
+
+    def test_the_newest_measurements_are_those_that_points_gives_last(self, index: Index, results: Path) -> None:
+        for number, run in enumerate(("cccccc", "aaaaaa", "bbbbbb")):
+            write_run(results, run, started=f"2026-03-{9 - number:02d}T10:00:00Z", branch=run[:1], only=[5, 6])
+        import_runs(index, [results])
+        whole = newest(index, Where(), [Metric.DURATION], at_most=None)
+        given = points(index, Where(), metrics=[Metric.DURATION])
+        assert [each.series for each in whole.series] == list(given)
+        for found in whole.series:
+            assert not found.older
+            expected = [(p.started_utc, p.number, p.boot, p.figures[Metric.DURATION]) for p in given[found.series]]
+            assert [(row[0], row[2], row[4], row[5]) for row in found.rows] == expected
+            assert {whole.kernels[row[3]] for row in found.rows} == {p.kernel for p in given[found.series]}
+        cut = newest(index, Where(), [Metric.DURATION], at_most=4)
+        assert [(len(each.rows), each.older) for each in cut.series] == [(2, True)] * 2
+        names = run_names(index, {row[1] for each in cut.series for row in each.rows})
+        assert sorted(name.run_id for name in names.values()) == ["aaaaaa", "cccccc"]
+        labels = kernel_labels(index, names)
+        assert {run for run, _ in labels} == set(names)
+        assert set(labels.values()) == {"6.1"}
+        of_branch = newest(index, Where(branches=("b",)), [Metric.DURATION], at_most=None)
+        assert [len(each.rows) for each in of_branch.series] == [1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -18,6 +19,8 @@ PACKAGES = ("fsjoule.store", "fsjoule.store.index", "fsjoule.statistics")
 def test_every_name_of_a_package_is_there(name: str) -> None:
     package = importlib.import_module(name)
     assert all(getattr(package, each) is not None for each in package.__all__)
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(package.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
 

@@ -23,7 +23,7 @@ app = typer.Typer()
 
 _RESULTS: Final = Path("results")
 _INDEX: Final = str(_RESULTS / DEFAULT_NAME)
-# So many are read in well below a second, whatever the index holds.
+# So many are read in half a second, whatever the index holds.
 _LIMIT: Final = 60_000
 _COLOURS: Final = {Status.CONFIRMED: "bold red", Status.NOMINATED: "yellow", Status.REFUTED: "dim"}
 

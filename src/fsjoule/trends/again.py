@@ -11,7 +11,7 @@ from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.model import KernelFacts
 from fsjoule.store import load_run_file
 from fsjoule.store.index.kernels import Kernel, is_kernel
-from fsjoule.store.index.newest import RunNames
+from fsjoule.store.index.newestrows import RunNames
 
 _HINT: Final = "give the kernel's repository with --tree, or measure both kernels with: fsjoule gate"
 

@@ -13,7 +13,7 @@ from fsjoule.metrics import Metric
 from fsjoule.model import TimedKind
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.newest import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
+from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
 from fsjoule.store.index.records import Order
 from fsjoule.store.index.serieskeys import IndexedSeries
 

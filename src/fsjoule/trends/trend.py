@@ -10,7 +10,7 @@ from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.newest import RunNames, kernel_labels, newest, run_names
+from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, run_names
 from fsjoule.store.index.records import Order, Where
 from fsjoule.trends.changes import Change, changes_of
 from fsjoule.trends.history import USUAL, History, histories, several_kernels

@@ -207,6 +207,7 @@
     waiting = [...found].sort((a, b) => Number(changesOf(b, want.view).length > 0) - Number(changesOf(a, want.view).length > 0));
     byId("cards").replaceChildren();
     byId("count").textContent = `${found.length} of ${data.cards.length} histories` + (found.length > AT_ONCE ? ", drawn as they are scrolled to" : "");
+    next();  // whatever the window's height is: while a page loads it may have none
     fill();
     let shown = 0, hidden = 0;
     for (const item of byId("found").children) {
@@ -230,11 +231,11 @@
   addEventListener("scroll", fill, { passive: true });
   let last = innerWidth, later = 0;
   addEventListener("resize", () => {
+    fill();
     if (innerWidth === last) return;
     last = innerWidth;
     clearTimeout(later);
-    later = setTimeout(() => {
-      for (const card of byId("cards").children) card.drawn(); }, 120);
+    later = setTimeout(() => { for (const card of byId("cards").children) card.drawn(); }, 120);
   });
   show();
 })();

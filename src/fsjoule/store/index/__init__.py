@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
     from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
     from fsjoule.store.index.kernels import Kernel
-    from fsjoule.store.index.newest import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
+    from fsjoule.store.index.newestrows import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
     from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
     from fsjoule.store.index.reading import Fault, check_folders
     from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
@@ -34,7 +34,7 @@ else:
             "database": "DEFAULT_NAME VARIABLE Index index_url open_index",
             "importing": "ImportReport Progress Watcher import_runs rebuild",
             "kernels": "Kernel",
-            "newest": "Newest NewestRows RunNames kernel_labels newest run_names",
+            "newestrows": "Newest NewestRows RunNames kernel_labels newest run_names",
             "queries": "list_kernels list_series points run_folders stats",
             "reading": "Fault check_folders",
             "records": "Order Point SeriesCount Stats Where",
