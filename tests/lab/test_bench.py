@@ -250,7 +250,7 @@ def test_an_unplugged_meter_costs_the_energy_only(state: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--fs", "ext5"), r"unknown filesystem 'ext5'\n  hint: choose from: btrfs, ext4, f2fs"),
+        (("--fs", "ext5"), r"unknown filesystem 'ext5'\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs"),
         (("--kernel", "2.6"), r"unknown kernel '2.6'\n  hint: choose from: 5.10, 6.1"),
         (("--suite", "fast"), r"unknown suite 'fast'\n  hint: choose from: .*quick"),
         (("--provision", "nfs"), r"unknown way to provision 'nfs'\n  hint: choose from: root, scratch"),
