@@ -246,7 +246,10 @@ def test_a_kernel_without_a_filesystem_of_the_plan_is_refused_before_the_lab_com
 # --------------------------------------------------------------------------------------------------------------- built
 
 
-@pytest.mark.skipif("FSJOULE_KERNEL_TREE" not in os.environ, reason="FSJOULE_KERNEL_TREE names no kernel repository")
+@pytest.mark.skipif(
+    "FSJOULE_KERNEL_TREE" not in os.environ,
+    reason="two builds of a kernel take 20 minutes, and its source is not fetched: name a clone in FSJOULE_KERNEL_TREE",
+)
 @pytest.mark.usefixtures("own_cache")
 def test_a_kernel_is_built_the_same_from_anywhere_and_boots(state: Path, tmp_path: Path) -> None:
     """Slow: two builds of a kernel. Needs what docs/kernels.md names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
@@ -20,8 +19,7 @@ from fsjoule import process
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.virtual import lab
 from fsjoule.virtual.lab_files import LabPaths, LabRecord
-from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
-from fsjoule.virtual.lab_ser2net import on_loopback
+from fsjoule.virtual.lab_processes import wait_gone
 
 _LIMIT_S = 60.0
 
@@ -377,31 +375,3 @@ def test_an_owner_that_does_not_run_is_refused(state: Path) -> None:
     with pytest.raises(LabError, match="does not run"):
         lab.up("virtual", owner_pid=2**22 + 1)
     assert not processes(state)
-
-
-# ------------------------------------------------------------------------------------------------------ small parts
-
-
-def test_a_process_reference_is_not_fooled_by_a_reused_number() -> None:
-    me = ProcessRef.of(os.getpid())
-    assert me is not None
-    assert me.alive()
-    assert not ProcessRef(me.pid, me.start_ticks + 1).alive()
-    assert ProcessRef.of(2**22 + 1) is None
-
-
-def test_a_record_survives_being_written_and_read(state: Path) -> None:
-    paths = LabPaths(state / "labs" / "x")
-    paths.make()
-    record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter", "qemu")
-    paths.write(record)
-    assert paths.read() == record
-    assert json.loads(paths.record.read_text())["schema"] == "fsjoule.lab/1"
-
-
-def test_ser2net_is_told_to_listen_on_loopback() -> None:
-    assert on_loopback(["-Y", "connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,4711", "-n"]) == [
-        "-Y",
-        "connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,127.0.0.1,4711",
-        "-n",
-    ]
