@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from fsjoule import lab
@@ -26,7 +25,7 @@ from fsjoule.bench import Bench
 from fsjoule.errors import LabError, StorageError
 from fsjoule.metrics import Figure, figure_of, metrics_of
 from fsjoule.model import Measurement, Planned, Provision
-from fsjoule.session import Choice, Session
+from fsjoule.session import Choice, Session, interrupt
 from fsjoule.statistics import Side
 from fsjoule.store.index import IndexedSeries
 from fsjoule.verdicts import Enough, Pair, Test
@@ -144,12 +143,7 @@ def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:
 
 @contextmanager
 def _terminable() -> Generator[None]:
-    """Take SIGTERM, which a cancelled CI job gets, as Ctrl-C; a second one must not disturb the end of it."""
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
+    """Take SIGTERM as Ctrl-C, once."""
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

@@ -22,7 +22,7 @@ from fsjoule.bench import Bench
 from fsjoule.errors import FsjouleError, StorageError
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.session import Session, choose
+from fsjoule.session import Session, choose, interrupt
 
 _FAILURES_IN_A_ROW: Final = 2
 _SESSION: Final = pytest.StashKey[Session]()
@@ -80,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
     if config.option.lg_env is None or config.option.collectonly or config.option.help:
         return
-    # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with the board off and the place released.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The board is off and the place released after it.
+    signal.signal(signal.SIGTERM, interrupt)
     say = _say(config)
     handler = _Warnings(say)
     logging.getLogger("fsjoule").addHandler(handler)

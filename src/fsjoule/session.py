@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
@@ -305,6 +307,12 @@ class Session:
             self.say(f"no report.html: {error.what}")
         else:
             self.say(f"report: {path}")
+
+
+def interrupt(number: int, _frame: FrameType | None) -> None:
+    """Handler of SIGTERM, which a cancelled CI job gets: end as after Ctrl-C; a second one must not disturb the end."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def write_report(folder: Path) -> Path:
