@@ -11,6 +11,7 @@ from fsjoule.publications.cells import Cell, PublishedFigure, Quantity
 from fsjoule.publications.doubts import energies, far_deviations, impossible_deviations, latencies, shares
 from fsjoule.publications.publication import Publication
 from fsjoule.publications.statements import Holds, Origin, Statement
+from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
 
 ENERGY = PUBLICATIONS["energy-emmc-2025"]
@@ -51,7 +52,7 @@ def test_every_published_suite_has_its_publication() -> None:
 )
 def test_figures_are_in_their_cells(publication: Publication, hardware: str, cell: Cell, value: float) -> None:
     found = publication.on(hardware)[cell]
-    assert found is not None
+    assert isinstance(found, Spread)
     assert found.mean == value
 
 
@@ -74,7 +75,11 @@ def _statements() -> list[tuple[Publication, Statement, str]]:
 
 @pytest.mark.parametrize(
     ("publication", "statement", "hardware"),
-    [pytest.param(*each, id=f"{each[1].text} {each[2]}".rstrip()) for each in _statements() if each[1].origin is not Origin.OURS],
+    [
+        pytest.param(*each, id=f"{each[1].text} {each[2]}".rstrip())
+        for each in _statements()
+        if each[1].origin is not Origin.OURS
+    ],
 )
 def test_statements_hold_on_the_published_figures(
     publication: Publication, statement: Statement, hardware: str

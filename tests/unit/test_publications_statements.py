@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from fsjoule.publications.cells import Cell, Figures, Found, Quantity
 from fsjoule.publications.statements import (
     Holds,
     Never,
+    Origin,
     Rule,
     Statement,
-    Origin,
     Without,
     above,
     all_of,
@@ -18,15 +20,14 @@ from fsjoule.publications.statements import (
     falling,
     rising,
 )
-from fsjoule.statistics.proportion import Proportion
-from fsjoule.statistics.spread import Spread
+from fsjoule.statistics.spread import Proportion, Spread
 
 
 def cell(filesystem: str, workload: str = "read-16k") -> Cell:
     return Cell("part", filesystem, workload, Quantity.THROUGHPUT)
 
 
-def tell(rule: Rule, found: dict[Cell, Found], without: set[tuple[str, str]] | None = None) -> Holds:
+def tell(rule: Rule, found: Mapping[Cell, Found], without: set[tuple[str, str]] | None = None) -> Holds:
     return rule.tell(Figures(found, frozenset(without or ()))).holds
 
 
@@ -97,7 +98,7 @@ def test_single_figures_are_said_to_be_single() -> None:
 )
 def test_figures_rise_and_fall(means: tuple[float, ...], rises: Holds, falls: Holds) -> None:
     cells = [cell("ext4", f"read-{kib}k") for kib in (16, 32, 64)]
-    found: dict[Cell, Found] = {key: spread(mean, 0.01) for key, mean in zip(cells, means, strict=True)}
+    found: dict[Cell, Found] = dict(zip(cells, (spread(mean, 0.01) for mean in means), strict=True))
     assert tell(rising(cells), found) is rises
     assert tell(falling(cells), found) is falls
 
@@ -112,7 +113,8 @@ def test_a_figure_against_a_number() -> None:
 def test_one_of_many_pairs_is_the_wrong_way_round_by_chance_more_easily() -> None:
     """A difference that decides alone does not when it is one of twelve."""
     pairs = [(cell("ext4", str(i)), cell("btrfs", str(i))) for i in range(12)]
-    found: dict[Cell, Found] = {high: spread(12) for high, _ in pairs} | {low: spread(10) for _, low in pairs}
+    found: dict[Cell, Found] = {}
+    found |= {high: spread(12) for high, _ in pairs} | {low: spread(10) for _, low in pairs}
     found[pairs[0][0]], found[pairs[0][1]] = spread(10, 1.0), spread(12.2, 1.0)
     assert tell(above(*pairs[0]), found) is Holds.NO
     rule = all_of(*(above(*pair) for pair in pairs))

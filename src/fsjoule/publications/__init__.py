@@ -1,7 +1,7 @@
 """What others have published: their figures, the statements that follow from them, and the cells that do not.
 
-Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, which are
-asked of the published ones and of a run's alike. docs/publications.md says how they are told.
+Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, which
+are asked of the published ones and of a run's alike. docs/publications.md says how they are told.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _QUANTITIES: Final = {
 class PublishedRow:
     """What a publication has of one fio workload on one filesystem."""
 
-    throughput_mib_per_s: float | None
-    power_mean_w: float | None
-    energy_mj_per_mib: float | None
+    throughput_mib_per_s: float
+    power_mean_w: float
+    energy_mj_per_mib: float
     source: str
 
 
@@ -55,12 +55,10 @@ def row_for(suite: str, filesystem: str, workload: FioWorkload) -> PublishedRow 
     publication = _compared_with(suite)
     if publication is None:
         return None
-    found = {quantity: _figure(publication, filesystem, workload.slug, quantity) for quantity in _QUANTITIES.values()}
-    if not any(found.values()):
-        return None
-    return PublishedRow(
-        found[Quantity.THROUGHPUT], found[Quantity.POWER], found[Quantity.ENERGY], publication.source
-    )
+    quantities = (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
+    figures = [_figure(publication, filesystem, workload.slug, quantity) for quantity in quantities]
+    found = [figure for figure in figures if figure is not None]
+    return PublishedRow(*found, publication.source) if len(found) == len(quantities) else None
 
 
 def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.statistics.proportion import Proportion
-from fsjoule.statistics.spread import Spread
+from fsjoule.statistics.spread import Proportion, Spread
 
 Found = Spread | Proportion
 """What a cell holds: repetitions of a figure, or how many of something were so."""

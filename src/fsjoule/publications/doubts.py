@@ -115,7 +115,7 @@ def latencies(
             mean_ms = 1000 * in_flight / rate.value
             if latency.value < mean_ms:
                 text = (
-                    f"{in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) take {mean_ms:.0f} ms in "
-                    "the mean (Little's law): the longest was measured with fewer, or the queue was never full"
+                    f"{in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) take {mean_ms:.0f} ms "
+                    "in the mean (Little's law): the longest was measured with fewer, or the queue was never full"
                 )
                 yield Doubt(latency, mean_ms, text)

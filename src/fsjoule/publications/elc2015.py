@@ -1,4 +1,4 @@
-"""Lelong, 2015: space, kernel threads and checks of five filesystems. The talk's other figures are not among our data."""
+"""Lelong, 2015: space, kernel threads and checks of five filesystems. We have none of the talk's other figures."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ _STATEMENTS: Final = (
         Origin.TABLE,
         above(_fsck("f2fs"), *(_fsck(name) for name in _CHECKED if name != "f2fs")),
     ),
-    Statement(
-        "The check of a clean f2fs takes more than a second", Origin.TABLE, above(_fsck("f2fs"), _SECOND_MS)
-    ),
+    Statement("The check of a clean f2fs takes more than a second", Origin.TABLE, above(_fsck("f2fs"), _SECOND_MS)),
     Statement(
         "The check of a clean xfs is more of the kernel's work than of the program's",
         Origin.TABLE,
@@ -109,8 +107,8 @@ PUBLICATION: Final = Publication(
     SOURCE,
     remarks=(
         "Measured on a BeagleBone Black with kernels 3.12.10 and 3.19, fio 2.1.4, two SD cards and an eMMC.",
-        "Of its figures only those of mkfs and fsck are among our data. It does not state how often they were repeated; "
-        "its megabytes are MiB as we read them: btrfs has 1024 of them on a partition of about 1 GB.",
+        "Of its figures only those of mkfs and fsck are among our data, without how often they were repeated.",
+        "Its megabytes are MiB as we read them: btrfs has 1024 of them on a partition of about 1 GB.",
         "It gives no queue depth, and no number of threads in its mixed part.",
     ),
     figures=_FIGURES,

@@ -59,10 +59,7 @@ def _of_reading(quantity: Quantity, *, most: bool) -> Above:
     """Sequential reading against the other patterns, on each filesystem at each block size."""
     order = above if most else below
     return all_of(
-        *(
-            order(*(_cell(filesystem, pattern, kib, quantity) for pattern in PATTERNS))
-            for filesystem, kib in TABLES
-        )
+        *(order(*(_cell(filesystem, pattern, kib, quantity) for pattern in PATTERNS)) for filesystem, kib in TABLES)
     )
 
 
@@ -130,8 +127,8 @@ PUBLICATION: Final = Publication(
     remarks=(
         "One run each, 500 MiB, on a Colibri i.MX6ULL with eMMC, kernel 6.1.42; energy is gross.",
         "It does not state ioengine, queue depth, direct, fsync, where its marks are, and idle power.",
-        "Its deviations are those of the power's samples, of which it took one a millisecond and averaged ten; its "
-        "second equation lacks the 1/N of a mean.",
+        "Its deviations are those of the power's samples: one a millisecond, a moving average of ten.",
+        "Its second equation lacks the 1/N of a mean.",
     ),
     figures=_FIGURES,
     statements=_STATEMENTS,

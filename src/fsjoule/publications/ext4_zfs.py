@@ -22,9 +22,7 @@ _MB_PER_MIB: Final = 1.048576
 _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 _ORDERS: Final = {"read": "sequential", "write": "sequential", "randread": "random", "randwrite": "random"}
 _MIXED: Final = {"rw": "sequential", "randrw": "random"}
-SOURCE: Final = (
-    "Johansson, Said, Forsberg, Tsog, Flordal: Comparing Ext4 and ZFS for Onboard Data Processing, 2023"
-)
+SOURCE: Final = "Johansson, Said, Forsberg, Tsog, Flordal: Comparing Ext4 and ZFS for Onboard Data Processing, 2023"
 
 
 def _part(test: int | str) -> str:
@@ -135,11 +133,11 @@ PUBLICATION: Final = Publication(
     "ext4-zfs-2023",
     SOURCE,
     remarks=(
-        f"Measured on {NVME} (NVMe, partitions of 100 GB) and {SATA} (SATA, partitions of 40 GB), Ubuntu 20.04, kernel "
-        "5.15.32, fio 3.16, ZFS 0.8.3.",
-        "At which block size its throughputs of test 1 were, and with which file size its IOPS of test 2, is not among "
-        "the figures: the greatest of ours stands beside them. Its MB/s are millions of bytes a second, as we read them.",
-        "Its maximum latency is the total one; with how many jobs is not among the figures.",
+        f"Measured on {NVME} (NVMe, partitions of 100 GB) and {SATA} (SATA, partitions of 40 GB).",
+        "Its software is Ubuntu 20.04 with kernel 5.15.32, fio 3.16, ZFS 0.8.3.",
+        "We do not know the block size of its throughputs, the file size of its IOPS, the jobs of its latencies.",
+        "Beside such a figure stands the greatest of ours.",
+        "Its MB/s are millions of bytes a second, as we read them. Its maximum latency is the total one.",
         "The operations per CPU per cent of test 3 are those of 20 minutes: a shorter run has no figure beside them.",
     ),
     figures=_FIGURES,

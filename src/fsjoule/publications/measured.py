@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fsjoule.filesystems import filesystem
+from fsjoule import filesystems
 from fsjoule.metrics import Metric, figure_of
 from fsjoule.model import MIB, Measurement, Plan
 from fsjoule.publications.cells import Cell, Figures, Found, Quantity
@@ -97,5 +97,5 @@ def _without(plan: Plan) -> frozenset[tuple[str, str]]:
         (part, name)
         for part, measured in operations.items()
         for name in plan.filesystems
-        if (part, name) not in planned and measured & filesystem(name).lacks
+        if (part, name) not in planned and measured & filesystems.filesystem(name).lacks
     )

@@ -47,5 +47,5 @@ class Publication:
 
 def rows_of(table: str) -> list[dict[str, str]]:
     """The rows of a table that is kept beside this module."""
-    text = files(__package__).joinpath(table).read_text(encoding="utf-8")
+    text = files(__name__.rpartition(".")[0]).joinpath(table).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

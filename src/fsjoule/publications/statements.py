@@ -1,7 +1,7 @@
 """Statements as rules over figures, the published ones or those of a run. Pure.
 
-A statement is a list of pairs, each a figure that is said to be above another. It holds if every pair does: each mean is
-above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % divided by
+A statement is a list of pairs, each a figure that is said to be above another. It holds if every pair does: each mean
+is above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % over
 the number of pairs, since one of many will seem so by chance. Otherwise the figures do not tell. Figures without a
 deviation, of one repetition or with none published, are compared as they are, and the finding says `single`.
 """
@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from fsjoule.publications.cells import Cell, Figures, Found
-from fsjoule.statistics.proportion import Proportion
-from fsjoule.statistics.spread import Spread, p_not_above
+from fsjoule.statistics.spread import Proportion, Spread, p_not_above
 
 SIGNIFICANCE: Final = 0.05
 
@@ -126,7 +125,7 @@ class Above:
 
 def _compared(pair: Pair, figures: Figures) -> _Compared | None:
     """None if a figure is missing."""
-    sides = [side if isinstance(side, float) else figures[side] for side in (pair.above, pair.below)]
+    sides = [figures[side] if isinstance(side, Cell) else side for side in (pair.above, pair.below)]
     # A number is a figure without noise.
     spreads = [Spread(2, side, 0.0) if isinstance(side, float) else side for side in sides]
     above, below = spreads

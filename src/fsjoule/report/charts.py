@@ -12,8 +12,9 @@ from typing import Any, Final
 import altair as alt
 
 from fsjoule.report import style
-from fsjoule.report.summary import Spread, Summary, workload_label
+from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.svg import draw, specification
+from fsjoule.statistics.spread import Spread
 
 # Of the bars alone. A chart of one group has short labels on its axis, so that all charts end up about as wide.
 _WIDTH: Final = 300

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
-from fsjoule.published import REMARKS
+from fsjoule.publications import PUBLICATIONS
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
@@ -68,7 +68,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         projected=projected_table(summary),
         projected_footnote=projected_footnote(summary),
         published=published_table(summary),
-        source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
+        source_remarks=[(p.source, p.remarks) for p in PUBLICATIONS.values() if p.source in summary.sources],
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
         kernel_tables=kernel_tables(summary),

@@ -6,7 +6,6 @@ counted and named, never averaged in.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,21 +24,13 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.published import PublishedFigure, figure_for
+from fsjoule.publications import PublishedRow, row_for
+from fsjoule.statistics.spread import Spread, spread_of
 
 # The order of phases in tables; what a run holds besides follows behind.
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
 _BOARD_ON: Final = "board_on"
 _P99: Final = "99.000000"
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and sample standard deviation of `n` repetitions; one repetition has no deviation."""
-
-    n: int
-    mean: float
-    sd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ class FioRow(Row):
     cpu_s_per_mib: Spread | None
     latency_p99_ms: Spread | None
     projected: Projected | None
-    published: PublishedFigure | None
+    published: PublishedRow | None
 
     @property
     def throughput_ratio(self) -> float | None:
@@ -266,10 +257,7 @@ def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
 
 def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> Spread | None:
     """Over those valid measurements that have the figure."""
-    values = [value for m in group if m.valid and (value := get(m)) is not None]
-    if not values:
-        return None
-    return Spread(len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    return spread_of(get(m) for m in group if m.valid)
 
 
 def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> float | None:
@@ -304,7 +292,7 @@ def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) ->
         cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
         latency_p99_ms=_spread(group, _latency_p99_ms),
         projected=_projected(group),
-        published=figure_for(key.filesystem, workload),
+        published=row_for(key.suite, key.filesystem, workload),
     )
 
 

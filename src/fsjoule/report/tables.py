@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Projected, Spread, Summary, TimedRow, size_label, workload_label
+from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow, size_label, workload_label
+from fsjoule.statistics.spread import Spread
 
 R = TypeVar("R", FioRow, TimedRow)
 

@@ -1,4 +1,4 @@
-"""Repetitions as mean and deviation, and whether two means are told apart."""
+"""Repetitions as mean and deviation, whether two means are told apart, and how often something happened."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ class Spread:
     n: int
     mean: float
     sd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Proportion:
+    """It happened `count` times in `n` trials, at least one."""
+
+    count: int
+    n: int
+
+    @property
+    def share(self) -> float:
+        return self.count / self.n
+
+    def interval(self) -> tuple[float, float]:
+        """Between what and what the share may be (Clopper, Pearson; 95 %)."""
+        # What it takes to import is time that only tables of outcomes should cost.
+        from fsjoule.statistics.proportions import clopper_pearson  # noqa: PLC0415
+
+        return clopper_pearson(self.count, self.n)
 
 
 def spread_of(figures: Iterable[float | None]) -> Spread | None:
