@@ -55,10 +55,13 @@ def row_for(suite: str, filesystem: str, workload: FioWorkload) -> PublishedRow 
     publication = _compared_with(suite)
     if publication is None:
         return None
-    quantities = (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
-    figures = [_figure(publication, filesystem, workload.slug, quantity) for quantity in quantities]
-    found = [figure for figure in figures if figure is not None]
-    return PublishedRow(*found, publication.source) if len(found) == len(quantities) else None
+    throughput, power, energy = (
+        _figure(publication, filesystem, workload.slug, quantity)
+        for quantity in (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
+    )
+    if throughput is None or power is None or energy is None:
+        return None
+    return PublishedRow(throughput, power, energy, publication.source)
 
 
 def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:

@@ -32,6 +32,12 @@ class Quantity(StrEnum):
     TOTAL = "total"
     USED = "used when empty"
     KERNEL_THREADS = "kernel threads"
+    OPERATION_ENERGY = "energy of the operation"
+    VARIATION = "maximum variation"
+    BUS = "bus busy"
+    CPU = "CPU"
+    PER_CPU_SECOND = "per CPU second"
+    PER_JOULE = "per joule"
 
     @property
     def unit(self) -> str:
@@ -53,6 +59,12 @@ _UNITS: Final = {
     Quantity.USER: "ms",
     Quantity.TOTAL: "MiB",
     Quantity.USED: "MiB",
+    Quantity.OPERATION_ENERGY: "mJ",
+    Quantity.VARIATION: "%",
+    Quantity.BUS: "%",
+    Quantity.CPU: "%",
+    Quantity.PER_CPU_SECOND: "MiB/s",
+    Quantity.PER_JOULE: "MiB/J",
 }
 
 

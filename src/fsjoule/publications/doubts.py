@@ -84,7 +84,10 @@ def impossible_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]
             continue
         most = (figure.value + half) * math.sqrt(figure.n)
         if figure.sd - half > most:
-            text = f"{figure.n} times of this mean cannot deviate by more; there were more repetitions than we know of"
+            text = (
+                f"the deviation of {figure.n} times with a mean of {figure.printed} is at most their mean times the "
+                "square root of their number: there were more of them than we know of"
+            )
             shown = f"{figure.sd:.2f}"
             yield Doubt(replace(figure, value=figure.sd, printed=shown, sd=None), most, text)
 

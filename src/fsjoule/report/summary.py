@@ -25,6 +25,7 @@ from fsjoule.model import (
     Workload,
 )
 from fsjoule.publications import PublishedRow, row_for
+from fsjoule.publications.summary import SuiteSummary, suite_summary
 from fsjoule.statistics.spread import Spread, spread_of
 
 # The order of phases in tables; what a run holds besides follows behind.
@@ -130,7 +131,8 @@ class Remark:
 class Summary:
     """All that a report says of a run as a whole.
 
-    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled.
+    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled;
+    `suite` is what a run of a publication's suite says to the publication.
     """
 
     run: Run
@@ -147,6 +149,7 @@ class Summary:
     utilisation: float | None
     sources: tuple[str, ...]
     size_factors: Mapping[str, float]
+    suite: SuiteSummary | None
 
     @property
     def several_parts(self) -> bool:
@@ -190,6 +193,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         utilisation=utilisation,
         sources=tuple(dict.fromkeys(row.published.source for row in fio if row.published)),
         size_factors=run.plan.size_factors,
+        suite=suite_summary(run.plan, [m for group in groups.values() for m in group]),
     )
 
 
