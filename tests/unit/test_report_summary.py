@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from results_factory import MadeRun, make_run
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
-from fsjoule.published import energy_emmc_2025, figure_for
+from fsjoule.publications import row_for
 from fsjoule.report import summarise, to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
-from fsjoule.report.summary import Spread, workload_label
+from fsjoule.report.summary import workload_label
 from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
+from fsjoule.statistics.spread import Spread
 
 
 @pytest.fixture(scope="module")
@@ -91,26 +92,19 @@ def test_notes_are_gathered(made: MadeRun) -> None:
     assert (remark.text, remark.numbers) == ("no energy: silent", (4, 9))
 
 
-def test_published_figures_are_all_there_and_stand_beside_their_like(made: MadeRun) -> None:
-    assert len(energy_emmc_2025()) == 24
+def test_published_figures_stand_beside_their_like(made: MadeRun) -> None:
     workload = FioWorkload(IoPattern.RANDWRITE, 32 * KIB, 500 * MIB)
-    figure = figure_for("btrfs", workload)
+    figure = row_for("energy-emmc-2025", "btrfs", workload)
     assert figure is not None
     assert (figure.throughput_mib_per_s, figure.energy_mj_per_mib) == (8.2, 147.15)
-    assert figure_for("xfs", workload) is None
-    assert figure_for("btrfs", replace(workload, jobs=4)) is None
+    assert row_for("quick", "btrfs", workload) == figure
+    assert row_for("energy-emmc-2025", "xfs", workload) is None
+    assert row_for("elc2015/bandwidth", "btrfs", workload) is None
+    assert row_for("operations", "btrfs", workload) is None
+    assert row_for("quick", "btrfs", replace(workload, jobs=4)) is None
     row = summarise(made.run, made.measurements).fio[0]
     assert row.throughput_mib_per_s
     assert row.throughput_ratio == row.throughput_mib_per_s.mean / 44.8
-
-
-def test_published_figures_follow_from_each_other_but_for_the_known_three() -> None:
-    off = [
-        (figure.filesystem, figure.operation.value, figure.block_size_bytes // KIB)
-        for figure in energy_emmc_2025()
-        if abs(figure.power_mean_w * 1000 / figure.throughput_mib_per_s / figure.energy_mj_per_mib - 1) > 0.0025
-    ]
-    assert off == [("btrfs", "randwrite", 16), ("btrfs", "randwrite", 32), ("btrfs", "write", 64)]
 
 
 def test_size_factor_is_told_for_published_suites_only(made: MadeRun) -> None:

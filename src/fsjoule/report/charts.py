@@ -5,15 +5,16 @@ Bars lie on their side, so that a chart keeps its width, and its letters their s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import altair as alt
 
 from fsjoule.report import style
-from fsjoule.report.summary import Spread, Summary, workload_label
+from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.svg import draw, specification
+from fsjoule.statistics.spread import Spread
 
 # Of the bars alone. A chart of one group has short labels on its axis, so that all charts end up about as wide.
 _WIDTH: Final = 300
@@ -46,7 +47,7 @@ def throughput_chart(summary: Summary) -> str | None:
         lambda row: row.throughput_mib_per_s,
         published=lambda row: row.published.throughput_mib_per_s if row.published else None,
     )
-    return _grouped("Throughput", "MiB/s", bars, summary) if bars else None
+    return _of_summary("Throughput", "MiB/s", bars, summary)
 
 
 def energy_chart(summary: Summary) -> str | None:
@@ -58,7 +59,7 @@ def energy_chart(summary: Summary) -> str | None:
         net=lambda row: row.energy_net_mj_per_mib,
         published=lambda row: row.published.energy_mj_per_mib if row.published else None,
     )
-    return _grouped("Energy", "mJ/MiB", bars, summary) if bars else None
+    return _of_summary("Energy", "mJ/MiB", bars, summary)
 
 
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
@@ -68,9 +69,11 @@ def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
         rows = [row for row in summary.timed if workload_label(row.workload) == operation]
         times = _bars(summary, rows, lambda row: row.duration_s)
         energies = _bars(summary, rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
-        drawn = [_grouped(f"{operation}: time", "s", times, summary)] if times else []
-        drawn += [_grouped(f"{operation}: energy", "mJ", energies, summary)] if energies else []
-        charts.append((operation, drawn))
+        drawn = [
+            _of_summary(f"{operation}: time", "s", times, summary),
+            _of_summary(f"{operation}: energy", "mJ", energies, summary),
+        ]
+        charts.append((operation, [chart for chart in drawn if chart is not None]))
     return charts
 
 
@@ -100,13 +103,20 @@ def _bars(
     return bars
 
 
-def _grouped(title: str, unit: str, bars: Sequence[Bar], summary: Summary) -> str:
-    groups = list(dict.fromkeys(bar.group for bar in bars))
-    labels = list(dict.fromkeys(bar.label for bar in bars))
+def _of_summary(title: str, unit: str, bars: Sequence[Bar], summary: Summary) -> str | None:
     if summary.several_kernels:
         colours = style.kernel_colours(summary.run.plan.kernels)
     else:
         colours = style.filesystem_colours(list(dict.fromkeys(row.label for row in (*summary.fio, *summary.timed))))
+    return grouped(title, unit, bars, colours, simulated=summary.simulated)
+
+
+def grouped(title: str, unit: str, bars: Sequence[Bar], colours: Mapping[str, str], *, simulated: bool) -> str | None:
+    """Bars in groups, each label in its colour; None without a bar."""
+    if not bars:
+        return None
+    groups = list(dict.fromkeys(bar.group for bar in bars))
+    labels = list(dict.fromkeys(bar.label for bar in bars))
     base = _base(groups, labels)
     colour = alt.Color(
         "label:N",
@@ -137,7 +147,7 @@ def _grouped(title: str, unit: str, bars: Sequence[Bar], summary: Summary) -> st
     width = _WIDTH if len(groups) > 1 else _WIDTH_OF_ONE_GROUP
     height = len(groups) * (len(labels) * _BAR + _GROUP_GAP)
     data = {_DATA: [_datum(bar) for bar in bars]}
-    return draw(specification(*layers, width=width, height=height), data, title, simulated=summary.simulated)
+    return draw(specification(*layers, width=width, height=height), data, title, simulated=simulated)
 
 
 def _base(groups: list[str], labels: list[str]) -> alt.Chart:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fsjoule.model import SampleCounts
-from fsjoule.report.summary import Spread
+from fsjoule.statistics.spread import Spread
 
 ABSENT: Final = "–"  # noqa: RUF001 - a dash, never a zero: the figure was not measured
 _SIGNIFICANT: Final = 3

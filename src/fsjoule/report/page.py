@@ -10,10 +10,11 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
-from fsjoule.published import REMARKS
+from fsjoule.publications import PUBLICATIONS
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.suite import NOTE, suite_page
 from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.tables import (
     FOOTNOTE,
@@ -48,6 +49,7 @@ class _Entry:
 def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of: Callable[[int], Trace | None]) -> str:
     """The page as HTML. `trace_of` gives a measurement's trace by number; a ResultError of it is shown in its place."""
     run = summary.run
+    suite = suite_page(summary)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
         (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
@@ -64,15 +66,23 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
-        fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)]),
+        suite=suite,
+        suite_sections=[
+            (section, marked_up([draw() for draw in section.charts])) for section in (suite.sections if suite else ())
+        ],
+        statements_note=NOTE,
+        # A suite's page has charts of its own, by part.
+        fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)] if suite is None else []),
         projected=projected_table(summary),
         projected_footnote=projected_footnote(summary),
-        published=published_table(summary),
-        source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
+        published=published_table(summary) if suite is None else None,
+        source_remarks=[(p.source, p.remarks) for p in PUBLICATIONS.values() if p.source in summary.sources],
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
         kernel_tables=kernel_tables(summary),
-        timed_charts=marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
+        timed_charts=marked_up(
+            [chart for _, charts in timed_charts(summary) for chart in charts] if suite is None else []
+        ),
         groups=groups,
         facts=run_facts(run),
         command=command_text(run),

@@ -6,7 +6,6 @@ counted and named, never averaged in.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,22 +24,15 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.published import PublishedFigure, figure_for
+from fsjoule.publications import PublishedRow, row_for
+from fsjoule.publications.summary import SuiteSummary, suite_summary
+from fsjoule.statistics.spread import Spread, spread_of
 
 # The order of phases in tables; what a run holds besides follows behind.
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
 _BOARD_ON: Final = "board_on"
 _MEASURING: Final = ("fio", "timed")
 _P99: Final = "99.000000"
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and sample standard deviation of `n` repetitions; one repetition has no deviation."""
-
-    n: int
-    mean: float
-    sd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,7 @@ class FioRow(Row):
     cpu_s_per_mib: Spread | None
     latency_p99_ms: Spread | None
     projected: Projected | None
-    published: PublishedFigure | None
+    published: PublishedRow | None
 
     @property
     def throughput_ratio(self) -> float | None:
@@ -140,7 +132,8 @@ class Remark:
 class Summary:
     """All that a report says of a run as a whole.
 
-    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled.
+    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled;
+    `suite` is what a run of a publication's suite says to the publication.
     """
 
     run: Run
@@ -157,6 +150,7 @@ class Summary:
     utilisation: float | None
     sources: tuple[str, ...]
     size_factors: Mapping[str, float]
+    suite: SuiteSummary | None
 
     @property
     def several_parts(self) -> bool:
@@ -200,6 +194,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         utilisation=utilisation,
         sources=tuple(dict.fromkeys(row.published.source for row in fio if row.published)),
         size_factors=run.plan.size_factors,
+        suite=suite_summary(run.plan, [m for group in groups.values() for m in group]),
     )
 
 
@@ -267,10 +262,7 @@ def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
 
 def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> Spread | None:
     """Over those valid measurements that have the figure."""
-    values = [value for m in group if m.valid and (value := get(m)) is not None]
-    if not values:
-        return None
-    return Spread(len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    return spread_of(get(m) for m in group if m.valid)
 
 
 def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> float | None:
@@ -305,7 +297,7 @@ def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) ->
         cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
         latency_p99_ms=_spread(group, _latency_p99_ms),
         projected=_projected(group),
-        published=figure_for(key.filesystem, workload),
+        published=row_for(key.suite, key.filesystem, workload),
     )
 
 

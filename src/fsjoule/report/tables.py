@@ -6,18 +6,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Projected, Spread, Summary, TimedRow, size_label, workload_label
+from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow, size_label, workload_label
+from fsjoule.statistics.spread import Spread
 
-R = TypeVar("R", FioRow, TimedRow)
+
+class Counted(Protocol):
+    """A row that knows of how many valid repetitions it is."""
+
+    @property
+    def valid(self) -> int: ...
+
+
+R = TypeVar("R", bound=Counted)
+S = TypeVar("S", FioRow, TimedRow)
+Filled = tuple["Column", list["Cell"]]
+"""A column with its cells."""
 
 # Before a figure that fewer than n repetitions have; the footnote of every table that may hold it explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (
     f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure; net: less idle power"
 )
+
+
+# The name of columns of what others have published.
+PUBLISHED: Final = "published"
 
 
 class Tone(StrEnum):
@@ -111,12 +127,12 @@ def fio_table(summary: Summary) -> Table:
     """Operation, filesystem, n, MiB/s, IOPS, W, mJ/MiB gross and net, write amplification."""
     rows = summary.fio
     columns = [
-        _figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        _figures(rows, Column("IOPS"), lambda row: row.iops, most=0),
-        _figures(rows, Column("power", "W"), lambda row: row.power_w),
-        _figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
-        _figures(rows, Column("net", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
-        _figures(rows, Column("write ampl."), lambda row: row.write_amplification, most=2),
+        figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
+        figures(rows, Column("IOPS"), lambda row: row.iops, most=0),
+        figures(rows, Column("power", "W"), lambda row: row.power_w),
+        figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
+        figures(rows, Column("net", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
+        figures(rows, Column("write ampl."), lambda row: row.write_amplification, most=2),
     ]
     return _series_table("Throughput and energy", summary, rows, columns)
 
@@ -140,10 +156,10 @@ def timed_table(summary: Summary) -> Table:
     """Operation, filesystem, n, seconds, W, mJ gross and net."""
     rows = summary.timed
     columns = [
-        _figures(rows, Column("time", "s"), lambda row: row.duration_s),
-        _figures(rows, Column("power", "W"), lambda row: row.power_w),
-        _figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
-        _figures(rows, Column("net", "mJ"), lambda row: row.energy_net_mj, most=1),
+        figures(rows, Column("time", "s"), lambda row: row.duration_s),
+        figures(rows, Column("power", "W"), lambda row: row.power_w),
+        figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
+        figures(rows, Column("net", "mJ"), lambda row: row.energy_net_mj, most=1),
     ]
     return _series_table("Timed operations", summary, rows, columns)
 
@@ -154,18 +170,18 @@ def published_table(summary: Summary) -> Table | None:
     if not rows:
         return None
     with_card = " with card" if any(row.projected for row in rows) else ""
-    throughput = _figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.beside_published[0])
-    energy = _figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.beside_published[1])
+    throughput = figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.beside_published[0])
+    energy = figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.beside_published[1])
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
         (
-            Column("published", "MiB/s", joins=True),
+            Column(PUBLISHED, "MiB/s", joins=True),
             [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published],
         ),
         (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
         energy,
-        (Column("published", "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published]),
+        (Column(PUBLISHED, "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published]),
         (Column("ratio", joins=True), [Cell(ratio_text(row.energy_ratio)) for row in rows]),
     ]
     return _series_table("Beside the published figures", summary, rows, columns, with_n=False)
@@ -186,7 +202,7 @@ def kernel_tables(summary: Summary) -> list[Table]:
 
 
 def _kernel_table(
-    title: str, summary: Summary, rows: Sequence[R], get: Callable[[R], Spread | None], *, most: int = 3
+    title: str, summary: Summary, rows: Sequence[S], get: Callable[[S], Spread | None], *, most: int = 3
 ) -> Table:
     """A row for each operation and filesystem, a column for each kernel; all figures have the same decimals."""
     found = {(workload_label(row.workload), row.label, row.kernel): row for row in rows if get(row) is not None}
@@ -213,12 +229,12 @@ def projected_table(summary: Summary) -> Table | None:
         return None
 
     def projected(column: Column, get: Callable[[Projected], Spread | None]) -> tuple[Column, list[Cell]]:
-        return _figures(rows, column, lambda row: get(row.projected) if row.projected else None)
+        return figures(rows, column, lambda row: get(row.projected) if row.projected else None)
 
     columns = [
-        _figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        _figures(rows, Column("its CPU", "s/MiB"), lambda row: row.cpu_s_per_mib, most=5),
-        _figures(rows, Column("its energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
+        figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
+        figures(rows, Column("its CPU", "s/MiB"), lambda row: row.cpu_s_per_mib, most=5),
+        figures(rows, Column("its energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
         projected(Column("requests", "1/MiB"), lambda p: p.requests_per_mib),
         projected(Column("card", "MiB/s"), lambda p: p.card_mib_per_s),
         projected(Column("card", "mJ/MiB"), lambda p: p.card_mj_per_mib),
@@ -244,9 +260,7 @@ def time_table(summary: Summary) -> Table:
     return Table("Where the time went", simulated=False, columns=columns, rows=tuple(rows))
 
 
-def _figures(
-    rows: Sequence[R], column: Column, get: Callable[[R], Spread | None], *, most: int = 3
-) -> tuple[Column, list[Cell]]:
+def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None], *, most: int = 3) -> Filled:
     """A column of spreads, all with the same decimals. A figure that some repetitions lack is marked."""
     spreads = [get(row) for row in rows]
     decimals = decimals_for(spreads, most=most)
@@ -261,7 +275,7 @@ def _series_table(
     title: str,
     summary: Summary,
     rows: Sequence[FioRow] | Sequence[TimedRow],
-    columns: Sequence[tuple[Column, list[Cell]]],
+    columns: Sequence[Filled],
     *,
     with_n: bool = True,
 ) -> Table:
@@ -272,9 +286,25 @@ def _series_table(
     if summary.several_kernels:
         heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
     if with_n:
-        counts = [f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid) for row in rows]
-        heads.append((_N, [Cell(count) for count in counts]))
-    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(operations), start=1) if above != below)
-    shown = tuple(column for column, _ in (*heads, *columns))
-    body = [cells for _, cells in (*heads, *columns)]
-    return Table(title, summary.simulated, shown, tuple(zip(*body, strict=True)), breaks)
+        heads.append(repetitions(rows))
+    return assembled(title, [*heads, *columns], simulated=summary.simulated, groups=operations)
+
+
+class Repeated(Counted, Protocol):
+    """A row that knows of its invalid repetitions, too."""
+
+    @property
+    def invalid(self) -> int: ...
+
+
+def repetitions(rows: Sequence[Repeated]) -> Filled:
+    """How many repetitions are valid, and of how many if not all are."""
+    counts = [f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid) for row in rows]
+    return _N, [Cell(count) for count in counts]
+
+
+def assembled(title: str, columns: Sequence[Filled], *, simulated: bool, groups: Sequence[str]) -> Table:
+    """A table of filled columns; where the group of a row is another than that of the one before, a new one begins."""
+    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(groups), start=1) if above != below)
+    rows = tuple(zip(*(cells for _, cells in columns), strict=True))
+    return Table(title, simulated, tuple(column for column, _ in columns), rows, breaks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.suite import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
@@ -46,6 +47,9 @@ def print_summary(console: Console, summary: Summary, *, folder: Path | None = N
 
 def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     yield _headline(summary)
+    suite = suite_page(summary)
+    if suite is not None:
+        yield from _suite(suite, width)
     if summary.fio:
         yield from rich_table(fio_table(summary), width)
         yield footnote(fio_footnote(summary))
@@ -54,7 +58,7 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield from rich_table(projected, width)
         yield footnote(projected_footnote(summary))
     published = published_table(summary)
-    if published is not None:
+    if published is not None and suite is None:
         yield from rich_table(published, width)
         yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
@@ -72,6 +76,27 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
             )
             yield footnote(f"board utilisation: {utilisation}")
     yield from _left_out(summary)
+
+
+def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
+    """The suite in its publication's own form, its statements and its doubtful cells."""
+    yield Text(f"\n{suite.source}", style="italic")
+    for remark in suite.remarks:
+        yield footnote(remark)
+    for section in suite.sections:
+        for table in section.tables:
+            yield from rich_table(table, width)
+        for note in section.notes:
+            yield footnote(note)
+    if suite.statements:
+        lines = [
+            (Text(line.holds.value, _TONES[line.tone]), "\n".join((line.text, *line.details)))
+            for line in suite.statements
+        ]
+        yield named_lines("Statements", lines, "")
+        yield footnote(NOTE)
+    if suite.doubts:
+        yield named_lines("Published cells that do not follow from others", list(suite.doubts), "")
 
 
 def _headline(summary: Summary) -> Text:
@@ -137,13 +162,17 @@ def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
         yield named_lines("Remarks", numbers, "yellow")
 
 
-def named_lines(title: str, lines: list[tuple[str, str]], style: str) -> ConsoleRenderable:
+def named_lines(title: str, lines: Sequence[tuple[str | Text, str]], style: str) -> ConsoleRenderable:
     """A list of names, each with what is to be said of it."""
     shown = RichTable(
-        title=Text(title, style=f"bold {style}"), title_justify="left", box=None, show_header=False, pad_edge=False
+        title=Text(title, style=f"bold {style}".rstrip()),
+        title_justify="left",
+        box=None,
+        show_header=False,
+        pad_edge=False,
     )
     shown.add_column(no_wrap=True)
     shown.add_column(overflow="fold")
     for name, reason in lines:
-        shown.add_row(Text(name), Text(reason))
+        shown.add_row(Text(name) if isinstance(name, str) else name, Text(reason))
     return Padding(shown, (1, 0, 0, 0))

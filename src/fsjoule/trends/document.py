@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from fsjoule.published import figure_of_slug
+from fsjoule.publications import figure_of_slug
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.trends.changes import Change
 from fsjoule.trends.history import History, Point, interval
@@ -90,4 +90,4 @@ def _change(change: Change, trend: Trend) -> dict[str, object]:
 def published_figure(history: History) -> float | None:
     """What others have published for that filesystem and workload, in the metric's unit."""
     key = history.series.series
-    return figure_of_slug(key.filesystem, key.workload, history.metric)
+    return figure_of_slug(key.suite, key.filesystem, key.workload, history.metric)

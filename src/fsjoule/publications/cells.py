@@ -1,0 +1,120 @@
+"""Cells of tables, published or measured, and the figures in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from fsjoule.statistics.spread import Proportion, Spread
+
+Found = Spread | Proportion
+"""What a cell holds: repetitions of a figure, or how many of something were so."""
+
+
+class Quantity(StrEnum):
+    """What the figure in a cell is."""
+
+    THROUGHPUT = "throughput"
+    IOPS = "IOPS"
+    POWER = "power"
+    POWER_SD = "SD of power over samples"
+    ENERGY = "energy"
+    LATENCY_MAX = "maximum latency"
+    PER_CPU_PERCENT = "operations per CPU per cent"
+    TIME = "time"
+    UNMOUNT = "unmount"
+    TOGETHER = "time with unmount"
+    REAL = "real time"
+    SYS = "system time"
+    USER = "user time"
+    TOTAL = "total"
+    USED = "used when empty"
+    KERNEL_THREADS = "kernel threads"
+    OPERATION_ENERGY = "energy of the operation"
+    VARIATION = "maximum variation"
+    BUS = "bus busy"
+    CPU = "CPU"
+    PER_CPU_SECOND = "per CPU second"
+    PER_JOULE = "per joule"
+
+    @property
+    def unit(self) -> str:
+        """As it is printed; counts have none."""
+        return _UNITS.get(self, "")
+
+
+_UNITS: Final = {
+    Quantity.THROUGHPUT: "MiB/s",
+    Quantity.POWER: "W",
+    Quantity.POWER_SD: "W",
+    Quantity.ENERGY: "mJ/MiB",
+    Quantity.LATENCY_MAX: "ms",
+    Quantity.TIME: "s",
+    Quantity.UNMOUNT: "s",
+    Quantity.TOGETHER: "s",
+    Quantity.REAL: "ms",
+    Quantity.SYS: "ms",
+    Quantity.USER: "ms",
+    Quantity.TOTAL: "MiB",
+    Quantity.USED: "MiB",
+    Quantity.OPERATION_ENERGY: "mJ",
+    Quantity.VARIATION: "%",
+    Quantity.BUS: "%",
+    Quantity.CPU: "%",
+    Quantity.PER_CPU_SECOND: "MiB/s",
+    Quantity.PER_JOULE: "MiB/J",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where a figure belongs.
+
+    `part` is the suite's part (`mkfs`), empty for a suite without parts. `workload` is what the publication tells
+    figures apart by: a slug (`randread-16k`), an operation (`fsck`), a pattern.
+    """
+
+    part: str
+    filesystem: str
+    workload: str
+    quantity: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFigure:
+    """A cell of a published table. `printed` is the value as it is printed; `n` is None where that is not stated.
+
+    `sd` is over the repetitions. `hardware` tells apart the machines of a publication that has several.
+    """
+
+    cell: Cell
+    value: float
+    printed: str
+    sd: float | None = None
+    n: int = 1
+    hardware: str = ""
+
+    @property
+    def decimals(self) -> int:
+        return len(self.printed.partition(".")[2])
+
+    @property
+    def spread(self) -> Spread:
+        return Spread(self.n, self.value, self.sd)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures by their cells, of one kernel on one storage device, or as published for one machine.
+
+    `without` are parts with filesystems that were looked at but have nothing in that part, while others have: they
+    cannot do what the part measures.
+    """
+
+    found: Mapping[Cell, Found]
+    without: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
+
+    def __getitem__(self, cell: Cell) -> Found | None:
+        return self.found.get(cell)

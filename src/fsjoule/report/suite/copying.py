@@ -1,0 +1,23 @@
+"""Copies of "Which is Faster: Btrfs or ext4?": times, and the device read raw."""
+
+from __future__ import annotations
+
+from fsjoule.publications.cells import Quantity
+from fsjoule.report.suite.drawing import bars
+from fsjoule.report.suite.sections import Section
+from fsjoule.report.suite.view import View, heads, measured, table, words
+from fsjoule.report.summary import workload_label
+
+
+def sections(view: View) -> list[Section]:
+    """Copies and reads by size; nothing is published as a number."""
+    rows = view.part("")
+    columns = [
+        *heads(view, rows, words(rows, "operation", lambda row: workload_label(row.workload))),
+        measured(rows, Quantity.TIME),
+        measured(rows, Quantity.THROUGHPUT),
+        measured(rows, Quantity.ENERGY),
+    ]
+    copies = [row for row in rows if row.workload.kind == "timed"]
+    chart = bars(view, "Copies: time", copies, Quantity.TIME, lambda row: workload_label(row.workload))
+    return [Section("Copies", "copies", (table(view, "Copies", columns),), (chart,), (view.footnote(""),))]

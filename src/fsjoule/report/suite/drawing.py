@@ -1,0 +1,63 @@
+"""Charts of a suite's rows, drawn when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from fsjoule.publications.cells import Quantity
+from fsjoule.publications.measured import Row
+from fsjoule.report import style
+from fsjoule.report.charts import Bar, grouped
+from fsjoule.report.line_chart import Point, line_chart
+from fsjoule.report.suite.sections import Drawing
+from fsjoule.report.suite.view import View
+
+
+def _colours(view: View, rows: Sequence[Row]) -> dict[str, str]:
+    """By what a line or a bar is called; a filesystem has one colour in all of a run's charts."""
+    own = style.filesystem_colours(list(dict.fromkeys(map(view.label, view.suite.rows))))
+    others = style.filesystem_colours(list(dict.fromkeys(_name(view, row, rows) for row in rows)))
+    return others | own
+
+
+def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
+    """The filesystem, with storage and kernel where those rows have several."""
+    further = [row.series.storage] if view.several_storages(rows) else []
+    further += [row.kernel] if view.several_kernels else []
+    return " ".join([view.label(row), *further])
+
+
+def bars(view: View, title: str, rows: Sequence[Row], quantity: Quantity, group: Callable[[Row], str]) -> Drawing:
+    """A quantity by group and filesystem, the published figure as a tick."""
+
+    def bar(row: Row) -> Bar | None:
+        spread, published = row.spread(quantity), view.published(row, quantity)
+        if spread is None:
+            return None
+        return Bar(group(row), _name(view, row, rows), spread, None, published.value if published else None)
+
+    def draw() -> str | None:
+        those = [each for each in map(bar, rows) if each is not None]
+        return grouped(title, quantity.unit, those, _colours(view, rows), simulated=view.simulated)
+
+    return draw
+
+
+def lines(
+    view: View,
+    title: str,
+    rows: Sequence[Row],
+    quantity: Quantity,
+    across: tuple[str, Callable[[Row], float]],
+    *,
+    name: Callable[[float], str] = "{:g}".format,
+) -> Drawing:
+    """A quantity against a number, one line a filesystem; `across` is that number's title and where a row has it."""
+    points = [
+        Point(_name(view, row, rows), across[1](row), spread)
+        for row in sorted(rows, key=across[1])
+        if (spread := row.spread(quantity)) is not None
+    ]
+    axes = (across[0], f"{quantity.value}, {quantity.unit}" if quantity.unit else quantity.value)
+    return partial(line_chart, title, axes, points, _colours(view, rows), simulated=view.simulated, name=name)

@@ -1,0 +1,67 @@
+"""The four tests of "File System Benchmarks": operation and unmount, apart and together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fsjoule.publications.cells import Quantity
+from fsjoule.publications.measured import Row
+from fsjoule.report.numbers import ABSENT
+from fsjoule.report.suite.drawing import bars
+from fsjoule.report.suite.sections import Section
+from fsjoule.report.suite.view import View, beside, heads, measured, table, words
+from fsjoule.report.summary import workload_label
+from fsjoule.report.tables import Cell, Column, Filled, Tone
+
+
+def sections(view: View) -> list[Section]:
+    """A table of times, with what share of the slowest they are, and one beside the published figures."""
+    rows = view.part("")
+
+    def test(row: Row) -> str:
+        return workload_label(row.workload)
+
+    first = words(rows, "test", test)
+    times = [
+        *heads(view, rows, first),
+        *(measured(rows, quantity) for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER)),
+        _of_the_slowest(rows),
+        _failures(rows),
+        measured(rows, Quantity.OPERATION_ENERGY, "energy", most=0),
+    ]
+    compared = [row for row in rows if view.published(row, Quantity.TOGETHER)]
+    tables = [table(view, "Operation and unmount", times)]
+    if compared:
+        columns = heads(view, compared, words(compared, "test", test), with_n=False)
+        for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER):
+            columns += beside(view, compared, quantity)
+        tables.append(table(view, "Beside the published times", columns))
+    charts = [
+        bars(view, f"{name}: time with unmount", [row for row in rows if test(row) == name], Quantity.TOGETHER, test)
+        for name in dict.fromkeys(map(test, rows))
+    ]
+    notes = (
+        "failed: repetitions that are in no mean, for whatever reason; the reasons stand above",
+        view.footnote(""),
+    )
+    return [Section("Times", "times", tuple(tables), tuple(charts), notes)]
+
+
+def _of_the_slowest(rows: Sequence[Row]) -> Filled:
+    """Operation and unmount together, in per cent of the slowest filesystem's in the same test on the same kernel."""
+    slowest: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        spread = row.spread(Quantity.TOGETHER)
+        if spread is not None:
+            key = (row.series.workload, row.kernel, row.series.storage)
+            slowest[key] = max(slowest.get(key, 0.0), spread.mean)
+    cells: list[Cell] = []
+    for row in rows:
+        spread = row.spread(Quantity.TOGETHER)
+        most = slowest.get((row.series.workload, row.kernel, row.series.storage))
+        cells.append(Cell(f"{100 * spread.mean / most:.0f}" if spread and most else ABSENT))
+    return Column("of the slowest", "%"), cells
+
+
+def _failures(rows: Sequence[Row]) -> Filled:
+    return Column("failed"), [Cell(str(row.invalid), tone=Tone.BAD if row.invalid else Tone.PLAIN) for row in rows]

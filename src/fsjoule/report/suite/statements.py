@@ -1,0 +1,136 @@
+"""The statements of a publication and its doubtful cells, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.publications.cells import Cell, Found
+from fsjoule.publications.doubts import Doubt
+from fsjoule.publications.statements import Finding, Holds, Origin, Reading
+from fsjoule.publications.summary import Told
+from fsjoule.report.numbers import decimals_for, mean_text, sd_text
+from fsjoule.report.suite.view import View
+from fsjoule.report.tables import Tone
+from fsjoule.statistics.spread import Proportion, Spread
+
+NOTE: Final = (
+    "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided); not if "
+    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they are"
+)
+_WHOSE: Final = {
+    Origin.SAID: "the publication says so",
+    Origin.TABLE: "its tables say so",
+    Origin.OURS: "ours: no figures of the publication to compare with",
+}
+_TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
+_MOST_MISSING: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A statement as it is shown. `details` are what was found here, and what the published figures say."""
+
+    part: str
+    holds: Holds
+    tone: Tone
+    text: str
+    details: tuple[str, ...]
+
+
+def statement_lines(view: View) -> list[Line]:
+    """One line a statement, storage device and kernel, in the publication's order."""
+    several_storages = len({told.storage for told in view.suite.statements}) > 1
+    lines: list[Line] = []
+    for told in view.suite.statements:
+        where = [told.storage] if several_storages and told.storage else []
+        where += [told.kernel] if view.several_kernels else []
+        text = f"{told.text} ({', '.join(where)})" if where else told.text
+        details = (f"here: {finding_text(told.finding)}", *_published(told))
+        lines.append(Line(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
+    return lines
+
+
+def _published(told: Told) -> list[str]:
+    if not told.published:
+        return [_WHOSE[told.origin]]
+    texts = [
+        f"{f'{hardware}: ' if hardware else ''}{'' if f.holds is Holds.YES else f'{f.holds.value}: '}{finding_text(f)}"
+        for hardware, f in told.published.items()
+    ]
+    contradicted = any(finding.holds is Holds.NO for finding in told.published.values())
+    whose = "the publication says so, but its tables do not" if contradicted else _WHOSE[told.origin]
+    return [f"published: {'; '.join(texts)} ({whose})"]
+
+
+def finding_text(finding: Finding) -> str:
+    """The figures that decide: `ext4 22.03 ± 0.33, btrfs 23.04 ± 0.82 MiB/s (n 3)`."""
+    if finding.lacking:
+        missing = [reading for reading in finding.deciding if reading.found is None]
+        named = ", ".join(_full(reading.cell) for reading in missing[:_MOST_MISSING])
+        more = len(missing) - _MOST_MISSING
+        return f"not measured: {named}{f' and {more} more' if more > 0 else ''}"
+    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if finding.pairs > 1 else ""
+    least = "closest: " if finding.pairs > 1 and finding.holds is Holds.YES else ""
+    single = ", single figures" if finding.single else ""
+    return f"{agreeing}{least}{_readings(finding.deciding)}{single}"
+
+
+def _readings(readings: Sequence[Reading]) -> str:
+    spreads = [reading.found for reading in readings if isinstance(reading.found, Spread)]
+    decimals = decimals_for(spreads)
+    names = _short([reading.cell for reading in readings])
+    parts = [f"{name} {_found(r.found, decimals)}".strip() for name, r in zip(names, readings, strict=True)]
+    units = dict.fromkeys(reading.cell.quantity.unit for reading in readings if isinstance(reading.found, Spread))
+    return f"{', '.join(parts)} {' '.join(units)}".rstrip()
+
+
+def _found(found: Found | None, decimals: int) -> str:
+    if found is None:
+        return "none"
+    if isinstance(found, Proportion):
+        return proportion_text(found)
+    return f"{mean_text(found, decimals)} {sd_text(found, decimals)}".rstrip()
+
+
+def proportion_text(found: Proportion) -> str:
+    """`2 of 15 (2 to 40 %)`, with the interval of the share."""
+    low, high = found.interval()
+    return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _short(cells: Sequence[Cell]) -> list[str]:
+    """Each cell by what tells it from the others: filesystem, workload, quantity."""
+    several = (
+        len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
+        len({cell.workload for cell in cells}) > 1,
+        len({cell.quantity for cell in cells}) > 1,
+    )
+    return [
+        " ".join(
+            text
+            for text, shown in zip((cell.filesystem, cell.workload, cell.quantity.value), several, strict=True)
+            if shown
+        )
+        for cell in cells
+    ]
+
+
+def _full(cell: Cell) -> str:
+    return f"{cell.filesystem} {cell.workload} {cell.quantity.value}"
+
+
+def doubt_lines(doubts: Sequence[Doubt]) -> list[tuple[str, str]]:
+    """Each doubtful cell with what is printed there, what others give, and how far that is."""
+    lines: list[tuple[str, str]] = []
+    for doubt in doubts:
+        cell, figure = doubt.figure.cell, doubt.figure
+        name = f"{figure.hardware} {_full(cell)}".strip()
+        unit = f" {cell.quantity.unit}".rstrip()
+        decimals = max(figure.decimals, 2) if figure.decimals else 0
+        said = (
+            f"{figure.printed}{unit} printed, {doubt.expected:.{decimals}f}{unit} expected ({100 * doubt.off:+.2f} %)"
+        )
+        lines.append((name, f"{said}: {doubt.text}"))
+    return lines
