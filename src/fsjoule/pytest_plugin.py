@@ -83,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 results=Path(option.results),
                 seed=option.seed,
                 meter_program=option.meter_program,
+                environment_file=Path(option.lg_env),
             ),
             environment_file=Path(option.lg_env),
             say=say,

@@ -68,9 +68,11 @@ def choose(
     results: Path,
     seed: int | None,
     meter_program: Path | None = None,
+    environment_file: Path | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
 
+    What a card can have depends on the board of the environment file; without one it is the usual virtual board.
     Raises ConfigError with the choices for a name that is none of them.
     """
     names = tuple(dict.fromkeys(filesystem(name).name for name in _listed(filesystems)))
@@ -79,8 +81,9 @@ def choose(
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
+    recipe = images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
     for kernel in wanted:
-        images.check_kernel(kernel)
+        images.check_kernel(kernel, recipe)
     if repeat < 1:
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
     if provision not in {p.value for p in Provision}:
@@ -96,11 +99,12 @@ def choose(
         meter_program,
         paired=not isinstance(kernels, str),
     )
+    roots = images.root_filesystem_choices(recipe)
     for root in choice.root_filesystems:
-        if root not in images.root_filesystem_choices():
+        if root not in roots:
             raise ConfigError(
                 f"no card image can have {root!r} as its root",
-                hint=f"use --provision scratch, or one of {', '.join(images.root_filesystem_choices())}",
+                hint=f"use --provision scratch, or one of {', '.join(roots)}",
             )
     return choice
 
@@ -191,7 +195,9 @@ class Session:
 
     def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
         """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
-        self._emulator = virtual_lab.emulator_for(board) or str(images.emulator(*self._kernels, progress=self.say))
+        self._emulator = virtual_lab.emulator_for(board) or str(
+            images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
+        )
         if len(self._kernels) > 1:
             self.say(f"all kernels run on one emulator, {_first_line(self._emulator, '--version')}")
         handle = virtual_lab.up(

@@ -58,18 +58,26 @@ class CardLayout(_Table):
 
 
 class Boot(_Table):
-    """What the boot loader hands to the kernel.
+    """What the boot loader starts and hands to the kernel.
 
-    `memory_base` is the physical address of the board's memory. `device_tree` holds changes to the kernel's own device
-    tree: path or alias of a node -> property -> its new text, or False for a property to delete.
+    `image` is the kernel's file as a build calls it. `dtb` is the device tree, for boards that have one; `device_tree`
+    holds changes to it: path or alias of a node -> property -> its new text, or False for a property to delete.
+    `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage names.
     """
 
-    dtb: Name
-    memory_base: Annotated[int, Field(ge=0, lt=2**32)]
+    image: Literal["zImage", "bzImage"] = "zImage"
+    dtb: Name | None = None
+    memory_base: Annotated[int | None, Field(ge=0, lt=2**32)] = None
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
     device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False]]] = {}
+
+    @model_validator(mode="after")
+    def _has_the_tree_that_it_changes(self) -> Self:
+        if self.device_tree and self.dtb is None:
+            raise ValueError("device_tree changes a device tree, and there is none: dtb names it")
+        return self
 
 
 class Modules(_Table):
@@ -80,9 +88,12 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """Debian packages of the root filesystem, paths (globs) to leave out, links to busybox to add."""
+    """Debian packages of the root filesystem, the archive's components that they are from, paths (globs) to leave out,
+    links to busybox to add.
+    """
 
     suite: Name
+    components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)
     packages: Annotated[tuple[Name, ...], Field(min_length=1)]
     remove: Words = ()
     applets: Words = ()
@@ -141,7 +152,7 @@ class Recipe(_Table):
     modules: Modules
     userland: Userland
     emulator: Emulator
-    kernel_build: KernelBuild
+    kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
 

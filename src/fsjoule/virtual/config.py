@@ -120,7 +120,10 @@ class GuestTimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class BoardConfig:
-    """All that `python -m fsjoule.virtual.board` needs to know. Paths are absolute once read by `from_toml`."""
+    """All that `python -m fsjoule.virtual.board` needs to know. Paths are absolute once read by `from_toml`.
+
+    `recipe` names the card images that are for it (`images/*.toml`).
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -134,6 +137,7 @@ class BoardConfig:
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
     guest_time: GuestTimeConfig | None = None
+    recipe: _Text = "imx6ul"
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
     def disk_image(self, name: str) -> Path:

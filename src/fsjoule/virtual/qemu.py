@@ -54,10 +54,11 @@ class GuestTime:
 def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
     """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets."""
     qemu = config.qemu
+    tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
         *("-nodefaults", "-display", "none", "-nic", "none"),
-        *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-dtb", str(boot.device_tree)),
+        *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree),
         *("-append", boot.command_line),
         *("-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=mark,fd={mark}", "-serial", "chardev:mark"),
