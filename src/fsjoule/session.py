@@ -86,7 +86,9 @@ def choose(
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
-    recipe = images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
+    recipe = (
+        images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
+    )
     for kernel in wanted:
         images.check_kernel(kernel, recipe)
     if repeat is None:

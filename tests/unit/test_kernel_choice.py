@@ -16,9 +16,9 @@ from fsjoule.errors import ConfigError
 from fsjoule.images.buildfolder import BuildFolder, build_folder
 from fsjoule.images.debs import PackageFile
 from fsjoule.images.emulator import needed_qemu
+from fsjoule.images.kernelimage import kernel_release
 from fsjoule.images.kernels import kernel_choice, numbered
 from fsjoule.images.recipe import load_recipe
-from fsjoule.images.kernelimage import kernel_release
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")
 DTB = RECIPE.boot.dtb or ""

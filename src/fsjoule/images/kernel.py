@@ -19,9 +19,9 @@ from typing import Any, Final
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.kernelimage import kernel_release
 from fsjoule.images.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.images.recipe import Recipe
-from fsjoule.images.kernelimage import kernel_release
 
 # Raise it when this file changes what is in an entry.
 STAGE_VERSION: Final = 2
