@@ -30,8 +30,8 @@ _GIT_TIMEOUT_S: Final = 120.0
 class BuildFolder:
     """What was found in a build folder.
 
-    `dtb` is the device tree or an archive of device trees, for a board that has one. `modules` is a folder lib/modules/<release>, an archive of
-    one, or the list of what is built in, for a kernel that has no modules.
+    `dtb` is the device tree or an archive of device trees, for a board that has one. `modules` is a folder
+    lib/modules/<release>, an archive of one, or the list of what is built in, for a kernel that has no modules.
     """
 
     folder: Path

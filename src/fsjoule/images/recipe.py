@@ -89,8 +89,9 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """Debian packages of the root filesystem, the archive's components that they are from, paths (globs) to leave out,
-    links to busybox to add.
+    """Debian packages of the root filesystem and the archive's components that they are from.
+
+    `remove` are paths (globs) to leave out, `applets` links to busybox to add.
     """
 
     suite: Name
@@ -183,7 +184,7 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text. `file` is for error messages, and to find what it is based on: `base/<base>.toml` beside it.
+    """A recipe from its text. `file` is for error messages, and has beside it what it is based on, `base/<base>.toml`.
 
     Raises ConfigError with file and line.
     """

@@ -24,7 +24,7 @@ _COPY_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BootEntry:
-    """What extlinux.conf says: paths on the boot partition, and the kernel's command line. Not every board has a tree."""
+    """What extlinux.conf says: paths on the boot partition, and the kernel's command line. Some have no device tree."""
 
     kernel: str
     initrd: str
