@@ -129,9 +129,9 @@ def up(
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board (of
-    the board's config without one), `meter_program` a meter with the simulator's command line (without one: the
-    simulator, built if it has to be), `board` the name of its board's config in labgrid/virtual.
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board, if
+    not the one in its config, `meter_program` a meter with the simulator's command line (without one: the simulator,
+    built if it has to be), `board` the name of its board's config in labgrid/virtual.
     Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
     does not start, or if a lab is up that has another QEMU, meter or board than is asked for.
     """
