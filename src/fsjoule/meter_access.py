@@ -58,7 +58,8 @@ def environment_target(
     environment = lab.read_environment(environment_file)
     with ExitStack() as closing:
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            closing.enter_context(_virtual_lab(environment.virtual_lab, kernel, say))
+            board = environment.virtual_board or virtual_lab.REAL_TIME
+            closing.enter_context(_virtual_lab(environment.virtual_lab, board, kernel, say))
         yield closing.enter_context(lab.labgrid_target(environment_file, say)), environment.profile
 
 
@@ -68,13 +69,14 @@ def find_meters() -> list[Found]:
 
 
 @contextmanager
-def _virtual_lab(name: str, kernel: str, say: Callable[[str], None]) -> Generator[None]:
+def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None]) -> Generator[None]:
     """Set labgrid's variables to a lab; one that is brought up for it goes down again."""
     try:
         variables, ours = virtual_lab.environment(name), False
     except LabError:
-        emulator = str(images.emulator(kernel, progress=say))
-        handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, progress=say)
+        recipe = virtual_lab.recipe_of(board)
+        emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
+        handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, board=board, progress=say)
         variables, ours = handle.environment, handle.started
     os.environ.update(variables)
     try:

@@ -39,6 +39,7 @@ PACKAGES: Final[dict[str, str]] = {
     "modprobe": "kmod",
     "ninja": "ninja-build",
     "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-x86_64": "qemu-system-x86",
     "rsync": "rsync",
     "ser2net": "ser2net",
     "sfdisk": "fdisk",

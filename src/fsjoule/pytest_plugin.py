@@ -99,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 seed=option.seed,
                 meter_program=option.meter_program,
                 size_factor=option.size_factor,
+                environment_file=Path(option.lg_env),
             ),
             environment_file=Path(option.lg_env),
             say=say,

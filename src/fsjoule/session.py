@@ -72,10 +72,12 @@ def choose(
     seed: int | None,
     meter_program: Path | None = None,
     size_factor: float | None = None,
+    environment_file: Path | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
 
     Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
+    What a kernel can be depends on the board of the environment file; without one it is the usual virtual board.
     Raises ConfigError with the choices for a name that is none of them.
     """
     chosen = suite(suite_name)
@@ -86,8 +88,11 @@ def choose(
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
+    recipe = (
+        images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
+    )
     for kernel in wanted:
-        images.check_kernel(kernel)
+        images.check_kernel(kernel, recipe)
     if repeat is None:
         repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
     if repeat < 1:
@@ -220,7 +225,9 @@ class Session:
 
     def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
         """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
-        self._emulator = virtual_lab.emulator_for(board) or str(images.emulator(*self._kernels, progress=self.say))
+        self._emulator = virtual_lab.emulator_for(board) or str(
+            images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
+        )
         if len(self._kernels) > 1:
             self.say(f"all kernels run on one emulator, {_first_line(self._emulator, '--version')}")
         handle = virtual_lab.up(

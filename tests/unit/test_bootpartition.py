@@ -48,8 +48,13 @@ def test_extlinux_gives_the_first_entry() -> None:
 
 
 def test_an_incomplete_entry_says_what_it_lacks() -> None:
-    with pytest.raises(LabError, match="no INITRD and no FDT"):
-        parse_extlinux("LINUX /zImage\n")
+    with pytest.raises(LabError, match="no LINUX and no INITRD"):
+        parse_extlinux("FDT /board.dtb\n")
+
+
+def test_a_device_tree_is_not_for_every_board() -> None:
+    entry = parse_extlinux("LINUX /vmlinux\nINITRD /initrd.img\nAPPEND console=ttyS0\n")
+    assert entry == BootEntry("/vmlinux", "/initrd.img", None, "console=ttyS0")
 
 
 def test_a_partition_without_a_filesystem_is_told(tmp_path: Path) -> None:

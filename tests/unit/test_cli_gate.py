@@ -15,6 +15,8 @@ from fsjoule.errors import FsjouleError, KernelBuildError, LabError, Measurement
 from fsjoule.model import Measurement
 from fsjoule.report.gating import GateVerdict
 
+VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
+
 POLICY = """\
 [gate]
 metrics = ["throughput", "energy"]
@@ -193,7 +195,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--policy", "absent.toml"), "the policy cannot be read"),
         (("--json", "--markdown", "-"), "both write to the standard output"),
         (("--lg-env", "absent.yaml"), "absent.yaml"),
-        (("--lg-env", "absent.yaml", "--fs", "zfs"), "zfs"),
+        (("--lg-env", "absent.yaml", "--fs", "reiserfs"), "reiserfs"),
     ],
 )
 def test_wrong_options_are_named(run: CommandLine, options: tuple[str, ...], said: str) -> None:
@@ -221,7 +223,7 @@ def test_no_error_looks_like_an_answer(
         raise failure
 
     monkeypatch.setattr(cli_gate, "gate_measured", fail)
-    done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--lg-env", "env.yaml")
+    done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--lg-env", str(VIRTUAL))
     assert done.code == code
     assert code not in {verdict.exit_code for verdict in GateVerdict}
 

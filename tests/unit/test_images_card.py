@@ -34,7 +34,7 @@ def test_mount_options_of_the_root_become_rootflags() -> None:
 
 
 def test_extlinux_names_the_files_of_the_boot_partition() -> None:
-    lines = [line.strip() for line in extlinux_text("uImage", "console=x root=y").splitlines()]
+    lines = [line.strip() for line in extlinux_text("uImage", "console=x root=y", device_tree=True).splitlines()]
     assert lines[:2] == ["DEFAULT fsjoule", "LABEL fsjoule"]
     assert lines[2:] == ["LINUX /uImage", "INITRD /initrd.img", "FDT /board.dtb", "APPEND console=x root=y"]
 

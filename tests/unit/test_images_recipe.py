@@ -61,8 +61,8 @@ def test_unknown_names_list_the_choices() -> None:
             "kernels.5.10.package",
             'package = "linux-armmp"',
         ),
-        ('modules = ["btrfs"]', 'modules = "btrfs"', "filesystems.btrfs.modules", 'modules = "btrfs"'),
         ("[userland]", "[userspace]", "userland", None),
+        ('base = "debian"', 'base = "gentoo"', "no 'gentoo' to base a recipe on", 'base = "gentoo"'),
         ("architecture =", "architecture", "not valid TOML", 'architecture "armhf"'),
     ],
 )
@@ -79,6 +79,33 @@ def test_mistakes_are_named_with_file_and_line(found: str, wrong: str, says: str
         lines = text.splitlines()
         # A key that is missing is reported at its table.
         assert lines[error.line - 1].startswith((at, "[card]", '[kernels."5.10"]'))
+
+
+def test_a_mistake_in_what_a_recipe_is_based_on_is_named_there(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    base = tmp_path / "base" / "debian.toml"
+    found = (FOLDER / "base" / "debian.toml").read_text(encoding="utf-8")
+    assert 'modules = ["btrfs"]' in found
+    base.write_text(found.replace('modules = ["btrfs"]', 'modules = "btrfs"'))
+    with pytest.raises(ConfigError, match=r"filesystems\.btrfs\.modules") as caught:
+        parse_recipe(TEXT, name="imx6ul", file=tmp_path / "imx6ul.toml")
+    assert caught.value.file == base
+    assert base.read_text().splitlines()[(caught.value.line or 0) - 1] == 'modules = "btrfs"'
+
+
+def test_what_a_recipe_says_goes_before_what_it_is_based_on() -> None:
+    text = TEXT.replace("[userland]\n", '[userland]\nsuite = "sid"\n')
+    recipe = parse_recipe(text, name="imx6ul", file=FILE)
+    assert recipe.userland.suite == "sid"
+    assert recipe.userland.applets == shipped().userland.applets != ()
+
+
+def test_the_board_with_an_x86_cpu_has_no_device_tree() -> None:
+    recipe = load_recipe(FOLDER, "x86")
+    assert (recipe.boot.image, recipe.boot.dtb, recipe.boot.memory_base) == ("bzImage", None, None)
+    text = (FOLDER / "x86.toml").read_text(encoding="utf-8") + '[boot.device_tree.x]\nstatus = "okay"\n'
+    with pytest.raises(ConfigError, match="there is none: dtb names it"):
+        parse_recipe(text, name="x86", file=FOLDER / "x86.toml")
 
 
 def test_lines_of_keys_in_tables_dotted_and_quoted() -> None:

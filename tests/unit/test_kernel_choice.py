@@ -16,12 +16,12 @@ from fsjoule.errors import ConfigError
 from fsjoule.images.buildfolder import BuildFolder, build_folder
 from fsjoule.images.debs import PackageFile
 from fsjoule.images.emulator import needed_qemu
+from fsjoule.images.kernelimage import kernel_release
 from fsjoule.images.kernels import kernel_choice, numbered
 from fsjoule.images.recipe import load_recipe
-from fsjoule.images.zimage import kernel_release
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")
-DTB = RECIPE.boot.dtb
+DTB = RECIPE.boot.dtb or ""
 
 
 def write(folder: Path, *names: str) -> Path:
@@ -116,17 +116,18 @@ def test_a_build_folder_may_be_as_make_or_as_tuxmake_leaves_it(tmp_path: Path) -
         "lib/modules/6.1.5/kernel/fs/ext4/ext4.ko",
     )
     tuxmade = write(tmp_path / "tuxmade", "zImage", "dtbs.tar.xz", "modules.tar.xz")
-    found = build_folder(made, DTB)
-    assert found.zimage == made / "arch/arm/boot/zImage"
+    found = build_folder(made, RECIPE.boot)
+    assert found.image == made / "arch/arm/boot/zImage"
     assert found.dtb == made / f"arch/arm/boot/dts/nxp/imx/{DTB}"
     assert found.modules == made / "lib/modules/6.1.5"
-    found = build_folder(tuxmade, DTB)
-    assert (found.zimage.name, found.dtb.name, found.modules.name) == ("zImage", "dtbs.tar.xz", "modules.tar.xz")
+    found = build_folder(tuxmade, RECIPE.boot)
+    parts = (found.image, found.dtb, found.modules)
+    assert parts == tuple(tuxmade / name for name in ("zImage", "dtbs.tar.xz", "modules.tar.xz"))
 
 
 def test_all_that_is_missing_in_a_build_folder_is_named_with_what_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_folder(write(tmp_path, "vmlinux"), DTB)
+        build_folder(write(tmp_path, "vmlinux"), RECIPE.boot)
     complaint = str(caught.value)
     for missing, command in (
         ("no kernel image", "make zImage"),
@@ -137,7 +138,7 @@ def test_all_that_is_missing_in_a_build_folder_is_named_with_what_makes_it(tmp_p
         assert command in complaint
     write(tmp_path, "zImage", f"dtbs/{DTB}")
     with pytest.raises(ConfigError) as caught:
-        build_folder(tmp_path, DTB)
+        build_folder(tmp_path, RECIPE.boot)
     assert "no modules" in caught.value.what
     assert "no kernel image" not in caught.value.what
     assert "no device tree" not in caught.value.what
@@ -146,29 +147,29 @@ def test_all_that_is_missing_in_a_build_folder_is_named_with_what_makes_it(tmp_p
 def test_modules_that_were_built_but_not_installed_are_missing(tmp_path: Path) -> None:
     write(tmp_path, "zImage", DTB, "modules.builtin", "modules.order")
     with pytest.raises(ConfigError, match="no modules"):
-        build_folder(tmp_path, DTB)
+        build_folder(tmp_path, RECIPE.boot)
     (tmp_path / "modules.order").write_text("")  # nothing was built as a module
-    assert build_folder(tmp_path, DTB).modules == tmp_path / "modules.builtin"
+    assert build_folder(tmp_path, RECIPE.boot).modules == tmp_path / "modules.builtin"
 
 
 def test_modules_of_several_kernels_are_refused_unless_the_build_says_which_are_its_own(tmp_path: Path) -> None:
     write(tmp_path, "zImage", DTB, "lib/modules/6.1.5/modules.order", "lib/modules/6.1.6/modules.order")
     with pytest.raises(ConfigError, match="modules of more than one kernel"):
-        build_folder(tmp_path, DTB)
+        build_folder(tmp_path, RECIPE.boot)
     write(tmp_path, "include/config/kernel.release").joinpath("include/config/kernel.release").write_text("6.1.6\n")
-    assert build_folder(tmp_path, DTB).modules == tmp_path / "lib/modules/6.1.6"
+    assert build_folder(tmp_path, RECIPE.boot).modules == tmp_path / "lib/modules/6.1.6"
 
 
 def test_a_kernel_is_told_apart_by_what_is_used_of_its_folder_and_nothing_else(tmp_path: Path) -> None:
     first, second = (
-        build_folder(write(tmp_path / name, "zImage", DTB, "lib/modules/6.1.5/modules.order"), DTB).files()
+        build_folder(write(tmp_path / name, "zImage", DTB, "lib/modules/6.1.5/modules.order"), RECIPE.boot).files()
         for name in ("first", "second")
     )
     assert first == second
     write(tmp_path / "second", "vmlinux.o")
-    assert build_folder(tmp_path / "second", DTB).files() == second
+    assert build_folder(tmp_path / "second", RECIPE.boot).files() == second
     (tmp_path / "second" / "lib/modules/6.1.5/modules.order").write_text("another")
-    changed = build_folder(tmp_path / "second", DTB).files()
+    changed = build_folder(tmp_path / "second", RECIPE.boot).files()
     assert {name for name in changed if changed[name] != first[name]} == {"lib/modules/6.1.5"}
 
 
@@ -186,7 +187,7 @@ def test_a_folder_is_called_by_its_revision_or_by_its_name(
 ) -> None:
     folder = write(tmp_path / "mine", "zImage", DTB, "modules.tar.xz")
     (folder / file).write_text(json.dumps(notes))
-    assert build_folder(folder, DTB).label == label
+    assert build_folder(folder, RECIPE.boot).label == label
 
 
 def test_a_source_tree_that_was_built_in_is_called_by_its_revision(tmp_path: Path) -> None:
@@ -198,15 +199,15 @@ def test_a_source_tree_that_was_built_in_is_called_by_its_revision(tmp_path: Pat
         ["tag", "v6.1.5"],
     ):
         process.run(["git", "-C", tree, *command], timeout_s=30)
-    assert build_folder(tree, DTB).git_describe == "v6.1.5"
+    assert build_folder(tree, RECIPE.boot).git_describe == "v6.1.5"
     (tree / "Kbuild").write_text("changed")
-    assert build_folder(tree, DTB).git_describe == "v6.1.5-dirty"
+    assert build_folder(tree, RECIPE.boot).git_describe == "v6.1.5-dirty"
 
 
 def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     write(tmp_path, "zImage", DTB, "modules.tar.xz", "metadata.json")
     with pytest.raises(ConfigError, match=r"metadata\.json: its notes cannot be read"):
-        build_folder(tmp_path, DTB)
+        build_folder(tmp_path, RECIPE.boot)
 
 
 @pytest.mark.parametrize("pack", [lzma.compress, gzip.compress], ids=["xz", "gzip"])

@@ -154,6 +154,7 @@ class Measuring:
             provision=self.provision,
             results=self.results,
             seed=self.seed,
+            environment_file=self.environment,
         )
 
 

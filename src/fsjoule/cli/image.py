@@ -18,12 +18,13 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
+    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = images.DEFAULT_RECIPE,
 ) -> None:
     """Build a card image, or find it in the cache; prints its path.
 
     Example: fsjoule image build --kernel 6.12 --fs btrfs
     """
-    out.print(str(images.build_card(kernel, fs, progress=progress).path), soft_wrap=True)
+    out.print(str(images.build_card(kernel, fs, progress=progress, recipe=recipe).path), soft_wrap=True)
 
 
 @app.command("list")

@@ -33,7 +33,9 @@ def lab_up(
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
-    emulator = virtual_lab.emulator_for(board) or str(images.emulator(*kernel.split(","), progress=progress))
+    emulator = virtual_lab.emulator_for(board) or str(
+        images.emulator(*kernel.split(","), progress=progress, recipe=virtual_lab.recipe_of(board))
+    )
     virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, board=board, progress=progress)
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True

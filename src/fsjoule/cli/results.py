@@ -50,16 +50,19 @@ def report_command(
 
 
 @app.command()
-def choices(json_output: Json = False) -> None:
+def choices(
+    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = images.DEFAULT_RECIPE,
+    json_output: Json = False,
+) -> None:
     """List what --fs, --kernel and --suite can be.
 
     Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
     """
     document = {
         "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
-        "kernels": list(images.kernel_choices()),
+        "kernels": list(images.kernel_choices(recipe)),
         "suites": {name: suite.title for name, suite in SUITES.items()},
-        "root filesystems": list(images.root_filesystem_choices()),
+        "root filesystems": list(images.root_filesystem_choices(recipe)),
     }
     if json_output:
         print_json(document)

@@ -13,8 +13,10 @@ from fsjoule.images.build import (
 from fsjoule.images.cache import CacheEntry, cached, clean
 from fsjoule.images.kernelbuild import BuildNotes, build_kernel, built_kernels, clean_kernels
 from fsjoule.images.kernels import TakenKernel
+from fsjoule.images.recipe import DEFAULT_RECIPE
 
 __all__ = [
+    "DEFAULT_RECIPE",
     "BuildNotes",
     "CacheEntry",
     "CardImage",

@@ -71,8 +71,10 @@ def debian_mirror() -> str:
     raise LabError("apt on this machine has no Debian mirror among its sources", hint=_MIRROR_HINT)
 
 
-def source_line(mirror: str, suite: str, *, check_valid_until: bool = True) -> str:
-    """One line for a sources.list: package lists of `main` only, signed by Debian's archive keys.
+def source_line(
+    mirror: str, suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
+) -> str:
+    """One line for a sources.list: package lists of these components only, signed by Debian's archive keys.
 
     Raises LabError if the host does not have Debian's keys.
     """
@@ -84,7 +86,7 @@ def source_line(mirror: str, suite: str, *, check_valid_until: bool = True) -> s
     options = [f"signed-by={_KEYRING}", "target=Packages"]
     if not check_valid_until:
         options.append("check-valid-until=no")
-    return f"deb [{' '.join(options)}] {mirror} {suite} main"
+    return f"deb [{' '.join(options)}] {mirror} {suite} {' '.join(components)}"
 
 
 class PrivateApt:

@@ -13,10 +13,10 @@ from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.cache import Progress, folder_digest
 from fsjoule.images.kernel import Kernel, Parts, kernel_entry
-from fsjoule.images.recipe import Recipe
-from fsjoule.images.zimage import kernel_release
+from fsjoule.images.kernelimage import kernel_release
+from fsjoule.images.recipe import Boot, Recipe
 
-_IMAGES: Final = ("zImage", "arch/arm/boot/zImage", "boot/zImage")
+_IMAGES: Final = ("", "arch/arm/boot", "arch/x86/boot", "boot")
 # Where INSTALL_MOD_PATH usually points: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
 _MODULES: Final = ("lib/modules", "usr/lib/modules", "modules/lib/modules", "modinstall/lib/modules")
 _DEVICE_TREES: Final = ("arch/arm/boot/dts", "dtbs", "boot", "usr/lib")
@@ -30,13 +30,13 @@ _GIT_TIMEOUT_S: Final = 120.0
 class BuildFolder:
     """What was found in a build folder.
 
-    `dtb` is the device tree or an archive of device trees. `modules` is a folder lib/modules/<release>, an archive of
-    one, or the list of what is built in, for a kernel that has no modules.
+    `dtb` is the device tree or an archive of device trees, for a board that has one. `modules` is a folder
+    lib/modules/<release>, an archive of one, or the list of what is built in, for a kernel that has no modules.
     """
 
     folder: Path
-    zimage: Path
-    dtb: Path
+    image: Path
+    dtb: Path | None
     modules: Path
     git_describe: str
 
@@ -47,25 +47,28 @@ class BuildFolder:
 
     def files(self) -> dict[str, str]:
         """SHA-256 of all that is used of it, by path within the folder."""
-        used = (self.zimage, self.dtb, self.modules)
-        return {path.relative_to(self.folder).as_posix(): _sha256(path) for path in used}
+        used = (self.image, self.dtb, self.modules)
+        return {path.relative_to(self.folder).as_posix(): _sha256(path) for path in used if path is not None}
 
 
-def build_folder(folder: Path, dtb: str) -> BuildFolder:
+def build_folder(folder: Path, boot: Boot) -> BuildFolder:
     """Look into a build folder. Raises ConfigError with all that is missing in it, and the command that makes it."""
-    zimage = _first(folder / name for name in _IMAGES)
-    tree = _first([folder / dtb, *_below(folder, dtb)]) or _first(folder / f"dtbs{suffix}" for suffix in _TARS)
+    images = [Path(place) / boot.image for place in _IMAGES]
+    image = _first(folder / name for name in images)
+    tree = None if boot.dtb is None else _found_device_tree(folder, boot.dtb)
     modules = _modules(folder)
     missing = {
-        f"no kernel image: {' or '.join(_IMAGES)}; `make zImage` makes it": zimage,
-        f"no device tree {dtb}: in {', '.join(_DEVICE_TREES)} or dtbs.tar.xz; `make dtbs` makes it": tree,
+        f"no kernel image: {' or '.join(map(str, images))}; `make {boot.image}` makes it": image,
+        f"no device tree {boot.dtb}: in {', '.join(_DEVICE_TREES)} or dtbs.tar.xz; `make dtbs` makes it": (
+            tree or boot.dtb is None
+        ),
         f"no modules: {_MODULES[0]}/RELEASE or modules.tar.xz; "
         f"`make modules_install INSTALL_MOD_PATH={folder}` puts them there": modules,
     }
-    if zimage is None or tree is None or modules is None:
-        listed = "".join(f"\n  {what}" for what, found in missing.items() if found is None)
+    if image is None or modules is None or not all(missing.values()):
+        listed = "".join(f"\n  {what}" for what, found in missing.items() if not found)
         raise ConfigError(f"{folder} is no build folder of a kernel for this board:{listed}")
-    return BuildFolder(folder, zimage, tree, modules, git_describe(folder))
+    return BuildFolder(folder, image, tree, modules, git_describe(folder))
 
 
 def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> Kernel:
@@ -75,7 +78,7 @@ def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> 
     def collect(work: Path) -> Parts:
         progress(f"kernel {build.label}: taking it from {build.folder}")
         return Parts(
-            zimage=build.zimage,
+            image=build.image,
             dtb=_device_tree(build.dtb, recipe.boot.dtb, work / "dtbs"),
             modules=_installed(build, work / "tree"),
             sha256=files,
@@ -137,10 +140,10 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
     source, modules = build.modules, tree / "lib" / "modules"
     modules.mkdir(parents=True)
     if source.name == _BUILT_IN:
-        release = kernel_release(build.zimage.read_bytes())
+        release = kernel_release(build.image.read_bytes())
         if release is None:
             raise ConfigError(
-                f"{build.zimage} does not say its release: it is packed in a way that is not known here",
+                f"{build.image} does not say its release: it is packed in a way that is not known here",
                 hint="build it with CONFIG_KERNEL_GZIP or CONFIG_KERNEL_XZ, or install its modules as well",
             )
         (modules / release).mkdir()
@@ -156,8 +159,8 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
     return found[0]
 
 
-def _device_tree(found: Path, dtb: str, work: Path) -> Path:
-    if found.name == dtb:
+def _device_tree(found: Path | None, dtb: str | None, work: Path) -> Path | None:
+    if found is None or dtb is None or found.name == dtb:
         return found
     _unpack(found, work)
     inside = _first(work.rglob(dtb))
@@ -172,6 +175,10 @@ def _unpack(archive: Path, into: Path) -> None:
         process.run(["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", into], timeout_s=300)
     except LabError as error:
         raise ConfigError(f"{archive} cannot be unpacked: {error.what}", hint="build it again") from error
+
+
+def _found_device_tree(folder: Path, dtb: str) -> Path | None:
+    return _first([folder / dtb, *_below(folder, dtb)]) or _first(folder / f"dtbs{suffix}" for suffix in _TARS)
 
 
 def _below(folder: Path, dtb: str) -> Iterator[Path]:

@@ -13,13 +13,13 @@ from typing import Final
 from fsjoule import process
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.kernel import Kernel
+from fsjoule.images.kernelimage import unpacked_kernel
 from fsjoule.images.makefs import IMAGE_TIME_S
 from fsjoule.images.recipe import CardLayout, Recipe
 from fsjoule.images.userland import Userland
-from fsjoule.images.zimage import unpacked_kernel
 from fsjoule.model import MIB, ImageFacts
 
-# Raise it when this file, initramfs.py or zimage.py changes what is in an entry.
+# Raise it when this file, initramfs.py or kernelimage.py changes what is in an entry.
 STAGE_VERSION: Final = 3
 
 _TIMEOUT_S: Final = 120.0
@@ -36,14 +36,15 @@ def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
     return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
 
 
-def extlinux_text(kernel_file: str, arguments: str) -> str:
+def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str:
     """extlinux.conf as U-Boot reads it (its doc/develop/distro.rst); the paths are those of partition 1."""
+    tree = "    FDT /board.dtb\n" if device_tree else ""
     return (
         "DEFAULT fsjoule\n"
         "LABEL fsjoule\n"
         f"    LINUX /{kernel_file}\n"
         "    INITRD /initrd.img\n"
-        "    FDT /board.dtb\n"
+        f"{tree}"
         f"    APPEND {arguments}\n"
     )
 
@@ -76,10 +77,13 @@ def build_card_files(
     modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
     initramfs = build_initramfs(init=init, busybox=userland.tree / "bin" / "busybox", kernel=kernel, modules=modules)
     (boot / "initrd.img").write_bytes(initramfs)
-    shutil.copyfile(kernel.folder / "board.dtb", boot / "board.dtb")
+    tree = kernel.device_tree
+    if tree is not None:
+        shutil.copyfile(tree, boot / "board.dtb")
     kernel_file = _put_kernel(kernel, boot, recipe)
+    entry = extlinux_text(kernel_file, kernel_arguments(recipe, filesystem), device_tree=tree is not None)
     (boot / "extlinux").mkdir()
-    (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(kernel_file, kernel_arguments(recipe, filesystem)))
+    (boot / "extlinux" / "extlinux.conf").write_text(entry)
 
     card = folder / "card.img"
     _assemble(card, boot, root_image, recipe.card)
@@ -102,10 +106,10 @@ def read_facts(folder: Path) -> ImageFacts:
 
 
 def _put_kernel(kernel: Kernel, boot: Path, recipe: Recipe) -> str:
-    zimage = (kernel.folder / "zImage").read_bytes()
-    unpacked = unpacked_kernel(zimage, memory_base=recipe.boot.memory_base, name=kernel.release)
-    name = "zImage" if unpacked is None else "uImage"
-    (boot / name).write_bytes(zimage if unpacked is None else unpacked)
+    image = kernel.image.read_bytes()
+    unpacked = unpacked_kernel(image, memory_base=recipe.boot.memory_base, name=kernel.release)
+    name, content = unpacked or (kernel.image.name, image)
+    (boot / name).write_bytes(content)
     return name
 
 

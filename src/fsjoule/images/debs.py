@@ -112,7 +112,8 @@ def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) 
             there = {file.name for file in files}
             kernels = {name for file in files for name in file.depends if package.release in name}
             absent = ", ".join(sorted(kernels - there))
-            where = f"put {absent} beside it" if absent else f"build it again with modules and {recipe.boot.dtb}"
+            needed = " and ".join(["modules", *([recipe.boot.dtb] if recipe.boot.dtb else [])])
+            where = f"put {absent} beside it" if absent else f"build it again with {needed}"
             raise ConfigError(f"{package.path}: {error.what}", hint=where) from error
         return replace(
             parts,
@@ -148,7 +149,7 @@ def _with_neighbours(package: PackageFile) -> list[PackageFile]:
     return found
 
 
-def _unpacked(files: Sequence[Path], tree: Path, dtb: str) -> Parts:
+def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
     """A kernel's parts from packages unpacked into `tree`. Raises LabError naming what they do not hold."""
     for file in files:
         process.run(["dpkg-deb", "--extract", file, tree], timeout_s=300)
@@ -161,8 +162,8 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str) -> Parts:
     modules = listed.parent
     release = modules.name
     return Parts(
-        zimage=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
-        dtb=_one_of("device tree", (tree / "usr" / "lib").rglob(dtb), f"{dtb} in {_names(files)}"),
+        image=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
+        dtb=_one_of("device tree", (tree / "usr" / "lib").rglob(dtb), f"{dtb} in {_names(files)}") if dtb else None,
         modules=modules,
     )
 

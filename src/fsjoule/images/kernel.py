@@ -1,7 +1,7 @@
 """Stage `kernel`: one kernel, cut down to what the recipe needs, wherever it came from.
 
-The entry holds `zImage`, `board.dtb`, `modules/lib/modules/<release>/` (uncompressed, with depmod's indexes) and
-`kernel.json`.
+The entry holds the kernel's image, by the name that the recipe has for it, `board.dtb` if the board has a device tree,
+`modules/lib/modules/<release>/` (uncompressed, with depmod's indexes) and `kernel.json`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any, Final
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.kernelimage import kernel_release
 from fsjoule.images.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.images.recipe import Recipe
-from fsjoule.images.zimage import kernel_release
 
 # Raise it when this file changes what is in an entry.
 STAGE_VERSION: Final = 2
 
+_DEVICE_TREE: Final = "board.dtb"
 _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
 
@@ -38,11 +39,17 @@ class Kernel:
 
     key: str
     folder: Path
+    image: Path
     release: str
     package: str
     packages: dict[str, str]
     package_sha256: dict[str, str]
     lacks: tuple[str, ...] = ()
+
+    @property
+    def device_tree(self) -> Path | None:
+        file = self.folder / _DEVICE_TREE
+        return file if file.exists() else None
 
     @property
     def modules_root(self) -> Path:
@@ -54,7 +61,8 @@ class Kernel:
 
     def digest(self) -> str:
         """SHA-256 of all that goes onto the card: image, device tree, modules (their indexes follow from them)."""
-        files = [self.folder / "zImage", self.folder / "board.dtb", *sorted(self.modules_root.rglob("*.ko"))]
+        tree = [] if self.device_tree is None else [self.device_tree]
+        files = [self.image, *tree, *sorted(self.modules_root.rglob("*.ko"))]
         digest = hashlib.sha256()
         for file in files:
             content = file.read_bytes()
@@ -69,8 +77,8 @@ class Parts:
     The rest says where it came from, as in `Kernel`.
     """
 
-    zimage: Path
-    dtb: Path
+    image: Path
+    dtb: Path | None
     modules: Path
     package: str = ""
     packages: dict[str, str] = field(default_factory=dict[str, str])
@@ -109,7 +117,7 @@ def kernel_entry(
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
     lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
-    return Kernel(key=key, folder=folder, lacks=lacks, **stored)
+    return Kernel(key=key, folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
@@ -132,10 +140,10 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> d
             f"the modules of {release} are not whole: there is no modules.builtin",
             hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
         )
-    _check_release(parts.zimage, release)
-    shutil.copyfile(parts.zimage, folder / "zImage")
-    shutil.copyfile(parts.dtb, folder / "board.dtb")
-    _change_device_tree(folder / "board.dtb", recipe)
+    _check_release(parts.image, release)
+    image = shutil.copyfile(parts.image, folder / recipe.boot.image)
+    if parts.dtb is not None:
+        _change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
     process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
     index = read_index(parts.modules)
     lacks = [name for name in wanted_modules(recipe) if not index.has(name)]
@@ -155,13 +163,13 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> d
         if (parts.modules / name).exists():
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
-    kept = Kernel("", folder, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
-    return {name: value for name, value in asdict(kept).items() if name not in ("key", "folder")}
+    kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
+    return {name: value for name, value in asdict(kept).items() if name not in ("key", "folder", "image")}
 
 
-def _check_release(zimage: Path, release: str) -> None:
+def _check_release(image: Path, release: str) -> None:
     """An image that was built anew, beside modules that were not installed anew, would boot and find no module."""
-    own = kernel_release(zimage.read_bytes())
+    own = kernel_release(image.read_bytes())
     if own is not None and own != release:
         raise ConfigError(
             f"the kernel image is {own}, its modules are those of {release}",

@@ -163,8 +163,14 @@ def clean_kernels(*, progress: Progress) -> int:
 
 
 def _configuration(recipe: Recipe, fragments: Sequence[str]) -> _Configuration:
-    board = (project_dir() / "images" / recipe.kernel_build.fragment).read_text(encoding="utf-8")
-    return _Configuration(recipe.kernel_build.base, (board, *map(_fragment, fragments)))
+    wanted = recipe.kernel_build
+    if wanted is None:
+        raise ConfigError(
+            f"the recipe {recipe.name!r} does not say how a kernel for its board is configured",
+            hint=f"build it by hand and name its folder, or add [kernel_build] to images/{recipe.name}.toml",
+        )
+    board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
+    return _Configuration(wanted.base, (board, *map(_fragment, fragments)))
 
 
 def _fragment(given: str) -> str:

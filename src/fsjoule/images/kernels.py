@@ -43,7 +43,7 @@ def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
         return asked
     path = Path(asked).expanduser()
     if path.is_dir():
-        return build_folder(path.resolve(), recipe.boot.dtb)
+        return build_folder(path.resolve(), recipe.boot)
     if path.suffix == ".deb" and path.is_file():
         return package_file(path.resolve(), recipe.architecture)
     if path.exists():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -58,18 +59,26 @@ class CardLayout(_Table):
 
 
 class Boot(_Table):
-    """What the boot loader hands to the kernel.
+    """What the boot loader starts and hands to the kernel.
 
-    `memory_base` is the physical address of the board's memory. `device_tree` holds changes to the kernel's own device
-    tree: path or alias of a node -> property -> its new text, or False for a property to delete.
+    `image` is the kernel's file as a build calls it. `dtb` is the device tree, for boards that have one; `device_tree`
+    holds changes to it: path or alias of a node -> property -> its new text, or False for a property to delete.
+    `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage names.
     """
 
-    dtb: Name
-    memory_base: Annotated[int, Field(ge=0, lt=2**32)]
+    image: Literal["zImage", "bzImage"] = "zImage"
+    dtb: Name | None = None
+    memory_base: Annotated[int | None, Field(ge=0, lt=2**32)] = None
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
     device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False]]] = {}
+
+    @model_validator(mode="after")
+    def _has_the_tree_that_it_changes(self) -> Self:
+        if self.device_tree and self.dtb is None:
+            raise ValueError("device_tree changes a device tree, and there is none: dtb names it")
+        return self
 
 
 class Modules(_Table):
@@ -80,9 +89,13 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """Debian packages of the root filesystem, paths (globs) to leave out, links to busybox to add."""
+    """Debian packages of the root filesystem and the archive's components that they are from.
+
+    `remove` are paths (globs) to leave out, `applets` links to busybox to add.
+    """
 
     suite: Name
+    components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)
     packages: Annotated[tuple[Name, ...], Field(min_length=1)]
     remove: Words = ()
     applets: Words = ()
@@ -141,7 +154,7 @@ class Recipe(_Table):
     modules: Modules
     userland: Userland
     emulator: Emulator
-    kernel_build: KernelBuild
+    kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
 
@@ -171,22 +184,64 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text; `file` is for error messages only. Raises ConfigError with file and line."""
+    """A recipe from its text. `file` is for error messages, and has beside it what it is based on, `base/<base>.toml`.
+
+    Raises ConfigError with file and line.
+    """
+    own, base, base_file = _document(text, file), dict[str, Any](), file
+    if "base" in own:
+        base_file = _base_file(own.pop("base"), text, file)
+        base = _document(base_file.read_text(encoding="utf-8"), base_file)
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"at line (\d+)", str(error))
-        line = int(where[1]) if where else text.count("\n") + 1
-        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
-    try:
-        return Recipe.model_validate({**document, "name": name})
+        return Recipe.model_validate({**_merged(base, own), "name": name})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
         given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {first['input']!r})"
+        where = base_file if _holds(base, path) and not _holds(own, path) else file
         raise ConfigError(
             f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}",
-            file=file,
-            line=line_of(text, path),
+            file=where,
+            line=line_of(text if where == file else base_file.read_text(encoding="utf-8"), path),
             hint="docs/images.md explains every field of a recipe",
         ) from error
+
+
+def _document(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+
+
+def _base_file(base: object, text: str, file: Path) -> Path:
+    folder = file.parent / "base"
+    choices = sorted(path.stem for path in folder.glob("*.toml"))
+    if base not in choices:
+        raise ConfigError(
+            f"there is no {base!r} to base a recipe on",
+            file=file,
+            line=line_of(text, ["base"]),
+            hint=f"choose from: {', '.join(choices)}",
+        )
+    return folder / f"{base}.toml"
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged, everything else of `own` goes before."""
+    both = base.keys() & own.keys()
+    tables = {key for key in both if isinstance(base[key], dict) and isinstance(own[key], dict)}
+    return {**base, **own, **{key: _merged(base[key], own[key]) for key in tables}}
+
+
+def _holds(document: Any, path: Sequence[str]) -> bool:  # noqa: ANN401 - TOML has many types
+    """Whether there is something at that path, or a list on the way to it."""
+    for key in path:
+        if not isinstance(document, dict):
+            return True
+        if key not in document:
+            return False
+        document = cast("dict[str, Any]", document)[key]
+    return True

@@ -40,7 +40,9 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     inputs = {
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
-        "userland": recipe.userland.model_dump(include={"suite", "packages", "remove"}),
+        "userland": recipe.userland.model_dump(
+            include={"suite", "components", "packages", "remove"}, exclude_defaults=True
+        ),
     }
     key = cache_key(inputs)
     folder = build_once("userland", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
@@ -68,7 +70,7 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
             "--skip=cleanup/apt/cache",
             wanted.suite,
             tree,
-            source_line(debian_mirror(), wanted.suite),
+            source_line(debian_mirror(), wanted.suite, wanted.components),
         ],
         log=log,
         timeout_s=_TIMEOUT_S,
@@ -94,7 +96,8 @@ def _name_and_version(file: Path) -> tuple[str, str]:
 
 def _merge_usr(tree: Path) -> None:
     """Turn /bin, /sbin and /lib into links to those in /usr, as Debian's installer does; newer packages expect it."""
-    for name in ("bin", "sbin", "lib"):
+    wide = ["lib64"] if (tree / "usr" / "lib64").exists() else []
+    for name in ("bin", "sbin", "lib", *wide):
         merged = tree / "usr" / name
         merged.mkdir(exist_ok=True)
         if (tree / name).is_dir():

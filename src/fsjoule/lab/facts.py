@@ -19,7 +19,7 @@ def board_facts(shell: Shell, profile: BoardProfile) -> BoardFacts:
     sectors = _read(shell, f"{block}/size").strip()
     return BoardFacts(
         name=profile.name,
-        machine=_read(shell, "/proc/device-tree/model").strip("\0\n ") or _field(cpu, "Hardware"),
+        machine=_machine(shell) or _field(cpu, "Hardware"),
         kernel_release=shell.run(["uname", "-r"]).stdout.strip(),
         kernel_version=shell.run(["uname", "-v"]).stdout.strip(),
         cpu=_field(cpu, "model name") or _field(cpu, "Processor"),
@@ -35,6 +35,12 @@ def board_facts(shell: Shell, profile: BoardProfile) -> BoardFacts:
 def _read(shell: Shell, path: str) -> str:
     result = shell.run(["cat", path])
     return result.stdout if result.exit_code == 0 else ""
+
+
+def _machine(shell: Shell) -> str:
+    """The board's name from its device tree, or from its firmware's tables."""
+    tree, tables = "/proc/device-tree/model", "/sys/class/dmi/id/product_name"
+    return (_read(shell, tree) or _read(shell, tables)).strip("\0\n ")
 
 
 def _field(text: str, name: str) -> str:

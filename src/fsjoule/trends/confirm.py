@@ -124,6 +124,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
         provision=task.provision.value,
         results=fresh.results,
         seed=None,
+        environment_file=fresh.environment_file,
     )
     run = measure_pairs(choice, fresh.environment_file, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:

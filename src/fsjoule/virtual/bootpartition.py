@@ -24,11 +24,11 @@ _COPY_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BootEntry:
-    """What extlinux.conf says: paths on the boot partition, and the kernel's command line."""
+    """What extlinux.conf says: paths on the boot partition, and the kernel's command line. Some have no device tree."""
 
     kernel: str
     initrd: str
-    device_tree: str
+    device_tree: str | None
     command_line: str
 
 
@@ -38,7 +38,7 @@ class BootFiles:
 
     kernel: Path
     initrd: Path
-    device_tree: Path
+    device_tree: Path | None
     command_line: str
 
 
@@ -49,13 +49,12 @@ def load(image: Path, into: Path) -> BootFiles:
     configuration = into / "extlinux.conf"
     _copy(partition, "/extlinux/extlinux.conf", configuration)
     entry = parse_extlinux(configuration.read_text(errors="replace"))
-    files = BootFiles(into / "kernel", into / "initrd", into / "board.dtb", entry.command_line)
-    for name, target in (
-        (entry.kernel, files.kernel),
-        (entry.initrd, files.initrd),
-        (entry.device_tree, files.device_tree),
-    ):
-        _copy(partition, name, target)
+    tree = None if entry.device_tree is None else into / "board.dtb"
+    files = BootFiles(into / "kernel", into / "initrd", tree, entry.command_line)
+    _copy(partition, entry.kernel, files.kernel)
+    _copy(partition, entry.initrd, files.initrd)
+    if entry.device_tree is not None and tree is not None:
+        _copy(partition, entry.device_tree, tree)
     return files
 
 
@@ -70,15 +69,15 @@ def first_partition_offset(first_sector: bytes) -> int:
 
 
 def parse_extlinux(text: str) -> BootEntry:
-    """The first entry of an extlinux.conf. Raises LabError if it lacks one of LINUX, INITRD and FDT."""
+    """The first entry of an extlinux.conf. Raises LabError if it lacks LINUX or INITRD."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
         found.setdefault(key.upper(), value.strip())
-    missing = [key for key in ("LINUX", "INITRD", "FDT") if not found.get(key)]
+    missing = [key for key in ("LINUX", "INITRD") if not found.get(key)]
     if missing:
         raise LabError(f"extlinux.conf on the card has no {' and no '.join(missing)}")
-    return BootEntry(found["LINUX"], found["INITRD"], found["FDT"], found.get("APPEND", ""))
+    return BootEntry(found["LINUX"], found["INITRD"], found.get("FDT") or None, found.get("APPEND", ""))
 
 
 def _copy(partition: str, name: str, target: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import process
+from fsjoule.errors import LabError
 from fsjoule.virtual.bootpartition import BootFiles
 
 # The card slot that the emulated board leaves empty: index 0 of QEMU's SD cards, which Linux calls mmcblk0.
@@ -26,6 +27,8 @@ def for_guest_time(files: BootFiles) -> BootFiles:
     Raises LabError if the device tree is not that of a board with two slots.
     """
     tree = files.device_tree
+    if tree is None:
+        raise LabError("the card boots without a device tree, and a board in guest time is told of its mailbox by one")
     node = _run("fdtget", tree, "/aliases", _ALIAS).strip()
     present = _run("fdtget", "-p", tree, node).split()
     for name in _REMOVED:

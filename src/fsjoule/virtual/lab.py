@@ -35,7 +35,6 @@ from fsjoule.virtual.lab_services import beside_python, board_config, board_temp
 from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
 
 PLACE: Final = "virtual"
-EMULATOR: Final = "qemu-system-arm"
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
@@ -105,35 +104,42 @@ class LabStatus:
 
 
 def emulator_for(board: str) -> str | None:
-    """The QEMU for every kernel on a board in guest time; None where it depends on the kernel.
+    """The QEMU for every kernel on a board in guest time; None where it depends on the kernel (`recipe_of` tells).
 
     In guest time nothing is typed on the serial line, which is what older QEMUs cannot do with newer kernels; and only
     figures from one and the same QEMU compare. Raises ConfigError for a board that there is not.
     """
-    return EMULATOR if board_template(board).guest_time is not None else None
+    template = board_template(board)
+    return template.qemu.program if template.guest_time is not None else None
+
+
+def recipe_of(board: str) -> str:
+    """The recipe of the cards of a board by its config in labgrid/virtual. Raises ConfigError if there is none."""
+    return board_template(board).recipe
 
 
 def up(
     name: str = PLACE,
     *,
     owner_pid: int | None = None,
-    emulator: str = EMULATOR,
+    emulator: str | None = None,
     meter_program: Path | None = None,
     board: str = REAL_TIME,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
-    `meter_program` a meter with the simulator's command line (without one: the simulator, built if it has to be),
-    `board` the name of its board's config in labgrid/virtual.
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board, if
+    not the one in its config, `meter_program` a meter with the simulator's command line (without one: the simulator,
+    built if it has to be), `board` the name of its board's config in labgrid/virtual.
     Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
     does not start, or if a lab is up that has another QEMU, meter or board than is asked for.
     """
     paths = LabPaths.of(name)
-    emulator = process.find_tool(emulator)
+    template = board_template(board)
+    emulator = process.find_tool(emulator or template.qemu.program)
     meter = None if meter_program is None else _meter_program(meter_program)
-    in_guest_time = board_template(board).guest_time is not None
+    in_guest_time = template.guest_time is not None
     if meter is not None and in_guest_time:
         raise ConfigError(
             f"the board {board!r} has its own time, which only the simulator follows: leave --meter-program"
