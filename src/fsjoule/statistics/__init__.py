@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fsjoule.statistics.gate import Decision, Gate, GateState, Rates, SequentialTest, State
     from fsjoule.statistics.order import Side, interleaved
     from fsjoule.statistics.policy import Policy, parse_policy
+    from fsjoule.statistics.proportions import clopper_pearson
     from fsjoule.statistics.ranks import detectable, rank_test, relative_noise
     from fsjoule.statistics.ratios import Interval, Ratio, ratio_of_medians
 else:
@@ -35,6 +36,7 @@ else:
             "gate": "Decision Gate GateState Rates SequentialTest State",
             "order": "Side interleaved",
             "policy": "Policy parse_policy",
+            "proportions": "clopper_pearson",
             "ranks": "detectable rank_test relative_noise",
             "ratios": "Interval Ratio ratio_of_medians",
         },
@@ -62,6 +64,7 @@ __all__ = [
     "Side",
     "State",
     "Verdict",
+    "clopper_pearson",
     "compare",
     "confirm",
     "confirming_test",
