@@ -27,6 +27,7 @@ from fsjoule.model.meter import (
     SampleCounts,
     Trace,
 )
+from fsjoule.model.outcome import FileFate, FlakeyModel, FlakeyWorkload, Outcome, PowerLossWorkload
 from fsjoule.model.plan import (
     KIB,
     MIB,
@@ -64,8 +65,11 @@ __all__ = [
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
+    "FileFate",
     "FioResult",
     "FioWorkload",
+    "FlakeyModel",
+    "FlakeyWorkload",
     "ImageFacts",
     "IoPattern",
     "KernelFacts",
@@ -76,8 +80,10 @@ __all__ = [
     "MeterCalibration",
     "MeterInfo",
     "MeterStatus",
+    "Outcome",
     "Plan",
     "Planned",
+    "PowerLossWorkload",
     "Projection",
     "Provision",
     "ResetCause",
