@@ -74,6 +74,7 @@ class Booted:
     number: int
     repetition: int
     kernel: str
+    provision: Provision
     root_filesystem: str
     transcript: Transcript
     measurer: Measurer
@@ -138,7 +139,7 @@ class Bench:
         """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
         booted = self._boot_for(entry)
         with self.phases("provisioning"):
-            return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), self.plan.provision)
+            return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
         """Switch the board off and close the run: complete, or aborted with the reason.
@@ -179,7 +180,6 @@ class Bench:
         measurement = judge(
             entry,
             evidence,
-            plan=self.plan,
             profile=self.profile,
             facts=facts,
             boot=booted.number,
@@ -194,11 +194,12 @@ class Bench:
         return measurement
 
     def _root_filesystem(self, entry: Planned) -> str:
-        return entry.filesystem if self.plan.provision is Provision.ROOT else SCRATCH_ROOT
+        return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT
 
     def _boot_for(self, entry: Planned) -> Booted:
-        wanted, booted = (entry.repetition, entry.kernel, self._root_filesystem(entry)), self._booted
-        if booted is not None and (booted.repetition, booted.kernel, booted.root_filesystem) == wanted:
+        root = self._root_filesystem(entry)
+        wanted, booted = (entry.repetition, entry.kernel, entry.provision, root), self._booted
+        if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
             return booted
         self._prepare(entry)
         return self._boot(entry)
@@ -218,13 +219,12 @@ class Bench:
                 meter=self.meter,
                 clock=self.clock,
                 profile=self.profile,
-                provision=self.plan.provision,
                 seed=repetition_seed(self.plan.seed, entry.repetition),
                 phases=self.phases,
                 say=self.say,
             )
             root = self._root_filesystem(entry)
-            self._booted = Booted(self._boots, entry.repetition, entry.kernel, root, shell, measurer)
+            self._booted = Booted(self._boots, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
         return self._booted
 
     def _boot_seed(self, entry: Planned) -> int:

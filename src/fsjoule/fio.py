@@ -50,6 +50,7 @@ def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
         "rw": workload.operation.value,
         "bs": workload.block_size_bytes,
         "size": workload.size_bytes,
+        "nrfiles": workload.files,
         "numjobs": workload.jobs,
         "iodepth": workload.depth,
         "ioengine": workload.engine,
@@ -64,6 +65,8 @@ def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
         # Incompressible, or a compressing filesystem measures its compressor on zeros.
         "refill_buffers": int(workload.operation.writes),
     }
+    if workload.io_bytes:
+        options["io_size"] = workload.io_bytes
     return tuple(f"--{key}={value}" for key, value in options.items())
 
 

@@ -15,10 +15,10 @@ from fsjoule.model import (
     Energy,
     FioResult,
     Measurement,
-    Plan,
     Planned,
     Projection,
     SeriesKey,
+    Space,
     Trace,
     Window,
     Workload,
@@ -35,7 +35,8 @@ class Evidence:
     """What is known after the work, before it is judged.
 
     `marks` are the texts of the start and the stop mark; the first `idle_s` seconds of the trace show idle power, or,
-    with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none.
+    with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none, and
+    `unmount_s` the time of the unmount that came after it in the same window.
     """
 
     trace: Trace | None
@@ -44,6 +45,11 @@ class Evidence:
     idle_after: bool = False
     usage: Usage | None = None
     duration_s: float | None = None
+    user_s: float | None = None
+    sys_s: float | None = None
+    unmount_s: float | None = None
+    space: Space | None = None
+    kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     moved_bytes: int = 0
     fio: FioResult | None = None
     kernel_log: str = ""
@@ -67,7 +73,6 @@ def judge(
     entry: Planned,
     evidence: Evidence,
     *,
-    plan: Plan,
     profile: BoardProfile,
     facts: BoardFacts,
     boot: int,
@@ -88,7 +93,7 @@ def judge(
         repetition=entry.repetition,
         boot=boot,
         kernel=entry.kernel,
-        series=series_key(entry, plan, profile, facts),
+        series=series_key(entry, profile, facts),
         workload=entry.workload,
         started_utc=started_utc,
         # An emulated meter says so itself, whatever the environment file calls the board.
@@ -109,6 +114,11 @@ def judge(
         samples=evidence.trace.counts if evidence.trace else None,
         counters=usage.device if usage else None,
         cpu_busy_s=usage.cpu_busy_s if usage else None,
+        user_s=evidence.user_s,
+        sys_s=evidence.sys_s,
+        unmount_s=evidence.unmount_s,
+        space=evidence.space,
+        kernel_threads_s=evidence.kernel_threads_s,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
         window=metered.window,
@@ -131,25 +141,27 @@ def _projected(
     )
 
 
-def series_key(entry: Planned, plan: Plan, profile: BoardProfile, facts: BoardFacts) -> SeriesKey:
+def series_key(entry: Planned, profile: BoardProfile, facts: BoardFacts) -> SeriesKey:
     """The series that a planned measurement belongs to on this board."""
     kind = filesystem(entry.filesystem)
     return SeriesKey(
-        suite=plan.suite,
+        suite=entry.suite,
         board=profile.name,
         storage=facts.storage,
         filesystem=kind.name,
         make_options=kind.make[1:],
         mount_options=kind.mount_options,
-        provision=plan.provision,
+        provision=entry.provision,
         workload=_identity(entry.workload),
     )
 
 
 def _identity(workload: Workload) -> str:
     """The workload with its size, without which figures must not be compared."""
-    size_kib = workload.size_bytes // KIB
-    return f"{workload.slug} {size_kib}KiB" if size_kib else workload.slug
+    words = [workload.slug]
+    words += [f"{workload.size_bytes // KIB}KiB"] if workload.size_bytes else []
+    words += [f"of {workload.io_bytes // KIB}KiB"] if workload.kind == "fio" and workload.io_bytes else []
+    return " ".join(words)
 
 
 def _metered(evidence: Evidence, workload: Workload, allowed_s: float) -> Metered:
@@ -162,12 +174,13 @@ def _metered(evidence: Evidence, workload: Workload, allowed_s: float) -> Metere
     window = _window(trace, evidence.marks)
     if window is None:
         return Metered(complaints=tuple(complaints), notes=notes)
-    if evidence.duration_s is not None:
-        complaints += validity.window_complaints(window, evidence.duration_s, allowed_s)
+    worked_s = None if evidence.duration_s is None else evidence.duration_s + (evidence.unmount_s or 0.0)
+    if worked_s is not None:
+        complaints += validity.window_complaints(window, worked_s, allowed_s)
     idle = _idle_window(trace, evidence)
     complaints += validity.clipping_complaints(trace, window, "the window")
     complaints += validity.clipping_complaints(trace, idle, "the idle window")
-    slack_s = 0.0 if evidence.duration_s is None else max(0.0, window.duration_s - evidence.duration_s)
+    slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
     try:
         result = energy.energy(trace, window, idle, slack_s=slack_s)
     except MeasurementInvalid as error:

@@ -8,23 +8,25 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID, uuid5
 
-from fsjoule import fio, onboard
+from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import KIB, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedKind, TimedWorkload, Trace
+from fsjoule.model import MIB, BoardProfile, FioWorkload, Planned, Trace
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, Meter, Shell
-from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, checked, settle, working_directory
+from fsjoule.provisioning import Scratch, checked, settle, working_directory
+from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
 _TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _SEEDING_TIMEOUT_S: Final = 120.0
-_TIMED_TIMEOUT_S: Final = 300.0
+_LEFT_BEHIND: Final = (
+    *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
+    *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
+)
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
-# In the board's memory, so that a copy reads nothing from the card.
-_COPY_SOURCE: Final = f"{onboard.DIRECTORY}/source"
 
 
 @dataclass
@@ -70,7 +72,6 @@ class Measurer:
     meter: Meter
     clock: Clock
     profile: BoardProfile
-    provision: Provision
     seed: int
     phases: Phases
     say: Callable[[str], None]
@@ -87,24 +88,32 @@ class Measurer:
         for path, text in onboard.scripts(
             mark_device=self.profile.mark_device, card_device=self.profile.card_device
         ).items():
-            self.shell.put(path, text)
-            checked(self.shell, "chmod", "+x", path)
+            self._install(path, text)
+        self._install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
 
-        Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence.
+        Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence, also if the
+        filesystem could not even be made or mounted.
         """
         kind = filesystem(entry.filesystem)
         self._slug, self._made = entry.slug, 0
         self._load_modules(kind)
         checked(self.shell, "dmesg", "-C")
-        if entry.workload.kind == "fio":
-            evidence = self._fio(entry.number, kind, entry.workload)
-        else:
-            evidence = self._timed(entry.number, kind, entry.workload)
+        try:
+            if entry.workload.kind == "fio":
+                evidence = self._fio(entry, kind, entry.workload)
+            else:
+                evidence = self._timed(entry.number, TimedWork(self.scratch, kind, entry.workload, self._identity))
+        except MeasurementInvalid as error:
+            evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         evidence.kernel_log = self.kernel_log()
         return evidence
+
+    def _install(self, path: str, text: bytes) -> None:
+        self.shell.put(path, text)
+        checked(self.shell, "chmod", "+x", path)
 
     def _identity(self) -> UUID | None:
         """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
@@ -139,11 +148,12 @@ class Measurer:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
         return self.shell.run(onboard.counters_argv(self.profile.card_device)).stdout
 
-    def _fio(self, number: int, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        limit_s = 60.0 + workload.size_bytes * workload.jobs / _SLOWEST_BYTES_PER_S
+    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
+        number, threads = entry.number, " threads" if workload.kernel_threads else ""
+        limit_s = 60.0 + max(workload.size_bytes, workload.io_bytes) * workload.jobs / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
         with self.phases("provisioning"):
-            directory = working_directory(self.scratch, kind, self.provision)
+            directory = working_directory(self.scratch, kind, entry.provision)
             if not workload.operation.writes:
                 laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
                 if laid_out.exit_code != 0:
@@ -153,12 +163,15 @@ class Measurer:
             workload,
             directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {number}",
-            after=f"{onboard.STOP} {number}",
+            before=f"{onboard.START} {number}{threads}",
+            after=f"{onboard.STOP} {number}{threads}",
             seed=self.seed,
         )
         evidence = self._work(number, argv, phase="fio", timeout_s=limit_s)
         evidence.complaints[:0] = complaints
+        if workload.kernel_threads:
+            readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
+            evidence.kernel_threads_s = onboard.kernel_threads_s(*readings)
         text = self._file(onboard.RESULT)
         evidence.attachments["fio.json"] = text
         try:
@@ -171,46 +184,31 @@ class Measurer:
             evidence.moved_bytes = evidence.fio.io_bytes
         return evidence
 
-    def _timed(self, number: int, kind: Filesystem, workload: TimedWorkload) -> Evidence:
+    def _timed(self, number: int, work: TimedWork) -> Evidence:
         with self.phases("provisioning"):
-            argv = self._prepare_timed(kind, workload)
+            argv = work.prepare()
             settle(self.shell)
-        evidence = self._work(number, (onboard.TIMED, str(number), *argv), phase="timed", timeout_s=_TIMED_TIMEOUT_S)
+        unmounts = work.unmounts_after
+        argv = (onboard.TIMED, str(number), unmounts, *argv)
+        evidence = self._work(number, argv, phase="timed", timeout_s=work.time_limit_s)
         try:
-            evidence.duration_s = onboard.duration_s(self._file(onboard.DURATION).decode(errors="replace"))
+            spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
-        evidence.moved_bytes = workload.size_bytes if workload.operation is TimedKind.COPY else 0
+        else:
+            evidence.duration_s, evidence.unmount_s = spent.duration_s, spent.unmount_s
+            evidence.user_s, evidence.sys_s = spent.user_s, spent.sys_s
+        evidence.moved_bytes = work.moved_bytes
+        if not evidence.complaints:
+            try:
+                with self.phases("provisioning"):
+                    evidence.space = work.space()
+            except MeasurementInvalid as error:
+                evidence.complaints += error.reasons
         return evidence
 
-    def _prepare_timed(self, kind: Filesystem, workload: TimedWorkload) -> tuple[str, ...]:
-        """Bring the scratch partition into the state from which the operation starts; returns the operation."""
-        device = self.scratch.device
-        self.scratch.unmount()
-        if workload.operation is not TimedKind.MKFS:
-            self.scratch.make(kind)
-        match workload.operation:
-            case TimedKind.MKFS:
-                return kind.make_argv(device, self._identity())
-            case TimedKind.MOUNT:
-                checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
-                return kind.mount_argv(device, SCRATCH_DIRECTORY)
-            case TimedKind.UMOUNT:
-                self.scratch.mount(kind)
-                return ("umount", SCRATCH_DIRECTORY)
-            case TimedKind.FSCK:
-                return kind.check_argv(device)
-            case TimedKind.COPY:
-                directory = self.scratch.mount(kind)
-                blocks = str(workload.size_bytes // KIB)
-                checked(self.shell, "dd", "if=/dev/urandom", f"of={_COPY_SOURCE}", "bs=1024", f"count={blocks}")
-                # A copy is one once it has reached the card.
-                return ("sh", "-c", f"cp {_COPY_SOURCE} {directory}/copy && sync")
-            case TimedKind.BOOT:
-                raise ValueError("a boot is measured by the run, not on a booted board")
-
     def _work(self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float) -> Evidence:
-        checked(self.shell, "rm", "-f", onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION)
+        checked(self.shell, "rm", "-f", *_LEFT_BEHIND)
         with recorded(self.meter, self.say, self.rest) as recording:
             with self.phases("idle"):
                 self.rest(IDLE_S)
@@ -224,11 +222,14 @@ class Measurer:
             said = done.stdout.strip()[-300:]
             evidence.complaints.append(f"`{argv[0]}` ended with exit code {done.exit_code}: {said}")
         try:
-            readings = [self._file(path).decode(errors="replace") for path in (onboard.BEFORE, onboard.AFTER)]
+            readings = [self._text(path) for path in (onboard.BEFORE, onboard.AFTER)]
             evidence.usage = onboard.usage(*readings)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         return evidence
+
+    def _text(self, path: str) -> str:
+        return self._file(path).decode(errors="replace")
 
     def _file(self, path: str) -> bytes:
         """A file of the board; empty if the work did not get as far as writing it."""

@@ -1,4 +1,4 @@
-"""What runs on the board itself: three small scripts, and the reading of what they leave behind.
+"""What runs on the board itself: small scripts, and the reading of what they leave behind.
 
 The scripts need a POSIX shell, cat and nothing else. They keep counters and marks next to the work: `start` reads the
 counters before it sends its mark, `stop` after, so that reading them is outside the window.
@@ -19,15 +19,19 @@ RESULT: Final = f"{DIRECTORY}/result.json"
 BEFORE: Final = f"{DIRECTORY}/before"
 AFTER: Final = f"{DIRECTORY}/after"
 DURATION: Final = f"{DIRECTORY}/duration"
+THREADS_BEFORE: Final = f"{DIRECTORY}/threads-before"
+THREADS_AFTER: Final = f"{DIRECTORY}/threads-after"
 START: Final = f"{DIRECTORY}/start"
 STOP: Final = f"{DIRECTORY}/stop"
 TIMED: Final = f"{DIRECTORY}/timed"
 
+_THREADS: Final = "cat /proc/[0-9]*/stat 2> /dev/null"
 _SECTOR_BYTES: Final = 512
 _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
 _SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
 _SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
+_KTHREADD: Final = 2  # the parent of all kernel threads
 _CPU_IDLE: Final = (3, 4)  # idle and iowait
 _DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
 
@@ -45,20 +49,25 @@ BOOT_STOP: Final = "Eboot"
 
 
 def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
-    """The scripts by path. `start N`, `stop N` bracket fio; `timed N PROGRAM...` runs a program between the two."""
+    """The scripts by path. `start N`, `stop N` bracket fio; with `threads` behind N the kernel's threads are read too.
+
+    `timed N DIRECTORY PROGRAM...` runs a program between the two marks, and unmounts the directory, if one is named.
+    """
     mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(card_device))} 2> /dev/null"
     texts = {
-        START: f'{counters} > {BEFORE}\necho "S$1" > {mark}\n',
-        STOP: f'echo "E$1" > {mark}\n{counters} > {AFTER}\nexit 0\n',
+        START: f'[ -z "$2" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\necho "S$1" > {mark}\n',
+        STOP: (f'echo "E$1" > {mark}\n{counters} > {AFTER}\n[ -z "$2" ] || {_THREADS} > {THREADS_AFTER}\nexit 0\n'),
         # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
         # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
         TIMED: (
-            "number=$1; shift\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
+            "number=$1; mounted=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{counters} > {BEFORE}\necho "S$number" > {mark}\nnow; begin=$t\n"$@"\nstatus=$?\nnow\n'
-            f'echo "E$number" > {mark}\n{counters} > {AFTER}\necho "$begin $t $unit" > {DURATION}\nexit $status\n'
+            f'{counters} > {BEFORE}\necho "S$number" > {mark}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            'if [ -n "$mounted" ]; then umount "$mounted" || status=1; now; fi\n'
+            f'echo "E$number" > {mark}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
+            f"{counters} > {AFTER}\nexit $status\n"
         ),
     }
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
@@ -100,6 +109,7 @@ def usage(before: str, after: str) -> Usage:
             discards=disk[11],
             flushes=disk[15],
             request_ms=disk[3] + disk[7] + disk[14] + disk[16],
+            busy_ms=disk[9],
         ),
     )
 
@@ -123,10 +133,74 @@ def _reading(text: str) -> tuple[list[int], list[int]]:
     return [int(x) for x in cpu_fields], [int(x) for x in disk_fields]
 
 
-def duration_s(text: str) -> float:
-    """The time that `timed` measured. Raises MeasurementInvalid if it left none."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What `timed` measured, in seconds. `unmount_s` is None if nothing was unmounted."""
+
+    duration_s: float
+    unmount_s: float | None
+    user_s: float
+    sys_s: float
+
+
+def spent(text: str, *, unmounted: bool) -> Spent:
+    """What `timed` left: its clock, and what the shell's `times` says of the programs that it ran.
+
+    Reading the counters before the work is among these programs; it takes a hundredth of a second.
+    Raises MeasurementInvalid if it left none.
+    """
+    lines = text.split("\n")
     try:
-        begin, end, unit = (float(word) for word in text.split())
-    except ValueError as error:
+        begin, end, last, unit = (float(word) for word in lines[0].split())
+        user_s, sys_s = (_shell_time_s(word) for word in lines[2].split())
+    except (ValueError, IndexError) as error:
         raise MeasurementInvalid("time", [f"the board's own time cannot be read: {text.strip()!r}"]) from error
-    return (end - begin) * unit
+    return Spent((end - begin) * unit, (last - end) * unit if unmounted else None, user_s, sys_s)
+
+
+def _shell_time_s(text: str) -> float:
+    """`1m2.340000s` -> 62.34 (POSIX, `times`)."""
+    minutes, seconds = text.removesuffix("s").split("m")
+    return 60 * float(minutes) + float(seconds)
+
+
+def kernel_threads_s(before: str, after: str) -> dict[str, float]:
+    """CPU time of each kernel thread between two readings of all `/proc/[pid]/stat`, of those that had any, by name.
+
+    Workers of one queue are added up: which of them does a piece of work is chance. A worker carries its queue's name
+    only while it works; then it is counted as `kworker`. Source: proc_pid_stat(5), fields 2, 4, 14 and 15.
+    """
+    first, last = _threads(before), _threads(after)
+    total: dict[str, float] = {}
+    for pid, (name, ticks) in last.items():
+        used = ticks - (first[pid][1] if pid in first else 0)
+        if used > 0:
+            total[name] = total.get(name, 0.0) + used / _USER_HZ
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def kernel_thread_count(text: str) -> int:
+    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`."""
+    return len(_threads(text))
+
+
+def _threads(text: str) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for line in text.splitlines():
+        matched = re.fullmatch(r"(\d+) \((.*)\) (.*)", line)
+        if matched is None:
+            continue
+        fields = matched[3].split()
+        if int(fields[1]) == _KTHREADD:
+            found[int(matched[1])] = (_thread_name(matched[2]), int(fields[11]) + int(fields[12]))
+    return found
+
+
+def _thread_name(name: str) -> str:
+    worker = re.fullmatch(r"kworker/[^+-]*[+-]?(.*)", name)
+    if worker is not None:
+        return f"kworker {worker[1]}".rstrip()
+    return re.sub(r"[/-]?\d+$", "", name) or name
+
+
+THREADS: Final = ("sh", "-c", _THREADS)

@@ -88,7 +88,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     for number, entries in groupby(bench.plan.entries, key=lambda entry: entry.repetition):
         measured: dict[Side, list[Measurement]] = {each: [] for each in Side}
         faults: list[str] = []
-        for (label, _), boot in groupby(entries, key=lambda entry: _boot_of(bench, entry)):
+        for (label, _), boot in groupby(entries, key=_boot_of):
             which = side[label]
             bench.say(f"pair {number} of at most {bench.plan.repeat}: {which}, kernel {label}")
             fault = _measure_boot(bench, boot, measured[which])
@@ -107,8 +107,8 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     return number, f"the budget of {number} pairs was used up"
 
 
-def _boot_of(bench: Bench, entry: Planned) -> tuple[str, str]:
-    return entry.kernel, entry.filesystem if bench.plan.provision is Provision.ROOT else ""
+def _boot_of(entry: Planned) -> tuple[str, str]:
+    return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
 def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import Filesystem
 from fsjoule.model import BoardProfile, Provision
 from fsjoule.ports import CommandResult, Shell
@@ -29,6 +29,14 @@ def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
     return result
 
 
+def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
+    """Run a program whose failure is the filesystem's, not the lab's. Raises MeasurementInvalid with what it said."""
+    result = shell.run(argv, timeout_s=timeout_s)
+    if result.exit_code != 0:
+        said = result.stdout.strip()[-300:]
+        raise MeasurementInvalid(argv[0], [f"`{' '.join(argv)}` ended with exit code {result.exit_code}: {said}"])
+
+
 @dataclass
 class Scratch:
     """The scratch partition of one boot. `identity` gives the next filesystem's UUID, or None for a random one."""
@@ -42,16 +50,16 @@ class Scratch:
         return self.profile.scratch_device
 
     def make(self, filesystem: Filesystem) -> None:
-        """Leave a fresh, unmounted filesystem on the partition."""
+        """Leave a fresh, unmounted filesystem on the partition. Raises MeasurementInvalid if it cannot be made."""
         self.unmount()
         if self.profile.purge:
             checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
-        checked(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
+        attempted(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
 
     def mount(self, filesystem: Filesystem) -> str:
-        """Mount what is on the partition; returns the directory."""
+        """Mount what is on the partition; returns the directory. Raises MeasurementInvalid if it cannot be mounted."""
         checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
-        checked(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
+        attempted(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
         return SCRATCH_DIRECTORY
 
     def unmount(self) -> None:

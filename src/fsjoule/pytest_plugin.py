@@ -20,7 +20,7 @@ from rich.console import Console
 
 from fsjoule.bench import Bench
 from fsjoule.errors import FsjouleError, StorageError
-from fsjoule.model import Measurement, Plan, Planned, Provision
+from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, choose
 
@@ -30,7 +30,7 @@ _SESSION: Final = pytest.StashKey[Session]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
-    group.addoption("--fs", default="ext4,btrfs", metavar="NAME[,NAME]", help="filesystems (default: %(default)s)")
+    group.addoption("--fs", default=None, metavar="NAME[,NAME]", help="filesystems (default: those of the suite)")
     group.addoption(
         "--kernel",
         default="6.1",
@@ -39,13 +39,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--suite", default="quick", metavar="NAME", help="what to measure (default: %(default)s)")
     group.addoption(
-        "--repeat", default=3, type=int, metavar="N", help="repetitions, each a boot (default: %(default)s)"
+        "--repeat", default=None, type=int, metavar="N", help="repetitions, each a boot (default: as the suite says)"
     )
     group.addoption(
         "--provision",
-        default=Provision.SCRATCH.value,
+        default=None,
         metavar="root|scratch",
-        help="the filesystem as the board's root, or made fresh on the scratch partition (default: %(default)s)",
+        help="the filesystem as the board's root, or made fresh on the scratch partition (default: what the suite "
+        "needs, or scratch)",
+    )
+    group.addoption(
+        "--size-factor",
+        default=None,
+        type=float,
+        metavar="F",
+        help="multiplies the sizes of published suites (default: as the environment file says)",
+    )
+    group.addoption(
+        "--full",
+        dest="size_factor",
+        action="store_const",
+        const=1.0,
+        help="published sizes, and as many repetitions",
     )
     group.addoption("--results", default="results", metavar="DIR", help="where run folders go (default: %(default)s)")
     group.addoption(
@@ -83,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 results=Path(option.results),
                 seed=option.seed,
                 meter_program=option.meter_program,
+                size_factor=option.size_factor,
             ),
             environment_file=Path(option.lg_env),
             say=say,

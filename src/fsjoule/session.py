@@ -20,9 +20,9 @@ from fsjoule.bench import Bench
 from fsjoule.clock import HostClock
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Suite, plan_entries, suite
+from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, plan_entries, suite
 from fsjoule.virtual import lab as virtual_lab
 
 PAGE: Final = "report.html"
@@ -39,41 +39,42 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up 
 class Choice:
     """What the user asked for, every name checked.
 
-    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each.
+    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
+    where the suite decides, `size_factor` where the environment file does.
     """
 
     suite: Suite
     filesystems: tuple[str, ...]
     kernels: tuple[str, ...]
     repeat: int
-    provision: Provision
+    provision: Provision | None
     results: Path
     seed: int
     meter_program: Path | None = None
     paired: bool = False
-
-    @property
-    def root_filesystems(self) -> tuple[str, ...]:
-        """The root filesystems of the card images that the run needs."""
-        return self.filesystems if self.provision is Provision.ROOT else (SCRATCH_ROOT,)
+    size_factor: float | None = None
 
 
 def choose(
     *,
     suite_name: str,
-    filesystems: str,
+    filesystems: str | None,
     kernels: str | tuple[str, str],
-    repeat: int,
-    provision: str,
+    repeat: int | None,
+    provision: str | None,
     results: Path,
     seed: int | None,
     meter_program: Path | None = None,
+    size_factor: float | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
 
+    Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
     Raises ConfigError with the choices for a name that is none of them.
     """
-    names = tuple(dict.fromkeys(filesystem(name).name for name in _listed(filesystems)))
+    chosen = suite(suite_name)
+    asked = chosen.filesystems if filesystems is None else _listed(filesystems)
+    names = tuple(dict.fromkeys(filesystem(name).name for name in asked))
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
@@ -81,28 +82,26 @@ def choose(
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     for kernel in wanted:
         images.check_kernel(kernel)
+    if repeat is None:
+        repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
     if repeat < 1:
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
-    if provision not in {p.value for p in Provision}:
-        raise ConfigError.unknown("way to provision", provision, [p.value for p in Provision])
-    choice = Choice(
-        suite(suite_name),
+    if provision not in {None, *(p.value for p in Provision)}:
+        raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
+    if size_factor is not None and not 0 < size_factor <= 1:
+        raise ConfigError(f"--size-factor {size_factor:g}: it is above 0 and at most 1, the published sizes")
+    return Choice(
+        chosen,
         names,
         wanted,
         repeat,
-        Provision(provision),
+        None if provision is None else Provision(provision),
         results,
         secrets.randbits(32) if seed is None else seed,
         meter_program,
         paired=not isinstance(kernels, str),
+        size_factor=size_factor,
     )
-    for root in choice.root_filesystems:
-        if root not in images.root_filesystem_choices():
-            raise ConfigError(
-                f"no card image can have {root!r} as its root",
-                hint=f"use --provision scratch, or one of {', '.join(images.root_filesystem_choices())}",
-            )
-    return choice
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -139,38 +138,54 @@ class Session:
         started_s = time.monotonic()
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
+        # Before the kernels are fetched: what cannot be measured is said at once.
+        self._planned(self.choice.kernels)
         self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
         self._check_filesystems()
         self.plan = self._plan()
+        for reason in self.plan.left_out:
+            self.say(f"left out: {reason}")
         self._cards = {
             (kernel.facts.label, root): images.build_card(kernel, root, progress=self.say, recipe=self.profile.recipe)
             for kernel in self._kernels
-            for root in self.choice.root_filesystems
+            for root in root_filesystems(self.plan)
         }
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
             self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
+    def _factor_for(self, name: str) -> float:
+        return self.profile.factor_for(name) if self.choice.size_factor is None else self.choice.size_factor
+
+    def _planned(self, labels: tuple[str, ...]) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+        """The entries, and what was left out. Raises ConfigError for what cannot be measured on this board."""
+        choice, recipe = self.choice, self.profile.recipe
+        wanted = Planning(
+            filesystems=choice.filesystems,
+            kernels=labels,
+            repeat=choice.repeat,
+            seed=choice.seed,
+            provision=choice.provision,
+            factor_for=self._factor_for,
+            root_filesystems=images.root_filesystem_choices(recipe),
+            kernel_order=self._pairs(labels) if choice.paired else None,
+        )
+        entries, left_out = plan_entries(choice.suite, wanted)
+        check_fits(entries, Space(*images.card_space(recipe)), self._factor_for)
+        return entries, left_out
+
     def _plan(self) -> Plan:
         choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
+        entries, left_out = self._planned(labels)
         return Plan(
             suite=choice.suite.name,
             filesystems=choice.filesystems,
             kernels=labels,
-            provision=choice.provision,
             repeat=choice.repeat,
             seed=choice.seed,
-            size_factor=self.profile.size_factor,
-            entries=plan_entries(
-                choice.suite,
-                choice.filesystems,
-                labels,
-                provision=choice.provision,
-                repeat=choice.repeat,
-                seed=choice.seed,
-                size_factor=self.profile.size_factor,
-                kernel_order=self._pairs(labels) if choice.paired else None,
-            ),
+            size_factors={part.name: self._factor_for(part.name) for part in choice.suite.leaves if part.source},
+            entries=entries,
+            left_out=left_out,
         )
 
     def _pairs(self, labels: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -302,6 +317,12 @@ def show_run(folder: Path, console: Console) -> None:
 def summary_of(loaded: store.LoadedRun) -> report.Summary:
     """The tables' figures of a run that was read back."""
     return report.summarise(loaded.run, loaded.measurements, loaded.damaged)
+
+
+def root_filesystems(plan: Plan) -> tuple[str, ...]:
+    """The root filesystems of the card images that a plan needs."""
+    roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in plan.entries)
+    return tuple(dict.fromkeys(roots))
 
 
 def _set_seed(seed: int) -> None:

@@ -81,13 +81,16 @@ def write_kernels(
             )
             measurements.append(change(placed))
     known = {"branch": branch, "commit": f"c{run_id}"} if branch else {}
-    entries = tuple(Planned(m.number, m.repetition, m.kernel, m.series.filesystem, m.workload) for m in measurements)
+    entries = tuple(
+        Planned(m.number, m.repetition, m.kernel, m.series.filesystem, m.workload, "quick", Provision.SCRATCH)
+        for m in measurements
+    )
     run = Run(
         run_id=run_id,
         started_utc=measurements[0].started_utc,
         status=RunStatus.COMPLETE,
         simulated=simulated,
-        plan=Plan("quick", ("btrfs", "ext4"), tuple(speeds), Provision.SCRATCH, boots, seed, 1.0, entries),
+        plan=Plan("quick", ("btrfs", "ext4"), tuple(speeds), boots, seed, {}, entries),
         kernels=tuple(replace(KERNEL, label=k, package=f"linux-image-{k}.0-armmp {k}.7-1") for k in speeds),
         boards={k: replace(BOARD, name=board, kernel_release=f"{k}.0-armmp") for k in speeds},
         versions={"fsjoule": "0.1.0", **(versions or {}), **known},
@@ -104,7 +107,7 @@ def write_kernels(
 @cache
 def _template(cell: int) -> Measurement:
     filesystem, workload = SERIES[cell]
-    return make_measurement(Planned(1, 1, "6.1", filesystem, workload))[0]
+    return make_measurement(Planned(1, 1, "6.1", filesystem, workload, "quick", Provision.SCRATCH))[0]
 
 
 def _scaled(made: Measurement, speed: float) -> Measurement:

@@ -18,4 +18,5 @@ IMAGE = ImageFacts("imx6ul", "6.1", "p", "0" * 64, {}, {})
 def answer(argv: tuple[str, ...]) -> CommandResult:
     """A board on which everything goes well."""
     output = COUNTERS.decode() if argv[:2] == ("cat", "/proc/stat") else ""
+    output = "4096 1000 900\n" if argv[:2] == ("stat", "-f") else output
     return CommandResult(argv, 0, output)

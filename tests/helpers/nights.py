@@ -88,7 +88,7 @@ class Nights:
             into = folder / "measurements" / f"{number:02d}-{fs}-{pattern.value}"
             into.mkdir(parents=True)
             (into / "measurement.json").write_bytes(encode(MEASUREMENT, measurement, "the measurement"))
-            entries.append(Planned(number, boot + 1, label, fs, template.workload))
+            entries.append(Planned(number, boot + 1, label, fs, template.workload, "quick", Provision.SCRATCH))
         run = self._run(night, run_id, started, tuple(entries))
         (folder / "run.json").write_bytes(encode(RUN, run, "the run"))
         return folder
@@ -100,9 +100,7 @@ class Nights:
             started_utc=_iso(started),
             status=RunStatus.COMPLETE,
             simulated=self.simulated,
-            plan=Plan(
-                "quick", tuple(self.filesystems), tuple(releases), Provision.SCRATCH, self.boots, night, 1.0, entries
-            ),
+            plan=Plan("quick", tuple(self.filesystems), tuple(releases), self.boots, night, {}, entries),
             kernels=tuple(
                 replace(
                     KERNEL,
@@ -124,7 +122,7 @@ class Nights:
 
 @cache
 def _template(filesystem: str, pattern: IoPattern, board: str, simulated: bool) -> Measurement:
-    planned = Planned(1, 1, "6.1", filesystem, FioWorkload(pattern, 16 * KIB, 4 * MIB))
+    planned = Planned(1, 1, "6.1", filesystem, FioWorkload(pattern, 16 * KIB, 4 * MIB), "quick", Provision.SCRATCH)
     measurement, _ = make_measurement(planned, simulated=simulated)
     return replace(measurement, series=replace(measurement.series, board=board))
 

@@ -262,7 +262,10 @@ def make_run(
     ]
     cells += [(1, kernel, "ext4", TimedWorkload(TimedKind.BOOT)) for kernel in kernels]
     order = np.random.default_rng(7).permutation(len(cells))
-    entries = tuple(Planned(number, *cells[i]) for number, i in enumerate(order, start=1))
+    entries = tuple(
+        Planned(number, *cells[i], suite="quick", provision=Provision.SCRATCH)
+        for number, i in enumerate(order, start=1)
+    )
     made = [
         make_measurement(
             entry,
@@ -279,7 +282,7 @@ def make_run(
         started_utc="2026-03-09T10:00:00Z",
         status=status,
         simulated=simulated,
-        plan=Plan("quick", filesystems, kernels, Provision.SCRATCH, repeat, 7, size_mib / 500, entries),
+        plan=Plan("quick", filesystems, kernels, repeat, 7, {}, entries),
         kernels=tuple(replace(KERNEL, label=kernel, asked=kernel) for kernel in kernels),
         boards={kernel: replace(BOARD) if simulated else replace(BOARD, name="colibri") for kernel in kernels},
         images=tuple(replace(IMAGE, kernel_choice=kernel) for kernel in kernels),

@@ -100,13 +100,16 @@ class SyntheticLab:
 
     def _run(self, number: int, board: int, started_utc: str) -> Run:
         kernel = number * _KERNELS // 1_000_000 + number % 7
-        entries = tuple(Planned(i, 1, "6.12", fs, workload) for i, (fs, workload) in enumerate(self._cells, start=1))
+        entries = tuple(
+            Planned(i, 1, "6.12", fs, workload, "quick", Provision.SCRATCH)
+            for i, (fs, workload) in enumerate(self._cells, start=1)
+        )
         return Run(
             run_id=f"{number:010x}",
             started_utc=started_utc,
             status=RunStatus.COMPLETE,
             simulated=True,
-            plan=Plan("quick", ("ext4", "btrfs"), ("6.12",), Provision.SCRATCH, REPETITIONS, number, 1.0, entries),
+            plan=Plan("quick", ("ext4", "btrfs"), ("6.12",), REPETITIONS, number, {}, entries),
             kernels=(replace(KERNEL, label="6.12", package=f"linux-image-6.12.{kernel}-armmp 6.12.{kernel}-1"),),
             boards={"6.12": replace(BOARD, name=_board(board), kernel_release=f"6.12.{kernel}-armmp")},
             versions={"fsjoule": "0.1.0", "branch": "main" if number % 10 else f"topic-{number % 50}"},
@@ -117,7 +120,9 @@ class SyntheticLab:
 def _template(cell: Cell) -> Measurement:
     """A measurement with marks where figures go."""
     filesystem, workload = cell
-    measurement, _ = make_measurement(Planned(_NUMBER, _REPETITION, "6.12", filesystem, workload))
+    measurement, _ = make_measurement(
+        Planned(_NUMBER, _REPETITION, "6.12", filesystem, workload, "quick", Provision.SCRATCH)
+    )
     energy = measurement.energy_mj_per_mib
     return replace(
         measurement,

@@ -19,14 +19,13 @@ from fsjoule.model import (
     Measurement,
     Plan,
     Planned,
-    Provision,
     Run,
     RunStatus,
     TimedKind,
     Trace,
 )
 from fsjoule.ports import CommandResult
-from fsjoule.suites import plan_entries, suite
+from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 
@@ -45,12 +44,15 @@ def traced(
 
 def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
     shell.files.update(
-        {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02 1"}
+        {
+            onboard.RESULT: FIO_JSON,
+            onboard.BEFORE: COUNTERS,
+            onboard.AFTER: AFTER,
+            onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
+        }
     )
-    entries = plan_entries(
-        suite("quick"), ("ext4",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=3, size_factor=1.0
-    )
-    plan = Plan("quick", ("ext4",), ("6.1",), Provision.SCRATCH, 1, 3, 1.0, entries)
+    entries, _ = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3))
+    plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])
     said: list[str] = []

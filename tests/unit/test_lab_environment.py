@@ -72,6 +72,7 @@ def test_every_file_in_env_is_right(file: Path) -> None:
         ("simulated: true", "simulated: maybe", "maybe", "simulated: 'maybe' is wrong", "bool"),
         ("boot_timeout: 180", "boot_timeout: 0", "boot_timeout: 0", "boot_timeout: 0 is wrong", "must be > 0"),
         ("size_factor: 0.0625", "size_factor: much", "much", "size_factor: 'much' is wrong", "float"),
+        ("copy-2015: 0.0065", "copy-2015: 2", "copy-2015: 2", "size_factors: ", "at most 1"),
         ("        recipe: imx6ul\n", "", "BoardStrategy", "BoardStrategy lacks recipe", "add 'recipe: ...'"),
         ("BoardStrategy:", "ShellStrategy:", "ShellStrategy", "ShellStrategy does not know cards", "use BoardStrategy"),
         ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "lacks its arguments", "'USBSDMuxDriver: {}'"),

@@ -47,10 +47,13 @@ def test_the_scripts_run_in_a_plain_shell(tmp_path: Path) -> None:
         script = tmp_path / Path(path).name
         script.write_bytes(text.replace(onboard.DIRECTORY.encode(), str(tmp_path).encode()).replace(b" > ", b" >> "))
         script.chmod(0o755)
-    done = subprocess.run([tmp_path / "timed", "17", "sh", "-c", "exit 3"], check=False, timeout=30)
+    done = subprocess.run([tmp_path / "timed", "17", "", "sh", "-c", "exit 3"], check=False, timeout=30)
     assert done.returncode == 3
     assert marks.read_text().split() == ["S17", "E17"]
-    assert 0 <= onboard.duration_s((tmp_path / "duration").read_text()) < 30
+    spent = onboard.spent((tmp_path / "duration").read_text(), unmounted=False)
+    assert 0 <= spent.duration_s < 30
+    assert spent.unmount_s is None
+    assert 0 <= spent.user_s + spent.sys_s < 30
     onboard.usage((tmp_path / "before").read_text(), (tmp_path / "after").read_text())
     subprocess.run([tmp_path / "start", "18"], check=True, timeout=30)
     subprocess.run([tmp_path / "stop", "18"], check=True, timeout=30)
@@ -59,4 +62,30 @@ def test_the_scripts_run_in_a_plain_shell(tmp_path: Path) -> None:
 
 def test_a_missing_duration_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cannot be read"):
-        onboard.duration_s("")
+        onboard.spent("", unmounted=False)
+
+
+THREADS = """\
+2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 0 0 0
+11 (kworker/u2:0-btrfs-endio) I 2 0 0 0 -1 69238880 0 0 0 0 0 40 0 0 20 0 1 0 0 0 0
+12 (kworker/u2:1+btrfs-endio) I 2 0 0 0 -1 69238880 0 0 0 0 0 10 0 0 20 0 1 0 0 0 0
+13 (mmcqd/1) S 2 0 0 0 -1 69238880 0 0 0 0 1 2 0 0 20 0 1 0 0 0 0
+90 (sh (x) S) S 1 90 90 0 -1 0 0 0 0 0 500 500 0 0 20 0 1 0 0 0 0
+"""
+
+
+def test_kernel_threads_are_told_by_name() -> None:
+    after = THREADS.replace(" 0 40 0", " 3 90 0").replace(" 0 10 0", " 0 20 0").replace(" 1 2 0", " 1 4 0")
+    after += "14 (kworker/0:3) I 2 0 0 0 -1 69238880 0 0 0 0 0 7 0 0 20 0 1 0 0 0 0\n"
+    found = onboard.kernel_threads_s(THREADS, after)
+    assert found == pytest.approx({"kworker btrfs-endio": 0.63, "kworker": 0.07, "mmcqd": 0.02})
+    assert onboard.kernel_threads_s(THREADS, THREADS) == {}
+    assert (onboard.kernel_thread_count(THREADS), onboard.kernel_thread_count(after)) == (3, 4)
+
+
+def test_what_timed_leaves_is_read() -> None:
+    text = "1000000000 3500000000 4000000000 1e-9\n0m0.01s 0m0.02s\n1m0.500000s 0m1.25s\n"
+    found = onboard.spent(text, unmounted=True)
+    assert (found.duration_s, found.unmount_s) == pytest.approx((2.5, 0.5))
+    assert (found.user_s, found.sys_s) == pytest.approx((60.5, 1.25))
+    assert onboard.spent(text, unmounted=False).unmount_s is None

@@ -17,7 +17,7 @@ from fsjoule.pairing import Pair, run_pairs
 from fsjoule.ports import CommandResult
 from fsjoule.session import choose
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import plan_entries, repetition_seed, suite
+from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 SEED = 3
@@ -45,20 +45,16 @@ class FaultyBoard(FakeBoard):
 
 def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",)) -> Bench:
     board.shell.files.update(
-        {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: b"1.00 1.02 1"}
+        {
+            onboard.RESULT: FIO_JSON,
+            onboard.BEFORE: COUNTERS,
+            onboard.AFTER: AFTER,
+            onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
+        }
     )
     order = [tuple(SIDES[side is Side.CANDIDATE] for side in pair) for pair in interleaved(pairs, seed=SEED)]
-    entries = plan_entries(
-        suite("quick"),
-        filesystems,
-        SIDES,
-        provision=Provision.SCRATCH,
-        repeat=pairs,
-        seed=SEED,
-        size_factor=1.0,
-        kernel_order=order,
-    )
-    plan = Plan("quick", filesystems, SIDES, Provision.SCRATCH, pairs, SEED, 1.0, entries)
+    entries, _ = plan_entries(suite("quick"), Planning(filesystems, SIDES, pairs, SEED, kernel_order=order))
+    plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
     return Bench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
@@ -180,16 +176,17 @@ def test_two_kernels_that_are_given_apart_are_sides(kernels: tuple[str, str], tm
 
 
 def test_a_fixed_order_of_kernels_is_kept() -> None:
-    entries = plan_entries(
-        suite("quick"),
-        ("ext4", "btrfs"),
+    filesystems = ("ext4", "btrfs")
+    wanted = Planning(
+        filesystems,
         ("a", "b"),
-        provision=Provision.ROOT,
         repeat=2,
         seed=1,
-        size_factor=1.0,
+        provision=Provision.ROOT,
+        root_filesystems=filesystems,
         kernel_order=(("a", "b"), ("b", "a")),
     )
+    entries, _ = plan_entries(suite("quick"), wanted)
     boots = [(e.kernel, e.filesystem) for e in entries if e.workload.operation.value == "boot"]
     # Both kernels on the one filesystem, then both on the other.
     for first in range(0, 8, 2):

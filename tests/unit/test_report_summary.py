@@ -16,7 +16,7 @@ from fsjoule.published import energy_emmc_2025, figure_for
 from fsjoule.report import summarise, to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
 from fsjoule.report.summary import Spread, workload_label
-from fsjoule.report.tables import FEWER, fio_table, published_table
+from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +114,9 @@ def test_published_figures_follow_from_each_other_but_for_the_known_three() -> N
 
 
 def test_size_factor_is_told_for_published_suites_only(made: MadeRun) -> None:
-    assert summarise(made.run, made.measurements).size_factor is None
-    published = replace(made.run, plan=replace(made.run.plan, suite="energy-emmc-2025"))
-    assert summarise(published, made.measurements).size_factor == made.run.plan.size_factor
+    assert "size factor" not in fio_footnote(summarise(made.run, made.measurements))
+    published = replace(made.run, plan=replace(made.run.plan, size_factors={"energy-emmc-2025": 0.03}))
+    assert "(size factor 0.03)" in fio_footnote(summarise(published, made.measurements))
 
 
 def test_json_holds_the_tables_and_every_measurement(made: MadeRun) -> None:

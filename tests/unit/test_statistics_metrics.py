@@ -6,13 +6,13 @@ import pytest
 from results_factory import make_measurement
 
 from fsjoule.metrics import FIO_METRICS, TIMED_METRICS, Metric, figure_of, uncertainty_of
-from fsjoule.model import FioWorkload, IoPattern, Measurement, Planned, TimedKind, TimedWorkload
+from fsjoule.model import FioWorkload, IoPattern, Measurement, Planned, Provision, TimedKind, TimedWorkload
 from fsjoule.statistics import Side, interleaved, one_per_boot
 
 
 def measured(operation: IoPattern | TimedKind) -> Measurement:
     workload = FioWorkload(operation, 16384, 1 << 20) if isinstance(operation, IoPattern) else TimedWorkload(operation)
-    return make_measurement(Planned(1, 1, "6.1", "ext4", workload))[0]
+    return make_measurement(Planned(1, 1, "6.1", "ext4", workload, "quick", Provision.SCRATCH))[0]
 
 
 def test_a_write_has_all_figures_that_are_compared() -> None:

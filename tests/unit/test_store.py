@@ -149,9 +149,9 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
     [
         ("", "not JSON"),
         ("[]", "names no schema"),
-        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/3'"),
+        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/4'"),
         ('{"schema": "fsjoule.run/1"}', "does not follow fsjoule.run/1: KeyError"),
-        ('{"schema": "fsjoule.run/3"}', "(?s)run_id: Field required.*started_utc: Field required"),
+        ('{"schema": "fsjoule.run/4"}', "(?s)run_id: Field required.*started_utc: Field required"),
     ],
 )
 def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:
@@ -206,9 +206,12 @@ def test_a_run_of_the_second_schema_keeps_everything(made: MadeRun, tmp_path: Pa
     path = _store(made, tmp_path).path
     file = path / "run.json"
     run = json.loads(file.read_text())
-    [run["plan"]["kernel"]] = run["plan"].pop("kernels")
-    for entry in run["plan"]["entries"]:
-        del entry["kernel"]
+    plan = run["plan"]
+    [plan["kernel"]] = plan.pop("kernels")
+    plan["provision"], plan["size_factor"] = "scratch", 0.1
+    del plan["size_factors"]
+    for entry in plan["entries"]:
+        del entry["kernel"], entry["suite"], entry["provision"]
     [run["board"]], [run["image"]] = run.pop("boards").values(), run.pop("images")
     del run["kernels"], run["image"]["root_filesystem"]
     file.write_text(json.dumps({**run, "schema": "fsjoule.run/2"}))
@@ -218,7 +221,23 @@ def test_a_run_of_the_second_schema_keeps_everything(made: MadeRun, tmp_path: Pa
         file.write_text(json.dumps({**measurement, "schema": "fsjoule.measurement/2"}))
     loaded = load_run(path)
     assert loaded.measurements == made.measurements
-    assert (loaded.run.plan, loaded.run.board, loaded.run.image) == (made.run.plan, made.run.board, made.run.image)
+    expected = replace(made.run.plan, size_factors={"quick": 0.1})
+    assert (loaded.run.plan, loaded.run.board, loaded.run.image) == (expected, made.run.board, made.run.image)
+
+
+def test_a_run_of_schema_3_is_read(made: MadeRun, tmp_path: Path) -> None:
+    """Schema 3 had one suite without parts, provisioned in one way."""
+    path = _store(made, tmp_path).path
+    file = path / "run.json"
+    run = json.loads(file.read_text())
+    run["plan"]["provision"], run["plan"]["size_factor"] = "root", 0.5
+    del run["plan"]["size_factors"], run["plan"]["left_out"]
+    for entry in run["plan"]["entries"]:
+        del entry["suite"], entry["provision"]
+    file.write_text(json.dumps({**run, "schema": "fsjoule.run/3"}))
+    plan = load_run(path).run.plan
+    assert plan.size_factors == {"quick": 0.5}
+    assert {(entry.suite, entry.provision.value) for entry in plan.entries} == {("quick", "root")}
 
 
 # ------------------------------------------------------------------------------------------------------- full disk

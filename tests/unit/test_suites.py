@@ -3,10 +3,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from results_factory import make_run
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision, TimedKind
-from fsjoule.suites import SUITES, plan_entries, scaled, suite
+from fsjoule.suites import SUITES, Planning, Rates, Space, check_fits, estimate, learned, plan_entries, scaled, suite
 
 
 def entries(
@@ -18,9 +19,10 @@ def entries(
     repeat: int = 3,
 ) -> tuple[Planned, ...]:
     filesystems = ("ext4", "btrfs")
-    return plan_entries(
-        suite(name), filesystems, kernels, provision=provision, repeat=repeat, seed=seed, size_factor=0.1
+    wanted = Planning(
+        filesystems, kernels, repeat, seed, provision, factor_for=lambda _: 0.1, root_filesystems=filesystems
     )
+    return plan_entries(suite(name), wanted)[0]
 
 
 def boots(plan: tuple[Planned, ...]) -> list[tuple[int, str, str]]:
@@ -107,11 +109,78 @@ def test_scaling_keeps_whole_blocks() -> None:
 
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
-        plan_entries(
-            suite("operations"), ("nilfs2",), ("6.1",), provision=Provision.SCRATCH, repeat=1, seed=1, size_factor=1.0
-        )
+        plan_entries(suite("operations"), Planning(("nilfs2",), ("6.1",), repeat=1, seed=1))
 
 
 def test_unknown_names_list_the_choices() -> None:
     with pytest.raises(ConfigError, match=r"unknown suite 'slow'\n.*energy-emmc-2025.*quick"):
         suite("slow")
+
+
+def test_parts_are_suites_of_their_own() -> None:
+    whole = suite("elc2015")
+    assert [part.name for part in whole.leaves] == [part.name for part in whole.parts]
+    assert suite("elc2015/boot") is next(part for part in whole.parts if part.name == "elc2015/boot")
+    with pytest.raises(ConfigError, match=r"unknown part of elc2015 'elc2015/boat'\n.*elc2015/boot"):
+        suite("elc2015/boat")
+
+
+def test_a_published_suite_leaves_out_what_a_filesystem_lacks() -> None:
+    wanted = Planning(("ext4", "nilfs2"), ("6.1",), 1, 1, root_filesystems=("ext4",))
+    plan, left_out = plan_entries(suite("elc2015"), wanted)
+    assert left_out == (
+        "elc2015/boot, boot: no card image can have nilfs2 as its root",
+        "elc2015/fsck, fsck: nilfs2 has no fsck",
+    )
+    assert {e.filesystem for e in plan if e.suite == "elc2015/fsck"} == {"ext4"}
+    assert {e.provision for e in plan if e.suite == "elc2015/boot"} == {Provision.ROOT}
+    assert {e.provision for e in plan if e.suite != "elc2015/boot"} == {Provision.SCRATCH}
+
+
+def test_a_part_that_nothing_can_do_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"nothing is left of elc2015/fsck: .*nilfs2 has no fsck"):
+        plan_entries(suite("elc2015/fsck"), Planning(("nilfs2",), ("6.1",), 1, 1))
+
+
+def test_what_measures_the_root_filesystem_is_not_provisioned_on_scratch() -> None:
+    with pytest.raises(ConfigError, match="elc2015/boot does not measure filesystems provisioned as scratch"):
+        plan_entries(suite("elc2015/boot"), Planning(("ext4",), ("6.1",), 1, 1, Provision.SCRATCH))
+
+
+def test_of_several_files_there_are_fewer_of_the_same_size() -> None:
+    workload = suite("elc2015/bandwidth").workloads[0]
+    small = scaled(workload, 0.1)
+    assert isinstance(small, FioWorkload)
+    assert (small.files, small.size_bytes) == (5, 50 * MIB)
+
+
+def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
+    space = Space(scratch_bytes=540 * MIB, root_free_bytes=208 * MIB)
+
+    def planned(factor: float) -> tuple[Planned, ...]:
+        wanted = Planning(("ext4",), ("6.1",), 1, 1, factor_for=lambda _: factor)
+        return plan_entries(suite("copy-2015"), wanted)[0]
+
+    with pytest.raises(ConfigError, match=r"copy-24576m puts 24576 MiB .* has room for 432 MiB") as caught:
+        check_fits([e for e in planned(1.0) if e.workload.slug == "copy-24576m"], space, lambda _: 1.0)
+    assert caught.value.hint is not None
+    fitting = float(caught.value.hint.split()[1])
+    assert 0.01 < fitting < 0.02
+    with pytest.raises(ConfigError, match="the root partition of the card has room for 166 MiB"):
+        check_fits(planned(fitting), space, lambda _: fitting)
+    check_fits(planned(0.006), space, lambda _: 0.006)
+
+
+def test_an_estimate_learns_from_what_was_measured() -> None:
+    plan = entries(1, repeat=2)
+    guess = estimate(plan, Rates())
+    assert guess.boots == 2
+    assert guess.measurements == len(plan)
+    # Every job of quick lays its file out or writes it: two filesystems, four patterns, two boots, 32 MiB.
+    assert guess.written_bytes == 2 * 4 * 2 * 32 * MIB
+    made = make_run(repeat=2)
+    rates = learned([(made.run, made.measurements)])
+    assert rates.runs == 1
+    assert estimate(plan, rates).seconds != guess.seconds
+    assert rates.mib_per_s.keys() == {pattern.value for pattern in IoPattern}
+    assert learned([]) == Rates()

@@ -3,6 +3,7 @@
 from fsjoule.images.build import (
     CardImage,
     build_card,
+    card_space,
     check_kernel,
     emulator,
     kernel_choices,
@@ -22,6 +23,7 @@ __all__ = [
     "build_kernel",
     "built_kernels",
     "cached",
+    "card_space",
     "check_kernel",
     "clean",
     "clean_kernels",

@@ -16,7 +16,7 @@ from fsjoule.images.kernels import TakenKernel
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
 from fsjoule.images.userland import userland as userland_stage
-from fsjoule.model import ImageFacts
+from fsjoule.model import MIB, ImageFacts
 from fsjoule.paths import project_dir
 
 
@@ -36,6 +36,12 @@ def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
 def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
     """Names of the filesystems that the root partition can have, in the recipe's order."""
     return tuple(_recipe(recipe).filesystems)
+
+
+def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
+    """Bytes of a card's scratch partition, and half of those of its root, which are less than it has free."""
+    layout = _recipe(recipe).card
+    return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
 
 
 def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE) -> None:

@@ -223,6 +223,7 @@ class _Reader:
             window_excess_s=float(values.get("window_excess", 0.25)),
             guest_time=values.get("guest_time", False),
             card_model=self._card_model(entry),
+            size_factors={name: float(factor) for name, factor in values.get("size_factors", {}).items()},
         )
 
     def _card_model(self, entry: _Entry) -> CardModel | None:

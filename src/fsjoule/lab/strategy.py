@@ -6,7 +6,7 @@ import contextlib
 import enum
 import time
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import attr
 import pexpect
@@ -60,6 +60,18 @@ def _number(default: float) -> Any:  # noqa: ANN401 - as attrs has it
     return attr.ib(default=default, converter=float)
 
 
+def _factors() -> Any:  # noqa: ANN401 - as attrs has it
+    def check(_owner: object, _attribute: object, value: object) -> None:
+        if not isinstance(value, dict) or not all(_is_factor(f) for f in cast("dict[str, object]", value).values()):
+            raise ValueError("it maps names of suites to numbers above 0, at most 1: {copy-2015: 0.01}")
+
+    return attr.ib(factory=dict, validator=check)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 < value <= 1
+
+
 def _flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
     return attr.ib(default=default, validator=attr.validators.instance_of(bool))
 
@@ -85,6 +97,7 @@ class BoardStrategy(Strategy):
         purge (bool): discard the scratch partition before each filesystem is made on it
         off_time (float): seconds that the board stays without power, for its capacitors, before it is switched on
         size_factor (float): what published suites multiply their sizes by
+        size_factors (dict): the same for single suites or parts, by name
         guest_time (bool): the board's time stands still while it waits for input, and the meter's with it
         card_model (str): the card, in labgrid/virtual, whose part is projected where the emulated one takes no time
         window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
@@ -109,6 +122,7 @@ class BoardStrategy(Strategy):
     purge = _flag(True)
     off_time = _number(2.0)
     size_factor = _number(1.0)
+    size_factors = _factors()
     window_excess = _number(0.25)
     guest_time = _flag(False)
     card_model = _text("")
@@ -142,6 +156,7 @@ class BoardStrategy(Strategy):
             scratch_device=self.scratch_device,
             purge=self.purge,
             size_factor=self.size_factor,
+            size_factors=self.size_factors,
             window_excess_s=self.window_excess,
             guest_time=self.guest_time,
             card_model=read_card_model(self.card_model) if self.card_model else None,

@@ -14,6 +14,7 @@ from fsjoule.model.measured import (
     EnergyBudget,
     FioResult,
     Measurement,
+    Space,
     Value,
     Window,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "RunStatus",
     "SampleCounts",
     "SeriesKey",
+    "Space",
     "TimedKind",
     "TimedWorkload",
     "Trace",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from fsjoule.model.card import Projection
 from fsjoule.model.meter import SampleCounts
 from fsjoule.model.plan import MIB, FioWorkload, SeriesKey, TimedWorkload
 
-MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/3"
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Energy:
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is how long its requests took, added up over all of them.
+    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any.
     """
 
     reads: int
@@ -97,6 +97,7 @@ class DeviceCounters:
     discards: int
     flushes: int
     request_ms: int
+    busy_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,26 @@ class FioResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """A filesystem that was just made and mounted: what it offers, what it has taken itself (statfs, f_bsize units).
+
+    `kernel_threads` is how many more the kernel has while it is mounted.
+    """
+
+    total_bytes: int
+    used_bytes: int
+    kernel_threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One fio job or one timed operation, with all that explains it.
 
     `kernel` is the label of one of the run's kernels; it is not part of the series, whose points it tells apart.
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
-    Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement.
+    Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
+    the CPU time of a timed program; `unmount_s` is how long the unmount took after it (`duration_s` is without it).
+    `kernel_threads_s` is the CPU time of kernel threads in the window, by name, of those that had any.
     """
 
     number: int
@@ -156,11 +171,16 @@ class Measurement:
     samples: SampleCounts | None = None
     counters: DeviceCounters | None = None
     cpu_busy_s: float | None = None
+    user_s: float | None = None
+    sys_s: float | None = None
+    unmount_s: float | None = None
+    space: Space | None = None
+    kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None
-    schema: Literal["fsjoule.measurement/3"] = MEASUREMENT_SCHEMA
+    schema: Literal["fsjoule.measurement/4"] = MEASUREMENT_SCHEMA
 
     @property
     def valid(self) -> bool:

@@ -32,6 +32,15 @@ class TimedKind(StrEnum):
     UMOUNT = "umount"
     FSCK = "fsck"
     COPY = "copy"
+    WRITE_FILES = "write_files"
+    HASH_FILES = "hash_files"
+    FRAGMENT = "fragment"
+    REMOVE = "removing"
+
+    @property
+    def on_files(self) -> bool:
+        """Whether it works on many files of a mounted filesystem; the unmount after it is timed apart."""
+        return self in (TimedKind.WRITE_FILES, TimedKind.HASH_FILES, TimedKind.FRAGMENT, TimedKind.REMOVE)
 
 
 class Provision(StrEnum):
@@ -43,7 +52,11 @@ class Provision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FioWorkload:
-    """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card."""
+    """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card.
+
+    `size_bytes` is shared out over `files`; with `io_bytes` that much is moved, over and over in the same files. With
+    `kernel_threads` the CPU time of each kernel thread is kept as well.
+    """
 
     operation: IoPattern
     block_size_bytes: int
@@ -54,6 +67,9 @@ class FioWorkload:
     fsync_every: int = 0
     end_fsync: bool = True
     engine: str = "psync"
+    files: int = 1
+    io_bytes: int = 0
+    kernel_threads: bool = False
     kind: Literal["fio"] = "fio"
 
     @property
@@ -68,21 +84,35 @@ class FioWorkload:
             parts.append(f"qd{self.depth}")
         if self.fsync_every:
             parts.append(f"fsync{self.fsync_every}")
+        if self.files > 1:
+            parts.append(f"{self.files}files")
         return "-".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWorkload:
-    """An operation timed as a whole. `size_bytes` is what a copy moves or a mount finds on the filesystem."""
+    """An operation timed as a whole.
+
+    `size_bytes` is what a copy moves, or how much there is in the files that are written or hashed. `fill` is the share
+    of the filesystem that is in use: before a mount, or when fragmenting ends. A copy comes from the board's memory, or
+    with `from_root` from a file of its root filesystem.
+    """
 
     operation: TimedKind
     size_bytes: int = 0
+    fill: float = 0.0
+    from_root: bool = False
     kind: Literal["timed"] = "timed"
 
     @property
     def slug(self) -> str:
-        """Short name, unique within a suite: `mkfs`, `copy-16m`."""
-        return f"{self.operation.value}-{self.size_bytes // MIB}m" if self.size_bytes else self.operation.value
+        """Short name, unique within a suite: `mkfs`, `copy-16m`, `mount-full60`."""
+        parts = [self.operation.value]
+        if self.size_bytes:
+            parts.append(f"{self.size_bytes // MIB}m" if self.size_bytes % MIB == 0 else f"{self.size_bytes // KIB}k")
+        if self.fill:
+            parts.append(f"full{round(100 * self.fill)}")
+        return "-".join(parts)
 
 
 Workload = FioWorkload | TimedWorkload
@@ -92,7 +122,8 @@ Workload = FioWorkload | TimedWorkload
 class Planned:
     """One entry of a plan. `number` is its place in the randomised order, counted from 1.
 
-    `kernel` is the label of one of the plan's kernels.
+    `kernel` is the label of one of the plan's kernels, `suite` the suite or the part of one (`elc2015/boot`) that wants
+    it, `provision` how its filesystem gets onto the board.
     """
 
     number: int
@@ -100,6 +131,8 @@ class Planned:
     kernel: str
     filesystem: str
     workload: Workload
+    suite: str
+    provision: Provision
 
     @property
     def slug(self) -> str:
@@ -122,13 +155,17 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for, and the order that the seed gave."""
+    """What was asked for, and the order that the seed gave.
+
+    `size_factors` is what the sizes of published suites, or their parts, were multiplied by; `left_out` says what a
+    suite has that is not measured, and why.
+    """
 
     suite: str
     filesystems: tuple[str, ...]
     kernels: tuple[str, ...]
-    provision: Provision
     repeat: int
     seed: int
-    size_factor: float
+    size_factors: dict[str, float]
     entries: tuple[Planned, ...]
+    left_out: tuple[str, ...] = ()

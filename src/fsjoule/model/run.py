@@ -10,7 +10,7 @@ from fsjoule.model.card import CardModel
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/3"
+RUN_SCHEMA: Final = "fsjoule.run/4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class BoardProfile:
 
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
-    on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`.
+    on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`, or by what
+    `size_factors` has for the suite.
     `window_excess_s` is how much longer a window may be than the work in it. With `guest_time` the board's time, and
     the meter's with it, stands still while the board waits for input. The emulated card takes no time then, and
     `card_model` says what another would take.
@@ -36,6 +37,11 @@ class BoardProfile:
     window_excess_s: float = 0.25
     guest_time: bool = False
     card_model: CardModel | None = None
+    size_factors: dict[str, float] = field(default_factory=dict[str, float])
+
+    def factor_for(self, suite: str) -> float:
+        """What the sizes of a published suite, or of a part of one (`elc2015/boot`), are multiplied by."""
+        return self.size_factors.get(suite, self.size_factors.get(suite.split("/", maxsplit=1)[0], self.size_factor))
 
 
 class RunStatus(StrEnum):
@@ -129,7 +135,7 @@ class Run:
     ended_early: str | None = None
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/3"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/4"] = RUN_SCHEMA
 
     @property
     def board(self) -> BoardFacts | None:

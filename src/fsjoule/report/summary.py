@@ -26,7 +26,6 @@ from fsjoule.model import (
     Workload,
 )
 from fsjoule.published import PublishedFigure, figure_for
-from fsjoule.suites import SUITES
 
 # The order of phases in tables; what a run holds besides follows behind.
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
@@ -140,7 +139,7 @@ class Remark:
 class Summary:
     """All that a report says of a run as a whole.
 
-    `damaged` maps measurement folders to why they were left out; `size_factor` is None for a suite that is not scaled.
+    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled.
     """
 
     run: Run
@@ -156,7 +155,12 @@ class Summary:
     board_on_s: float | None
     utilisation: float | None
     sources: tuple[str, ...]
-    size_factor: float | None
+    size_factors: Mapping[str, float]
+
+    @property
+    def several_parts(self) -> bool:
+        """Whether parts of a suite are to be told apart."""
+        return len({entry.suite for entry in self.run.plan.entries}) > 1
 
     @property
     def several_kernels(self) -> bool:
@@ -194,7 +198,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         board_on_s=board_on_s,
         utilisation=utilisation,
         sources=tuple(dict.fromkeys(row.published.source for row in fio if row.published)),
-        size_factor=run.plan.size_factor if run.plan.suite in SUITES and SUITES[run.plan.suite].source else None,
+        size_factors=run.plan.size_factors,
     )
 
 
@@ -224,6 +228,7 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
         groups.setdefault((measurement.series, measurement.kernel), []).append(measurement)
     filesystems = {name: i for i, name in enumerate(run.plan.filesystems)}
     kernels = {label: i for i, label in enumerate(run.plan.kernels)}
+    suites = {name: i for i, name in enumerate(run.plan.size_factors)}
 
     def rank(group: tuple[SeriesKey, str]) -> tuple[object, ...]:
         key, kernel = group
@@ -234,7 +239,14 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
             place = (1, workload.size_bytes, list(TimedKind).index(workload.operation))
         options = (key.make_options, key.mount_options)
         filesystem = (filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
-        return (*place, key.workload, *filesystem, kernels.get(kernel, len(kernels)), kernel)
+        return (
+            suites.get(key.suite, len(suites)),
+            *place,
+            key.workload,
+            *filesystem,
+            kernels.get(kernel, len(kernels)),
+            kernel,
+        )
 
     return {group: groups[group] for group in sorted(groups, key=rank)}
 

@@ -100,6 +100,7 @@ class Table:
         return [self.part([*heads, *part]) for part in packed]
 
 
+_PART: Final = Column("part", is_figure=False, head=True)
 _OPERATION: Final = Column("operation", is_figure=False, head=True)
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
 _KERNEL: Final = Column("kernel", is_figure=False, head=True)
@@ -123,7 +124,8 @@ def fio_table(summary: Summary) -> Table:
 def fio_footnote(summary: Summary) -> str:
     """What the figures of the fio table are, and of what size of files."""
     sizes = sorted({row.workload.size_bytes for row in summary.fio})
-    factor = "" if summary.size_factor is None else f" (size factor {summary.size_factor:g})"
+    factors = sorted(set(summary.size_factors.values()))
+    factor = f" (size factor {', '.join(f'{each:g}' for each in factors)})" if factors else ""
     notes = [FOOTNOTE, f"files of {', '.join(map(size_label, sizes))}{factor}"]
     shares = [
         row.energy_uncertainty_mj_per_mib / row.energy_mj_per_mib.mean
@@ -265,6 +267,8 @@ def _series_table(
 ) -> Table:
     operations = [workload_label(row.workload) for row in rows]
     heads = [(_OPERATION, [Cell(name) for name in operations]), (_FILESYSTEM, [Cell(row.label) for row in rows])]
+    if summary.several_parts:
+        heads.insert(0, (_PART, [Cell(row.series.suite.split("/")[-1]) for row in rows]))
     if summary.several_kernels:
         heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
     if with_n:

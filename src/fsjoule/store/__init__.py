@@ -3,9 +3,9 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/3
+        run.json                        fsjoule.run/4
         measurements/<nn>-<slug>/
-            measurement.json            fsjoule.measurement/3
+            measurement.json            fsjoule.measurement/4
             trace.parquet               fsjoule.trace/2
             fio.json, console.log       attachments, under the names that the caller gave
 

@@ -27,8 +27,8 @@ MEASUREMENT: Final = TypeAdapter(with_config(STRICT)(Measurement))
 
 # Older documents that are turned into today's before they are read: schema -> (older schemas, how).
 _OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
-    RUN_SCHEMA: (("fsjoule.run/1", "fsjoule.run/2"), upgraded_run),
-    MEASUREMENT_SCHEMA: (("fsjoule.measurement/1", "fsjoule.measurement/2"), upgraded_measurement),
+    RUN_SCHEMA: (tuple(f"fsjoule.run/{n}" for n in (1, 2, 3)), upgraded_run),
+    MEASUREMENT_SCHEMA: (tuple(f"fsjoule.measurement/{n}" for n in (1, 2, 3)), upgraded_measurement),
 }
 
 _NEWER: Final = "it was written by another version of fsjoule: read it with that one"

@@ -1,6 +1,7 @@
 """Documents of older run folders in today's shape. Pure functions over parsed JSON.
 
-Until schema 3 a run had one kernel, always one of Debian's, called by its name in the recipe.
+Until schema 3 a run had one kernel, always one of Debian's, called by its name in the recipe. Until schema 4 it had one
+suite without parts, and all of it was provisioned in one way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ _OLD_ENERGY: Final = "kept by an older fsjoule: power, and where its energy's un
 
 
 def upgraded_run(old: Document) -> Document:
-    """A run of schema 1 or 2 in schema 3. Raises KeyError, TypeError or AttributeError if it is not one."""
+    """A run of schema 1 to 3 in schema 4. Raises KeyError, TypeError or AttributeError if it is not one."""
+    run = dict(old) if old["schema"] == "fsjoule.run/3" else _with_kernels(old)
+    plan = dict(run["plan"])
+    both = {"suite": plan["suite"], "provision": plan.pop("provision")}
+    plan["entries"] = [{**entry, **both} for entry in plan["entries"]]
+    plan["size_factors"] = {plan["suite"]: plan.pop("size_factor")}
+    return {**run, "plan": plan, "schema": RUN_SCHEMA}
+
+
+def _with_kernels(old: Document) -> Document:
     run = dict(old)
     plan = dict(run["plan"])
     kernel = plan.pop("kernel")
@@ -25,15 +35,15 @@ def upgraded_run(old: Document) -> Document:
     run["kernels"] = [_kernel(kernel, board, image)]
     run["boards"] = {kernel: board} if board else {}
     run["images"] = [{**image, "root_filesystem": board["root_filesystem"] if board else ""}] if image else []
-    return {**run, "plan": plan, "schema": RUN_SCHEMA}
+    return {**run, "plan": plan}
 
 
 def upgraded_measurement(old: Document) -> Document:
-    """A measurement of schema 1 or 2 in schema 3; only its run knows the kernel, so that stays empty.
+    """A measurement of schema 1 to 3 in schema 4; of the first two only the run knows the kernel, so that stays empty.
 
     Schema 1 does not say where an energy's uncertainty comes from. Its energy per MiB is kept, the rest of it left out.
     """
-    new = {**old, "kernel": "", "schema": MEASUREMENT_SCHEMA}
+    new = {"kernel": "", **old, "schema": MEASUREMENT_SCHEMA}
     if old["schema"] == "fsjoule.measurement/1" and old.get("energy") is not None:
         new["energy"] = None
         new["notes"] = [*old.get("notes", ()), _OLD_ENERGY]

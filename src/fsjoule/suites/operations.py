@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import MIB, TimedKind, TimedWorkload, Workload
+from fsjoule.model import MIB, TimedKind, TimedWorkload
+from fsjoule.suites.suite import Suite
 
-TITLE: Final = "boot, mkfs, mount, unmount, fsck, a copy of 16 MiB"
+_KINDS: Final = (TimedKind.BOOT, TimedKind.MKFS, TimedKind.MOUNT, TimedKind.UMOUNT, TimedKind.FSCK)
 
-WORKLOADS: Final[tuple[Workload, ...]] = (
-    *(TimedWorkload(kind) for kind in TimedKind if kind is not TimedKind.COPY),
-    TimedWorkload(TimedKind.COPY, 16 * MIB),
+SUITE: Final = Suite(
+    "operations",
+    "boot, mkfs, mount, unmount, fsck, a copy of 16 MiB",
+    (*(TimedWorkload(kind) for kind in _KINDS), TimedWorkload(TimedKind.COPY, 16 * MIB)),
 )

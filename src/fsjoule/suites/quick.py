@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload, Workload
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
+from fsjoule.suites.suite import Suite
 
-TITLE: Final = "four I/O patterns at 16 KiB; boot, mkfs, mount, unmount"
-
-WORKLOADS: Final[tuple[Workload, ...]] = (
-    TimedWorkload(TimedKind.BOOT),
-    TimedWorkload(TimedKind.MKFS),
-    TimedWorkload(TimedKind.MOUNT),
-    TimedWorkload(TimedKind.UMOUNT),
-    *(FioWorkload(pattern, 16 * KIB, 32 * MIB) for pattern in IoPattern),
+SUITE: Final = Suite(
+    "quick",
+    "four I/O patterns at 16 KiB; boot, mkfs, mount, unmount",
+    (
+        TimedWorkload(TimedKind.BOOT),
+        TimedWorkload(TimedKind.MKFS),
+        TimedWorkload(TimedKind.MOUNT),
+        TimedWorkload(TimedKind.UMOUNT),
+        *(FioWorkload(pattern, 16 * KIB, 32 * MIB) for pattern in IoPattern),
+    ),
 )

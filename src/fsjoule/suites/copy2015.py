@@ -1,0 +1,32 @@
+"""The benchmark of "Which is Faster: Btrfs or ext4?" (2015): files copied from an ext4 filesystem.
+
+Its three files have 1.8, 1.0 and 24 GB. All of ours hold random bytes, on the board's own root filesystem, which is on
+the same card; a copy ends when it has reached the card, and begins with an empty page cache. `hdparm -t` is fio's
+sequential read of a file with blocks of 2 MiB.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.model import MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
+from fsjoule.suites.suite import Suite
+
+SOURCE: Final = "Which is Faster: Btrfs or ext4?, 2015"
+_SIZES_MIB: Final = (1024, 1843, 24576)
+
+SUITE: Final = Suite(
+    "copy-2015",
+    "files of 1.0, 1.8 and 24 GB copied from ext4",
+    (
+        *(TimedWorkload(TimedKind.COPY, size * MIB, from_root=True) for size in _SIZES_MIB),
+        FioWorkload(IoPattern.READ, 2 * MIB, 1024 * MIB),
+    ),
+    source=SOURCE,
+    published_repeat=3,
+    remarks=(
+        "The publication suspects the page cache in its own 1.0 GB figure.",
+        "Here caches are dropped before a copy, and its data is on the card when it ends.",
+        "Its figures are pictures: there are none to compare with.",
+    ),
+)

@@ -1,0 +1,77 @@
+"""The benchmarks of "Filesystem considerations for embedded devices" (Lelong, Embedded Linux Conference 2015).
+
+The talk gives block sizes, directness, size and number of files of its bandwidth part, and less of the others. What is
+ours: queue depth 1; 1, 2, 4 and 8 threads in `mixed`; blocks of 4 MiB in `kthreads` and `cpu`; files of 1 MiB to fill
+the filesystem of `mount`; a filesystem that was just made for `fsck`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload
+from fsjoule.suites.suite import Suite
+
+SOURCE: Final = "Lelong: Filesystem considerations for embedded devices, Embedded Linux Conference, 2015"
+
+_GIB: Final = 1024 * MIB
+_FILESYSTEMS: Final = ("ext4", "btrfs", "f2fs", "xfs", "nilfs2")
+_MIXED_PATTERNS: Final = tuple(IoPattern)
+_JOBS: Final = (1, 2, 4, 8)
+
+
+def _part(name: str, title: str, *workloads: FioWorkload | TimedWorkload, **more: object) -> Suite:
+    return Suite(f"elc2015/{name}", title, workloads, source=SOURCE, filesystems=_FILESYSTEMS, **more)  # type: ignore[arg-type]
+
+
+_BANDWIDTH: Final = tuple(
+    FioWorkload(pattern, block, 500 * MIB, direct=direct, engine="libaio", files=50)
+    for block in (4 * MIB, 4 * KIB)
+    for direct in (True, False)
+    for pattern in IoPattern
+)
+
+SUITE: Final = Suite(
+    "elc2015",
+    "bandwidth, threads, boot, mount, kernel threads, CPU, mkfs, fsck",
+    source=SOURCE,
+    filesystems=_FILESYSTEMS,
+    parts=(
+        _part(
+            "bandwidth",
+            "four I/O patterns at 4 MiB and 4 KiB, direct and buffered, 500 MiB in 50 files",
+            *_BANDWIDTH,
+            remarks=(
+                "50 files of 10 MiB in whole blocks of 4 MiB are 400 MiB, not 500: fio moves no part of a block.",
+                "fio takes the files in turn, block by block, so that what is called sequential is interleaved.",
+            ),
+        ),
+        _part(
+            "mixed",
+            "four I/O patterns with 1 to 8 threads",
+            *(FioWorkload(pattern, 4 * KIB, 32 * MIB, jobs=jobs) for jobs in _JOBS for pattern in _MIXED_PATTERNS),
+            remarks=("The talk gives no number of threads, no sizes: 1 to 8 threads, 4 KiB, 32 MiB each are ours.",),
+        ),
+        _part(
+            "boot",
+            "from the root mounted to the console's prompt",
+            TimedWorkload(TimedKind.BOOT),
+            provision=Provision.ROOT,
+            remarks=("The root filesystem has about 100 MB; the talk's had 15 MB.",),
+        ),
+        _part("mount", "of a filesystem that is 60 % full", TimedWorkload(TimedKind.MOUNT, fill=0.6)),
+        _part(
+            "kthreads",
+            "CPU time of each kernel thread while 38 GB are written",
+            FioWorkload(IoPattern.WRITE, 4 * MIB, 500 * MIB, io_bytes=38 * _GIB, kernel_threads=True),
+            remarks=("Times are those of /proc/[pid]/stat, in steps of 10 ms.",),
+        ),
+        _part(
+            "cpu",
+            "CPU time of a fixed amount of I/O, reading and writing",
+            *(FioWorkload(pattern, 4 * MIB, 500 * MIB, io_bytes=_GIB) for pattern in (IoPattern.READ, IoPattern.WRITE)),
+        ),
+        _part("mkfs", "space when empty, and kernel threads once mounted", TimedWorkload(TimedKind.MKFS)),
+        _part("fsck", "of a clean filesystem", TimedWorkload(TimedKind.FSCK)),
+    ),
+)

@@ -1,0 +1,92 @@
+"""What a plan will take: time, bytes written (wear) and energy, from what a board has done before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from fsjoule.model import MIB, FioWorkload, Measurement, Planned, Run, TimedKind, Workload
+from fsjoule.suites.suite import written_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast and how hungry a board is: MiB/s by I/O pattern, seconds by timed operation and for what is around.
+
+    `runs` is how many runs it was learned from; with none it is a guess for a small board with a card.
+    """
+
+    mib_per_s: dict[str, float] = field(default_factory=dict[str, float])
+    timed_s: dict[str, float] = field(default_factory=dict[str, float])
+    default_mib_per_s: float = 10.0
+    default_timed_s: float = 1.0
+    boot_s: float = 20.0
+    around_s: float = 6.0
+    power_w: float = 1.4
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of a whole plan. The energy is the board's while it is on."""
+
+    measurements: int
+    boots: int
+    seconds: float
+    written_bytes: int
+    energy_j: float
+
+
+def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
+    """What it takes to measure the entries."""
+    boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in entries})
+    seconds = boots * rates.boot_s + sum(_seconds(entry.workload, rates) for entry in entries)
+    written = sum(written_bytes(entry.workload) for entry in entries)
+    return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
+
+
+def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
+    """The rates of a board, from valid measurements of its earlier runs; what they do not tell stays as guessed."""
+    speeds: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
+    watts: list[float] = []
+    around: list[float] = []
+    boots: list[float] = []
+    count = 0
+    for run, measurements in runs:
+        valid = [m for m in measurements if m.valid and m.duration_s]
+        if not valid:
+            continue
+        count += 1
+        for m in valid:
+            assert m.duration_s is not None
+            if isinstance(m.workload, FioWorkload):
+                speeds.setdefault(m.workload.operation.value, []).append(m.throughput_mib_per_s or 0.0)
+            else:
+                times.setdefault(m.workload.operation.value, []).append(m.duration_s)
+        watts += [m.energy.mean_power_w.value for m in valid if m.energy]
+        phases = run.phases_s
+        booted = len({m.boot for m in measurements})
+        boots.append((phases.get("boot", 0.0) + phases.get("flash", 0.0)) / booted)
+        around.append((phases.get("provisioning", 0.0) + phases.get("idle", 0.0)) / len(measurements))
+    guess = Rates()
+    return Rates(
+        mib_per_s={name: fmean(found) for name, found in speeds.items()},
+        timed_s={name: fmean(found) for name, found in times.items()},
+        boot_s=fmean(boots) if boots else guess.boot_s,
+        around_s=fmean(around) if around else guess.around_s,
+        power_w=fmean(watts) if watts else guess.power_w,
+        runs=count,
+    )
+
+
+def _seconds(workload: Workload, rates: Rates) -> float:
+    if not isinstance(workload, FioWorkload):
+        if workload.operation is TimedKind.BOOT:
+            return 0.0  # counted as a boot
+        moved_s = workload.size_bytes / MIB / rates.default_mib_per_s
+        return rates.around_s + rates.timed_s.get(workload.operation.value, rates.default_timed_s + moved_s)
+    speed = rates.mib_per_s.get(workload.operation.value) or rates.default_mib_per_s
+    moved = max(workload.io_bytes, workload.size_bytes) * workload.jobs / MIB
+    return rates.around_s + moved / speed

@@ -1,0 +1,225 @@
+"""From a suite to a plan: everything to measure, in order, and what does not fit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.filesystems import filesystem
+from fsjoule.model import MIB, Planned, Provision, TimedKind, TimedWorkload, Workload
+from fsjoule.suites.suite import Suite, scaled, space_bytes
+
+# fio takes 64 bits; 31 are a positive number everywhere.
+_SEED_BITS: Final = 31
+# With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
+SCRATCH_ROOT: Final = "ext4"
+# What of a partition files may take: the rest is for the filesystem itself.
+_USABLE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Room on a board's card: the scratch partition, and what is free on the root partition."""
+
+    scratch_bytes: int
+    root_free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """What a plan is made from, beside the suite. `provision` is None where the suite says it, or `scratch`.
+
+    `factor_for` is what the sizes of a published suite, or its part, are multiplied by; ours were made to fit.
+    `root_filesystems` are those that a card image can have. `kernel_order` has the kernels of each repetition in the
+    order in which they are to boot, as a comparison of two wants them.
+    """
+
+    filesystems: tuple[str, ...]
+    kernels: tuple[str, ...]
+    repeat: int
+    seed: int
+    provision: Provision | None = None
+    factor_for: Callable[[str], float] = lambda _name: 1.0
+    root_filesystems: tuple[str, ...] = (SCRATCH_ROOT,)
+    kernel_order: Sequence[Sequence[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """Something to measure on a boot."""
+
+    filesystem: str
+    workload: Workload
+    suite: str
+
+    @property
+    def is_boot(self) -> bool:
+        return self.workload.kind == "timed" and self.workload.operation is TimedKind.BOOT
+
+
+@dataclass(frozen=True, slots=True)
+class _Boot:
+    """What one boot is for: with `root` one filesystem, with `scratch` all of them."""
+
+    provision: Provision
+    cells: tuple[_Cell, ...]
+
+
+def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+    """Everything to measure, in the order that the seed gives, and what was left out.
+
+    A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013). With several
+    kernels it is a block, one boot of each in random order, so that whatever drifts (the card's age, the room's
+    temperature, the host's load) meets all kernels alike.
+
+    A boot is measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one
+    filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is that
+    of the image, so that the boot is measured once a kernel and repetition.
+
+    All boots of a repetition whose kernels have an order measure their workloads in one order: what an order does to a
+    figure meets both kernels alike.
+
+    Raises ConfigError for an unknown filesystem or one without what our own suite needs; a published suite leaves out
+    what a filesystem has not.
+    """
+    boots, left_out = _boots(chosen, wanted)
+    order = random.Random(wanted.seed)  # noqa: S311 - a recorded order, not a secret
+    planned: list[Planned] = []
+
+    def add(repetition: int, kernel: str, boot: _Boot, shuffled: Sequence[_Cell]) -> None:
+        cells = [*(cell for cell in boot.cells if cell.is_boot), *shuffled]
+        for cell in cells:
+            planned.append(
+                Planned(
+                    number=len(planned) + 1,
+                    repetition=repetition,
+                    kernel=kernel,
+                    filesystem=cell.filesystem,
+                    workload=cell.workload,
+                    suite=cell.suite,
+                    provision=boot.provision,
+                )
+            )
+
+    def shuffle(boot: _Boot) -> list[_Cell]:
+        others = [cell for cell in boot.cells if not cell.is_boot]
+        return order.sample(others, len(others))
+
+    for repetition in range(1, wanted.repeat + 1):
+        if wanted.kernel_order is not None:
+            for boot in order.sample(boots, len(boots)):
+                shuffled = shuffle(boot)
+                for kernel in wanted.kernel_order[repetition - 1]:
+                    add(repetition, kernel, boot, shuffled)
+            continue
+        block = [(kernel, boot) for kernel in wanted.kernels for boot in boots]
+        for kernel, boot in order.sample(block, len(block)):
+            add(repetition, kernel, boot, shuffle(boot))
+    return tuple(planned), left_out
+
+
+def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
+    """Raises ConfigError, with the size factor that would do, for the first entry that the card cannot take."""
+    for entry in entries:
+        needed = space_bytes(entry.workload)
+        from_root = isinstance(entry.workload, TimedWorkload) and entry.workload.from_root
+        room = {"the scratch partition": _USABLE * space.scratch_bytes}
+        if entry.provision is Provision.ROOT or from_root:
+            room["the root partition"] = _USABLE * space.root_free_bytes
+        for where, free in room.items():
+            if needed > free:
+                factor = factor_for(entry.suite) * free / needed
+                raise ConfigError(
+                    f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
+                    f"and {where} of the card has room for {free / MIB:.0f} MiB of files",
+                    hint=f"--size-factor {_floor(factor):g} or less would fit; nothing was written or erased",
+                )
+
+
+def repetition_seed(seed: int, repetition: int) -> int:
+    """The seed of all that chance decides in the boots of one repetition, of all kernels alike.
+
+    Each repetition has its own: what random offsets and layouts do to a figure is noise, and repetitions that shared it
+    would agree with each other for no good reason.
+    """
+    return random.Random(f"{seed} {repetition}").getrandbits(_SEED_BITS)  # noqa: S311 - recorded, not a secret
+
+
+# ------------------------------------------------------------------------------------------------------------------
+
+
+def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...]]:
+    left_out: list[str] = []
+    scratch: list[_Cell] = []
+    roots: dict[str, list[_Cell]] = {}
+    for leaf in chosen.leaves:
+        factor = wanted.factor_for(leaf.name) if leaf.source else 1.0
+        provision = _provision(leaf, wanted)
+        workloads = list(dict.fromkeys(scaled(workload, factor) for workload in leaf.workloads))
+        for workload in workloads:
+            if provision is Provision.SCRATCH and _is_boot(workload):
+                scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
+                continue
+            for name in wanted.filesystems:
+                reason = _lacking(leaf, name, workload) or _no_root(name, provision, leaf, wanted)
+                if reason:
+                    left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
+                    continue
+                cells = scratch if provision is Provision.SCRATCH else roots.setdefault(name, [])
+                cells.append(_Cell(name, workload, leaf.name))
+    boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
+    boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
+    if not boots:
+        raise ConfigError(f"nothing is left of {chosen.name}: {'; '.join(left_out)}", hint="choose other filesystems")
+    return boots, tuple(dict.fromkeys(left_out))
+
+
+def _provision(leaf: Suite, wanted: Planning) -> Provision:
+    """How filesystems get onto the board. Raises ConfigError if the user wants another way than the part needs."""
+    provision = wanted.provision or leaf.provision or Provision.SCRATCH
+    if leaf.provision and leaf.provision is not provision:
+        raise ConfigError(
+            f"{leaf.name} does not measure filesystems provisioned as {provision.value}",
+            hint=f"leave --provision away, or say {leaf.provision.value}",
+        )
+    return provision
+
+
+def _is_boot(workload: Workload) -> bool:
+    return workload.kind == "timed" and workload.operation is TimedKind.BOOT
+
+
+def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
+    """Why the filesystem cannot do it. Raises ConfigError for a suite of ours."""
+    lacks = filesystem(name).lacks
+    if workload.kind != "timed" or workload.operation.value not in lacks:
+        return None
+    if not leaf.source:
+        raise ConfigError(
+            f"{name} has no {workload.operation.value}, which suite {leaf.name!r} measures",
+            hint="leave the filesystem out, or choose another suite",
+        )
+    return f"{name} has no {workload.operation.value}"
+
+
+def _no_root(name: str, provision: Provision, leaf: Suite, wanted: Planning) -> str | None:
+    """Why it cannot be the root filesystem. Raises ConfigError where the user asked for it by --provision."""
+    if provision is Provision.SCRATCH or name in wanted.root_filesystems:
+        return None
+    if leaf.provision is None:
+        raise ConfigError(
+            f"no card image can have {name!r} as its root",
+            hint=f"use --provision scratch, or one of {', '.join(wanted.root_filesystems)}",
+        )
+    return f"no card image can have {name} as its root"
+
+
+def _floor(factor: float) -> float:
+    """Two digits, never more than it is."""
+    text = f"{factor:.1e}"
+    mantissa, exponent = text.split("e")
+    rounded = float(text)
+    return rounded if rounded <= factor else (float(mantissa) - 0.1) * 10.0 ** int(exponent)
