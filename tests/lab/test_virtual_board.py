@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, MeterTty, board_
 from fsjoule import process
 from fsjoule.images import build_card
 from fsjoule.model import MIB
+from fsjoule.virtual.lab_services import board_template
 from fsjoule.virtual.loopdevice import attached_file
+from fsjoule.virtual.qemuactivity import ActivityReader
 
 SPAN_S = 3.0
 
@@ -31,7 +34,8 @@ def board(card: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boar
     """One board with a real card in it, which the tests leave powered or not as they like."""
     folder = tmp_path_factory.mktemp("board")
     insert_copy(card, folder)
-    with BoardProgram(board_config(folder)) as program:
+    config = replace(board_config(folder), disks=board_template("board").disks)
+    with BoardProgram(config) as program:
         yield program
 
 
@@ -109,6 +113,26 @@ def test_the_feed_follows_what_the_board_does(board: BoardProgram) -> None:
     # The card's own part, and no more CPU than there is.
     card_w = power.card_write_mj_per_mib * 48e-3 / write_s
     assert power.idle_w + 0.9 * card_w < write_w < power.idle_w + power.cpu_w + 1.1 * card_w
+
+
+def test_a_stick_is_there_when_it_is_asked_for(board: BoardProgram) -> None:
+    booted(board)
+    image = board.config.disk_image("stick")
+    with board.console() as console:
+        assert "sda" not in console.run("cat /proc/partitions"), "no boot waits for it"
+        console.run("/usr/lib/fsjoule/attach sda")
+        assert "write back" in console.run("cat /sys/block/sda/queue/write_cache"), "it takes flushes"
+        activity = ActivityReader(board.status()["qemu_pid"], board.status()["qemu_pid"])
+        before = activity.read()
+        console.run("yes fsjoule | dd of=/dev/sda bs=64k count=256 iflag=fullblock conv=fsync")
+        after = activity.read()
+        activity.close()
+        flushes = console.run("cat /sys/block/sda/stat").split()[-2]
+    assert int(flushes) == 1
+    with image.open("rb") as file:
+        assert file.read(16 * MIB) == (b"fsjoule\n" * (2 * MIB))
+    # The power model takes them for bytes of the card.
+    assert after.card_written_bytes - before.card_written_bytes == pytest.approx(16 * MIB, rel=0.03)
 
 
 def test_the_feed_is_steady_and_never_behind(board: BoardProgram) -> None:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from virtual_board import board_config
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.model import MIB
 from fsjoule.virtual.bootpartition import BootFiles
-from fsjoule.virtual.config import BoardConfig, BoardReady, GuestTimeConfig
+from fsjoule.virtual.card import prepare_disk
+from fsjoule.virtual.config import BoardConfig, BoardReady, DiskConfig, GuestTimeConfig
 from fsjoule.virtual.powermodel import PowerCoefficients
 from fsjoule.virtual.qemu import arguments
 
@@ -33,6 +36,51 @@ def test_guest_time_is_written_and_read(tmp_path: Path) -> None:
     guest = GuestTimeConfig(mailbox=tmp_path / "box", probe=tmp_path / "probe.so", shift=4, card_peak_w=0.5)
     config = replace(board_config(tmp_path), guest_time=guest)
     assert read(tmp_path, config.to_toml()) == config
+
+
+def test_disks_are_written_and_read(tmp_path: Path) -> None:
+    disks = {"nvme": DiskConfig("nvme,serial=nvme0", 1024), "stick": DiskConfig("usb-storage", 512, "torn")}
+    config = replace(board_config(tmp_path), disks=disks)
+    assert read(tmp_path, config.to_toml()) == config
+    assert config.disk_image("stick") == tmp_path / "card-stick.img"
+
+
+@pytest.mark.parametrize(
+    ("disk", "says", "line"),
+    [
+        ('[disks.d]\ndevice = "nvme"', "the key 'disks.d.size_mib' is missing", "[disks.d]"),
+        ('[disks.d]\ndevice = "nvme"\nsize_mib = 0', "disks.d.size_mib = 0 is wrong", "size_mib = 0"),
+        ('[disks.d]\ndevice = "nvme"\nsize_mib = 1\nsize = 1', "choose from: device, size_mib, cache", "size = 1"),
+        ('[disks.d]\ndevice = "nvme"\nsize_mib = 1\ncache = "big"', "disks.d.cache = 'big' is wrong", "cache"),
+        ('[disks.".."]\ndevice = "nvme"\nsize_mib = 1', "should match pattern", '[disks.".."]'),
+    ],
+)
+def test_mistakes_about_disks_are_named(tmp_path: Path, disk: str, says: str, line: str) -> None:
+    text = f"{board_config(tmp_path).to_toml()}\n{disk}\n"
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(tmp_path, text)
+    assert caught.value.line is not None
+    assert text.splitlines()[caught.value.line - 1].startswith(line)
+
+
+def test_a_board_in_guest_time_has_no_disks(tmp_path: Path) -> None:
+    guest = GuestTimeConfig(mailbox=tmp_path / "box", probe=tmp_path / "probe.so")
+    config = replace(board_config(tmp_path), guest_time=guest, disks={"d": DiskConfig("nvme", 1)})
+    with pytest.raises(ConfigError, match="no disks besides its card"):
+        read(tmp_path, config.to_toml())
+
+
+def test_a_disk_image_is_sparse_and_gets_the_size_of_its_config(tmp_path: Path) -> None:
+    image = tmp_path / "card-d.img"
+    prepare_disk(image, 8 * MIB)
+    assert (image.stat().st_size, image.stat().st_blocks) == (8 * MIB, 0)
+    with image.open("rb+") as file:
+        file.write(b"kept")
+    prepare_disk(image, 16 * MIB)
+    assert image.stat().st_size == 16 * MIB
+    assert image.read_bytes()[:4] == b"kept"
+    with pytest.raises(LabError, match="cannot be made"):
+        prepare_disk(tmp_path / "none" / "card-d.img", MIB)
 
 
 def test_the_deterministic_example_is_right() -> None:
@@ -118,7 +166,37 @@ def test_ready_file(tmp_path: Path) -> None:
     assert BoardReady.read(file) == ready
 
 
-def test_commas_in_the_cards_path_are_qemus_to_unquote(tmp_path: Path) -> None:
-    boot = BootFiles(Path("k"), Path("i"), Path("d"), "console=ttymxc0")
-    found = arguments(board_config(tmp_path).qemu, boot, Path("/a,b.img"), console=3, mark=4, control=5)
-    assert any(each.endswith("file=/a,,b.img") for each in found)
+BOOT = BootFiles(Path("k"), Path("i"), Path("d"), "console=ttymxc0")
+
+
+def drives_and_devices(config: BoardConfig) -> list[str]:
+    found = arguments(config, BOOT, config.card.image, console=3, mark=4, control=5)
+    options = itertools.pairwise(found)
+    return [value for option, value in options if option in ("-drive", "-device")]
+
+
+def test_commas_in_the_cards_path_are_qemus_to_unquote() -> None:
+    found = drives_and_devices(board_config(Path("/a,b")))
+    assert [each.rpartition("file=")[2] for each in found] == ["/a,,b/card.img"]
+
+
+def test_card_and_disks_come_with_the_devices_of_the_config() -> None:
+    config = board_config(Path("/lab"))
+    config = replace(
+        config,
+        card=replace(config.card, device="sd-card"),
+        disks={"nvme": DiskConfig("nvme,serial=n", 1)},
+        qemu=replace(config.qemu, extra_args=("-device", "sdhci-pci")),
+    )
+    controller, card, card_device, disk, disk_device = drives_and_devices(config)
+    assert controller == "sdhci-pci", "before what sits in it"
+    assert card.startswith("if=none,id=card,")
+    assert card_device == "sd-card,drive=card"
+    assert disk.startswith("if=none,id=disk-nvme,")
+    assert disk.endswith("file=/lab/card-nvme.img")
+    assert disk_device == "nvme,serial=n,drive=disk-nvme,id=nvme"
+
+
+def test_the_imx_has_a_slot_of_its_own_for_the_card() -> None:
+    (card,) = drives_and_devices(board_config(Path("/lab")))
+    assert card.startswith("if=sd,index=1,id=card,")

@@ -22,7 +22,7 @@ from typing import Any, Final
 from fsjoule import process
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.virtual import bootpartition, muxcontrol
-from fsjoule.virtual.card import Card, CardPosition
+from fsjoule.virtual.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.config import BoardConfig, BoardReady
 from fsjoule.virtual.console import Console
 from fsjoule.virtual.guest import Guest
@@ -55,6 +55,8 @@ class VirtualBoard:
         self._config = config
         self._card = Card(config.card.image, config.card.size_bytes)
         closing.callback(self._card.close)
+        for name, disk in config.disks.items():
+            prepare_disk(config.disk_image(name), disk.size_bytes)
         self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
         if guest is not None:
             closing.callback(guest.close)
@@ -182,9 +184,7 @@ class VirtualBoard:
 
     def _boot(self, files: bootpartition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
-        self._qemu = qemu = Qemu(
-            self._config.qemu, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time
-        )
+        self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
         self._console.connect(qemu.console)
         self._marks.connect(qemu.mark)
         try:

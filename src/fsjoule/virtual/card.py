@@ -1,4 +1,4 @@
-"""The card and its mux: the card is the host's, the board's, or nobody's, and never two of these."""
+"""The card and its mux: the card is the host's, the board's, or nobody's, and never two of these. Images of disks."""
 
 from __future__ import annotations
 
@@ -62,3 +62,12 @@ def prepare_image(image: Path, size_bytes: int) -> None:
             f"the card image {image} has {found_bytes} bytes, which is no power of two",
             hint="QEMU's SD card takes no other size; remove the file to get an empty card of card.size_mib",
         )
+
+
+def prepare_disk(image: Path, size_bytes: int) -> None:
+    """Make the image of a further disk, or give one that is there its size. Raises LabError if it cannot."""
+    try:
+        with image.open("ab") as file:
+            file.truncate(size_bytes)
+    except OSError as error:
+        raise LabError(f"the disk image {image} cannot be made: {error}") from error

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import MIB
+from fsjoule.toml_lines import line_of
 from fsjoule.virtual.powermodel import PowerCoefficients
 
 # sun_path holds 108 bytes, the last of which is NUL.
 _SOCKET_PATH_LIMIT_BYTES: Final = 107
 
 _Mib = Annotated[int, Field(gt=0, le=4096)]
+_DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
 _Text = Annotated[str, Field(min_length=1)]
+_DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
 
 
 @dataclass(frozen=True, slots=True)
 class QemuConfig:
-    """The emulated board. `program` is a name on the PATH or a path; `extra_args` go behind QEMU's own arguments."""
+    """The emulated board. `program` is a name on the PATH or a path.
+
+    `extra_args` stand before the devices of card and disks, which may sit in a controller that they add.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -37,13 +42,36 @@ class QemuConfig:
 
 @dataclass(frozen=True, slots=True)
 class CardConfig:
-    """The card and its mux. An `image` that is not there is made: an empty card of `size_mib`."""
+    """The card and its mux. An `image` that is not there is made: an empty card of `size_mib`.
+
+    `device` is the text of QEMU's -device for it, without its drive; empty on a machine that has slots of its own,
+    where the card goes into the second one.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     image: Path
     control_socket: Path
     size_mib: _Mib = 1024
+    device: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_mib * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class DiskConfig:
+    """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
+
+    `cache` is what becomes of writes that the board has not flushed when its power goes: they are kept, lost, or torn.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    device: _Text
+    size_mib: _DiskMib
+    cache: Literal["kept", "lost", "torn"] = "kept"
 
     @property
     def size_bytes(self) -> int:
@@ -106,6 +134,11 @@ class BoardConfig:
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
     guest_time: GuestTimeConfig | None = None
+    disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
+
+    def disk_image(self, name: str) -> Path:
+        """The image of a further disk, beside the card's."""
+        return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")
 
     @classmethod
     def from_toml(cls, file: Path) -> BoardConfig:
@@ -129,12 +162,14 @@ class BoardConfig:
         _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
+            _check_no_disks(config, file, text)
         return config
 
     def to_toml(self) -> str:
         """The text of a config file that `from_toml` reads as this very config."""
         plain = asdict(self)
         tables = {name: plain.pop(name) for name in _TABLES}
+        tables |= {f"{_DISKS}.{name}": values for name, values in plain.pop(_DISKS).items()}
         tables = {name: values for name, values in tables.items() if values is not None}
         lines = [f"{key} = {_literal(value)}" for key, value in plain.items()]
         for name, values in tables.items():
@@ -191,6 +226,7 @@ class BoardReady:
         beside.replace(file)
 
 
+_DISKS: Final = "disks"
 _TABLES: Final[
     dict[str, type[CardConfig | WiresConfig | OutletConfig | QemuConfig | PowerCoefficients | GuestTimeConfig]]
 ] = {
@@ -209,7 +245,7 @@ def _config_error(error: ValidationError, file: Path, text: str) -> ConfigError:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     key = ".".join(where)
-    line = _line_of(text, where)
+    line = line_of(text, where)
     if first["type"] == "missing":
         return ConfigError(f"the key {key!r} is missing", file=file, line=line, hint=f"add {where[-1]} = ...")
     if first["type"] == "unexpected_keyword_argument":
@@ -219,35 +255,34 @@ def _config_error(error: ValidationError, file: Path, text: str) -> ConfigError:
 
 
 def _known_keys(tables: Sequence[str]) -> list[str]:
-    return [each.name for each in fields(_TABLES[tables[0]] if tables else BoardConfig)]
-
-
-def _line_of(text: str, where: Sequence[str]) -> int | None:
-    """The line, from 1, of a key at [table, key], or of its table, or None."""
-    table_line: int | None = None
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([\w-]+)\s*\]", line):
-            table = header[1]
-            if table == where[0]:
-                table_line = number
-        elif (key := re.match(r"\s*([\w-]+)\s*=", line)) and ([table] if table else []) + [key[1]] == list(where[:2]):
-            return number
-    return table_line
+    match tables:
+        case []:
+            return [each.name for each in fields(BoardConfig)]
+        case [table] if table in _TABLES:
+            return [each.name for each in fields(_TABLES[table])]
+        case _:
+            return [each.name for each in fields(DiskConfig)]
 
 
 def _check_size(config: BoardConfig, file: Path, text: str) -> None:
     size = config.card.size_mib
     if size & (size - 1):
-        line = _line_of(text, ["card", "size_mib"])
+        line = line_of(text, ["card", "size_mib"])
         lower = 1 << (size.bit_length() - 1)
         hint = f"QEMU's SD card wants a power of two: {lower} or {lower * 2}"
         raise ConfigError(f"card.size_mib = {size} is wrong", file=file, line=line, hint=hint)
 
 
+def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
+    if config.disks:
+        hint = "leave [disks] or [guest_time] out"
+        line = line_of(text, [_DISKS, *config.disks])
+        raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
+
+
 def _check_socket_path(table: str, key: str, path: Path, file: Path, text: str) -> None:
     if len(bytes(path)) > _SOCKET_PATH_LIMIT_BYTES:
-        line = _line_of(text, [table, key])
+        line = line_of(text, [table, key])
         hint = f"the path of a unix socket has at most {_SOCKET_PATH_LIMIT_BYTES} bytes: put it in a short directory"
         raise ConfigError(f"{table}.{key} = '{path}' is too long", file=file, line=line, hint=hint)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from fsjoule import process
 from fsjoule.virtual.bootpartition import BootFiles
-from fsjoule.virtual.config import QemuConfig
+from fsjoule.virtual.config import BoardConfig, CardConfig, DiskConfig
 from fsjoule.virtual.guestboot import MAILBOX_INDEX
 from fsjoule.virtual.qemuactivity import ActivityReader
 from fsjoule.virtual.qmp import Qmp
@@ -51,26 +51,46 @@ class GuestTime:
         ]
 
 
-def arguments(config: QemuConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
-    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets.
-
-    The card: index 1 is the i.MX uSDHC that Linux calls mmcblk1. `cache=unsafe` because the guest never asks this card
-    to flush, and pulling it must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`
-    because its transfers are what `qemuactivity` counts (those of io_uring are not).
-    """
-    # A comma in a value of -drive is written twice.
-    card_path = str(card).replace(",", ",,")
+def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
+    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets."""
+    qemu = config.qemu
     return [
-        *("-machine", config.machine, "-m", f"{config.memory_mib}M"),
+        *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
         *("-nodefaults", "-display", "none", "-nic", "none"),
         *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-dtb", str(boot.device_tree)),
         *("-append", boot.command_line),
-        "-drive",
-        f"if=sd,index=1,id={CARD_ID},format=raw,cache=unsafe,discard=unmap,aio=threads,file={card_path}",
         *("-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=mark,fd={mark}", "-serial", "chardev:mark"),
         *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
-        *config.extra_args,
+        *qemu.extra_args,
+        *_card(config.card, card),
+        *(each for name, disk in config.disks.items() for each in _disk(name, disk, config.disk_image(name))),
+    ]
+
+
+def _card(config: CardConfig, image: Path) -> list[str]:
+    """The card. Index 1 of the machine's own slots is the i.MX uSDHC that Linux calls mmcblk1."""
+    if not config.device:
+        return _drive(CARD_ID, image, "if=sd,index=1")
+    return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
+
+
+def _disk(name: str, config: DiskConfig, image: Path) -> list[str]:
+    drive = f"disk-{name}"
+    return [*_drive(drive, image, "if=none"), "-device", f"{config.device},drive={drive},id={name}"]
+
+
+def _drive(drive: str, image: Path, place: str) -> list[str]:
+    """A drive for the file `image`, of which everything written is kept in the host's memory when QEMU is killed.
+
+    `cache=unsafe` because a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse.
+    `aio=threads` because its transfers are what `qemuactivity` counts (those of io_uring are not).
+    """
+    # A comma in a value of -drive is written twice.
+    path = str(image).replace(",", ",,")
+    return [
+        "-drive",
+        f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={path}",
     ]
 
 
@@ -79,7 +99,7 @@ class Qemu:
 
     def __init__(
         self,
-        config: QemuConfig,
+        config: BoardConfig,
         boot: BootFiles,
         card: Path,
         *,
@@ -99,7 +119,7 @@ class Qemu:
         try:
             self._process = process.start(
                 [
-                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.program)),
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.qemu.program)),
                     *arguments(config, boot, card, console=console, mark=mark, control=control),
                     *([] if guest_time is None else guest_time.arguments),
                 ],
