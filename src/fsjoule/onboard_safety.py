@@ -1,6 +1,6 @@
 """What runs on the board to see whether files survive: one script that writes them, one that looks at what is left.
 
-They need a POSIX shell and busybox's dd, fsync, head, sha256sum, stat, tail, tr, wc.
+They need a POSIX shell and busybox's dd, head, sha256sum, stat, sync, tail, tr, wc.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _POOL_OFFSETS: Final = 256 * KIB
 # What a file of random bytes has: one of 256 is a zero.
 _MOSTLY: Final = 0.5
 
-# Ends with an error only: power is cut while it runs. A file is acknowledged when it and its directory have been synced,
-# which fsync(2) asks for; on a filesystem that is mounted with `sync`, when it has been written. Its checksum is taken
-# before that, from memory.
+# Ends with an error only: power is cut while it runs. A file is acknowledged when it and its directory have been synced
+# (busybox's sync is fsync), which fsync(2) asks for; on a filesystem mounted with `sync`, when it has been written. Its
+# checksum is taken before that, from memory.
 _WRITER_TEXT: Final = f"""#!/bin/sh
 # write-files DIRECTORY sync|async SEED SMALLEST SPAN
 directory=$1 mode=$2 chance=$3 smallest=$4 span=$5 n=0

@@ -203,7 +203,9 @@ def environment(name: str = PLACE) -> dict[str, str]:
 
 
 def set_seed(coordinator: str, seed: int) -> None:
-    """Tell the board in guest time of the lab at this coordinator by what its next power-on is to differ from others.
+    """Tell the board of the lab at this coordinator the seed of what it leaves to chance.
+
+    That is by what the next power-on differs from others in guest time, or what a disk's cache loses with the power.
 
     A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
     """

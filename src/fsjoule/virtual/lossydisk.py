@@ -65,8 +65,12 @@ class LossyDisk:
     """
 
     def __init__(self, name: str, image: Path, socket: Path, cache: Cache) -> None:
-        """Open the image and listen. Raises OSError for an image that cannot be opened, LabError."""
+        """Open the image and listen. Raises OSError for an image that cannot be opened, LabError.
+
+        `last_loss` is what the last cut of power did.
+        """
         self.name = name
+        self.last_loss: Loss | None = None
         self._tears = cache is Cache.TORN
         self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
         self._cache: deque[_Write] = deque()
@@ -96,7 +100,7 @@ class LossyDisk:
             elif survives[i]:
                 os.pwrite(self._file, write.data, write.offset)
         lost = sum(not survived for i, survived in enumerate(survives) if i != torn)
-        loss = Loss(seed, sum(not write.lasts for write in writes), lost, int(torn is not None))
+        self.last_loss = loss = Loss(seed, sum(not write.lasts for write in writes), lost, int(torn is not None))
         _log.info("disk %s: power cut: %s", self.name, loss)
         return loss
 
