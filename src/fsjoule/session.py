@@ -54,6 +54,10 @@ class Choice:
     paired: bool = False
     size_factor: float | None = None
 
+    def factor_for(self, name: str, profile: BoardProfile) -> float:
+        """What the sizes of a published suite or part are multiplied by on a board."""
+        return profile.factor_for(name) if self.size_factor is None else self.size_factor
+
 
 def choose(
     *,
@@ -109,6 +113,38 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
+def planned(
+    choice: Choice, profile: BoardProfile, labels: tuple[str, ...]
+) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+    """The entries of a plan, kernels by label, and what was left out.
+
+    Raises ConfigError for what cannot be measured on this board, or does not fit its card.
+    """
+
+    def factor_for(name: str) -> float:
+        return choice.factor_for(name, profile)
+
+    wanted = Planning(
+        filesystems=choice.filesystems,
+        kernels=labels,
+        repeat=choice.repeat,
+        seed=choice.seed,
+        provision=choice.provision,
+        factor_for=factor_for,
+        root_filesystems=images.root_filesystem_choices(profile.recipe),
+        kernel_order=_pairs(choice, labels) if choice.paired else None,
+    )
+    entries, left_out = plan_entries(choice.suite, wanted)
+    check_fits(entries, Space(*images.card_space(profile.recipe)), factor_for)
+    return entries, left_out
+
+
+def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The labels of baseline and candidate in the order in which they boot, pair by pair."""
+    label = dict(zip(Side, labels, strict=True))
+    return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]
+
+
 @dataclass
 class Session:
     """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within."""
@@ -139,7 +175,7 @@ class Session:
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
         # Before the kernels are fetched: what cannot be measured is said at once.
-        self._planned(self.choice.kernels)
+        planned(self.choice, self.profile, self.choice.kernels)
         self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
         self._check_filesystems()
         self.plan = self._plan()
@@ -154,45 +190,21 @@ class Session:
             self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
-    def _factor_for(self, name: str) -> float:
-        return self.profile.factor_for(name) if self.choice.size_factor is None else self.choice.size_factor
-
-    def _planned(self, labels: tuple[str, ...]) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-        """The entries, and what was left out. Raises ConfigError for what cannot be measured on this board."""
-        choice, recipe = self.choice, self.profile.recipe
-        wanted = Planning(
-            filesystems=choice.filesystems,
-            kernels=labels,
-            repeat=choice.repeat,
-            seed=choice.seed,
-            provision=choice.provision,
-            factor_for=self._factor_for,
-            root_filesystems=images.root_filesystem_choices(recipe),
-            kernel_order=self._pairs(labels) if choice.paired else None,
-        )
-        entries, left_out = plan_entries(choice.suite, wanted)
-        check_fits(entries, Space(*images.card_space(recipe)), self._factor_for)
-        return entries, left_out
-
     def _plan(self) -> Plan:
         choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
-        entries, left_out = self._planned(labels)
+        entries, left_out = planned(choice, self.profile, labels)
         return Plan(
             suite=choice.suite.name,
             filesystems=choice.filesystems,
             kernels=labels,
             repeat=choice.repeat,
             seed=choice.seed,
-            size_factors={part.name: self._factor_for(part.name) for part in choice.suite.leaves if part.source},
+            size_factors={
+                part.name: choice.factor_for(part.name, self.profile) for part in choice.suite.leaves if part.source
+            },
             entries=entries,
             left_out=left_out,
         )
-
-    def _pairs(self, labels: tuple[str, ...]) -> list[tuple[str, str]]:
-        """The labels of baseline and candidate in the order in which they boot, pair by pair."""
-        label = dict(zip(Side, labels, strict=True))
-        pairs = interleaved(self.choice.repeat, seed=self.choice.seed)
-        return [(label[first], label[second]) for first, second in pairs]
 
     def _check_filesystems(self) -> None:
         """Raises ConfigError for a kernel without a filesystem that is to be measured: better now than in an hour."""

@@ -78,7 +78,7 @@ def test_variants_of_a_filesystem_are_told_apart(made: MadeRun) -> None:
 
 def test_time_and_utilisation(made: MadeRun) -> None:
     summary = summarise(made.run, made.measurements)
-    assert summary.utilisation == pytest.approx(118.0 / 301.5)
+    assert summary.utilisation == pytest.approx((118.0 + 31.1) / 301.5)
     assert sum(phase.share for phase in summary.phases) == pytest.approx(1.0)
     assert [phase.name for phase in summary.phases][:3] == ["setup", "flash", "boot"]
     extra = summarise(replace(made.run, phases_s={"store": 1.0, "boot": 3.0}), [])

@@ -30,6 +30,7 @@ from fsjoule.published import PublishedFigure, figure_for
 # The order of phases in tables; what a run holds besides follows behind.
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
 _BOARD_ON: Final = "board_on"
+_MEASURING: Final = ("fio", "timed")
 _P99: Final = "99.000000"
 
 
@@ -388,10 +389,11 @@ def _samples(measurements: Iterable[Measurement]) -> SampleCounts:
 
 
 def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | None, float | None]:
-    """Phases with their shares, the time the board was on, and its utilisation: fio's time over that."""
+    """Phases with their shares, the time the board was on, and its utilisation: time of measuring over that."""
     names = [*_PHASES, *(name for name in phases_s if name not in (*_PHASES, _BOARD_ON))]
     spent = {name: phases_s[name] for name in names if name in phases_s}
     total = sum(spent.values())
     phases = tuple(Phase(name, seconds, seconds / total if total else 0.0) for name, seconds in spent.items())
     board_on_s = phases_s.get(_BOARD_ON)
-    return phases, board_on_s, phases_s.get("fio", 0.0) / board_on_s if board_on_s else None
+    measuring_s = sum(phases_s.get(name, 0.0) for name in _MEASURING)
+    return phases, board_on_s, measuring_s / board_on_s if board_on_s else None

@@ -67,7 +67,8 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield from rich_table(time_table(summary), width)
         if summary.board_on_s:
             utilisation = (
-                f"board on for {seconds_text(summary.board_on_s)}, fio for {share_text(summary.utilisation)} of it"
+                f"board on for {seconds_text(summary.board_on_s)}, "
+                f"measuring for {share_text(summary.utilisation)} of it"
             )
             yield footnote(f"board utilisation: {utilisation}")
     yield from _left_out(summary)

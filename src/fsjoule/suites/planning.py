@@ -168,7 +168,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
-                cells = scratch if provision is Provision.SCRATCH else roots.setdefault(name, [])
+                cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
                 cells.append(_Cell(name, workload, leaf.name))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]

@@ -1,0 +1,145 @@
+"""`fsjoule suites`: what can be measured, and what it takes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fsjoule import lab, store
+from fsjoule.cli.common import Json, out, print_json
+from fsjoule.errors import ResultError
+from fsjoule.model import MIB, BoardProfile, Planned
+from fsjoule.report.numbers import seconds_text
+from fsjoule.report.summary import size_label, workload_label
+from fsjoule.session import choose, planned
+from fsjoule.suites import SUITES, Rates, estimate, learned, suite
+
+app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")
+
+# The newest runs of a board say best what it does now.
+_RUNS_LOOKED_AT = 20
+
+
+@app.command("list")
+def suites_list(json_output: Json = False) -> None:
+    """List all suites and their parts.
+
+    Example: fsjoule suites list
+    """
+    if json_output:
+        print_json({name: _described(name) for each in SUITES.values() for name in _names(each.name)})
+        return
+    for each in SUITES.values():
+        out.print(f"[bold]{each.name}[/bold]  {each.title}", highlight=False)
+        for part in each.parts:
+            out.print(f"  {part.name:<20} {part.title}", highlight=False)
+        if each.source:
+            out.print(f"  after {each.source}", style="dim", highlight=False)
+
+
+@app.command("show")
+def suites_show(  # noqa: PLR0917 - a command's options
+    name: Annotated[str, typer.Argument(help="A suite, or a part of one: elc2015/boot.")],
+    lg_env: Annotated[Path, typer.Option(help="The board's environment file.")] = Path("env/virtual.yaml"),
+    fs: Annotated[str | None, typer.Option(help="Filesystems, a,b; else those of the suite.")] = None,
+    kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
+    repeat: Annotated[int | None, typer.Option(help="Repetitions; else as the suite says.")] = None,
+    size_factor: Annotated[float | None, typer.Option(help="Multiplies published sizes.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Published sizes, and as many repetitions.")] = False,
+    results: Annotated[Path, typer.Option(help="Earlier runs, from which the estimate learns.")] = Path("results"),
+    json_output: Json = False,
+) -> None:
+    """Show what a suite measures on a board, and what that takes: time, bytes written (wear) and energy.
+
+    Example: fsjoule suites show elc2015/bandwidth --lg-env env/virtual.yaml --fs ext4,btrfs
+    """
+    profile = lab.read_environment(lg_env).profile
+    choice = choose(
+        suite_name=name,
+        filesystems=fs,
+        kernels=kernel,
+        repeat=repeat,
+        provision=None,
+        results=results,
+        seed=1,
+        size_factor=1.0 if full else size_factor,
+    )
+    entries, left_out = planned(choice, profile, choice.kernels)
+    rates = _rates(results, profile)
+    taken = estimate(entries, rates)
+    if json_output:
+        factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
+        print_json(
+            {
+                **_described(name),
+                "board": profile.name,
+                "filesystems": choice.filesystems,
+                "repeat": choice.repeat,
+                "size_factors": factors,
+                "left_out": left_out,
+                "estimate": asdict(taken),
+                "learned_from_runs": rates.runs,
+            }
+        )
+        return
+    out.print(f"[bold]{choice.suite.name}[/bold]  {choice.suite.title}", highlight=False)
+    if choice.suite.source:
+        out.print(f"after {choice.suite.source}", highlight=False)
+    out.print(_table(entries))
+    for part in choice.suite.leaves:
+        for remark in part.remarks:
+            out.print(f"{part.name}: {remark}", highlight=False)
+    for reason in left_out:
+        out.print(f"left out: {reason}", highlight=False)
+    learned_from = f"learned from {rates.runs} runs of {profile.name}" if rates.runs else "a guess: no earlier run"
+    out.print(
+        f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {choice.repeat} repetitions, "
+        f"{taken.boots} boots: about {seconds_text(taken.seconds)}, {taken.written_bytes / MIB:,.0f} MiB written, "
+        f"{taken.energy_j:,.0f} J of the board ({learned_from})",
+        highlight=False,
+    )
+
+
+def _table(entries: tuple[Planned, ...]) -> Table:
+    """What is measured in each part, with the sizes that this board gets."""
+    table = Table(box=None)
+    for column in ("part", "workload", "size"):
+        table.add_column(column)
+    for part, workload in dict.fromkeys((entry.suite, entry.workload) for entry in entries):
+        size = size_label(workload.size_bytes) if workload.size_bytes else ""
+        table.add_row(part, workload_label(workload), size)
+    return table
+
+
+def _names(name: str) -> list[str]:
+    return list(dict.fromkeys([name, *(part.name for part in suite(name).leaves)]))
+
+
+def _described(name: str) -> dict[str, object]:
+    found = suite(name)
+    return {
+        "title": found.title,
+        "source": found.source,
+        "parts": [part.name for part in found.parts],
+        "filesystems": list(found.filesystems),
+        "repeat": found.repeat,
+        "published_repeat": found.published_repeat,
+        "workloads": [workload.slug for part in found.leaves for workload in part.workloads],
+        "remarks": [remark for part in found.leaves for remark in part.remarks],
+    }
+
+
+def _rates(results: Path, profile: BoardProfile) -> Rates:
+    """Learned from the newest runs of this board below `results`."""
+    folders = sorted((path.parent for path in results.glob(f"*-{profile.name}-*/run.json")), reverse=True)
+    loaded: list[store.LoadedRun] = []
+    for folder in folders[:_RUNS_LOOKED_AT]:
+        try:
+            loaded.append(store.load_run(folder))
+        except ResultError:
+            continue  # an estimate can do without a damaged run
+    return learned((each.run, each.measurements) for each in loaded)

@@ -1,0 +1,49 @@
+"""`fsjoule suites`: lists, plans with their estimate, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, command_line
+
+from fsjoule.suites import SUITES
+
+_ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
+
+
+@pytest.fixture
+def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return command_line(monkeypatch, capfd)
+
+
+def test_all_suites_and_parts_are_listed(fsjoule: CommandLine) -> None:
+    listed = fsjoule("suites", "list")
+    parts = [part.name for each in SUITES.values() for part in each.leaves]
+    assert listed.code == 0
+    assert [name for name in (*SUITES, *parts) if name not in listed.out] == []
+    document = fsjoule("suites", "list", "--json").document
+    assert document.keys() == {*SUITES, *parts}
+    assert document["home-usage-2016"]["published_repeat"] == 9
+
+
+def test_a_suite_is_shown_with_what_it_takes(fsjoule: CommandLine, tmp_path: Path) -> None:
+    options = ("--lg-env", _ENVIRONMENT, "--results", tmp_path)
+    shown = fsjoule("suites", "show", "elc2015", *options)
+    assert shown.code == 0
+    assert "left out: elc2015/fsck, fsck: nilfs2 has no fsck" in shown.out
+    assert "a guess: no earlier run" in shown.out
+    document = fsjoule("suites", "show", "energy-emmc-2025", *options, "--repeat", 2, "--fs", "ext4", "--json").document
+    assert document["size_factors"] == {"energy-emmc-2025": 0.0625}
+    taken = document["estimate"]
+    # Twelve jobs of 31.25 MiB, each laid out or written, twice.
+    assert (taken["measurements"], taken["boots"]) == (24, 2)
+    assert taken["written_bytes"] == 24 * 32_768_000
+
+
+def test_published_sizes_that_do_not_fit_are_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
+    refused = fsjoule("suites", "show", "copy-2015", "--full", "--lg-env", _ENVIRONMENT, "--results", tmp_path)
+    assert refused.code == 2
+    assert "does not fit" in refused.err
+    assert "--size-factor 0." in refused.err
+    assert fsjoule("suites", "show", "elc2015/boat", "--lg-env", _ENVIRONMENT).code == 2
