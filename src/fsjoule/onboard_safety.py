@@ -152,6 +152,12 @@ def _fate(told: str, file: Promised) -> FileFate:
             return FileFate.DETECTED
 
 
+def is_read_only(mounts: str, directory: str) -> bool:
+    """Whether the filesystem at a directory is mounted read-only, by `/proc/mounts`."""
+    found = re.search(rf"^\S+ {re.escape(directory)} \S+ (\S+)", mounts, re.MULTILINE)
+    return found is not None and "ro" in found[1].split(",")
+
+
 def counted(of_files: dict[str, FileFate]) -> dict[FileFate, int]:
     """How many files had each fate, in the order of the fates."""
     counts = Counter(of_files.values())

@@ -200,8 +200,9 @@ class BoardStrategy(Strategy):
 
     @step(args=["after_s"])
     def cut(self, after_s: float) -> str:
-        """Listen to a booted board for so long, then cut its power; returns what came over the console since it was told
-        to start something. Raises LabError.
+        """Listen to a booted board for so long, then cut its power. Raises LabError.
+
+        Returns what came over the console since the board was told to start something.
         """
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut"):

@@ -69,11 +69,11 @@ class Outcome:
     """What was left of a filesystem and of the files on it whose sync had returned.
 
     `files` counts them by their fate; fates that none had are not in it, and `damaged` names the first of those that
-    are not intact. `mounts` is whether it could be mounted, `read_only` whether it could be mounted, or stayed, only so.
-    `check_exit` is the exit code of its checker, which changes nothing (None where there is none), `check_clean` whether
-    that calls it clean. `repaired` is whether it could be mounted after a repair, None where none was tried. `messages`
-    are the kernel's warnings and errors from the mount to the unmount. After a cut of power, `cut_s` is how long after
-    the first file was begun it came, and `seed` gave that moment and what the disk lost.
+    are not intact. `mounts` is whether it could be mounted, `read_only` whether it could be, or stayed, only so.
+    `check_exit` is the exit code of its checker, which changes nothing (None where there is none), and `check_clean`
+    whether that calls it clean. `repaired` is whether it could be mounted after a repair, None where none was tried.
+    `messages` are the kernel's warnings and errors from the mount to the unmount. After a cut of power, `cut_s` is how
+    long after the writer was started it came, and `seed` gave that moment and what the disk lost.
     """
 
     files: dict[FileFate, int]

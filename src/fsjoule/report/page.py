@@ -17,9 +17,11 @@ from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.tables import (
     FOOTNOTE,
+    OUTCOME_FOOTNOTE,
     fio_footnote,
     fio_table,
     kernel_tables,
+    outcome_table,
     projected_footnote,
     projected_table,
     published_table,
@@ -51,7 +53,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
         (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
-        for row in (*summary.fio, *summary.timed)
+        for row in (*summary.fio, *summary.timed, *summary.outcomes)
     ]
     return render(
         "page.html.j2",
@@ -71,6 +73,8 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         source_remarks=[(source, REMARKS.get(source, ())) for source in summary.sources],
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
+        outcomes=outcome_table(summary),
+        outcome_footnote=OUTCOME_FOOTNOTE,
         kernel_tables=kernel_tables(summary),
         timed_charts=marked_up([chart for _, charts in timed_charts(summary) for chart in charts]),
         groups=groups,
