@@ -32,7 +32,7 @@ def test_a_suite_is_shown_with_what_it_takes(fsjoule: CommandLine, tmp_path: Pat
     shown = fsjoule("suites", "show", "elc2015", *options)
     assert shown.code == 0
     assert "left out: elc2015/fsck, fsck: nilfs2 has no fsck" in shown.out
-    assert "a guess: no earlier run" in shown.out
+    assert "a guess: no earlier run)" in shown.out
     document = fsjoule("suites", "show", "energy-emmc-2025", *options, "--repeat", 2, "--fs", "ext4", "--json").document
     assert document["size_factors"] == {"energy-emmc-2025": 0.0625}
     taken = document["estimate"]

@@ -66,4 +66,4 @@ def test_what_is_left_out_is_said(made: MadeRun) -> None:
 def test_paths_are_whole_and_the_utilisation_is_told(made: MadeRun) -> None:
     text = _text(summarise(made.run, made.measurements), 80)
     assert f"report      results/{'a-long-name' * 12}/report.html" in text
-    assert "fio for 39 % of it" in text
+    assert "measuring for 49 % of it" in text

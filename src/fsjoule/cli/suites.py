@@ -92,15 +92,16 @@ def suites_show(  # noqa: PLR0917 - a command's options
     out.print(_table(entries))
     for part in choice.suite.leaves:
         for remark in part.remarks:
-            out.print(f"{part.name}: {remark}", highlight=False)
+            out.print(f"{part.name}: {remark}", highlight=False, markup=False)
     for reason in left_out:
         out.print(f"left out: {reason}", highlight=False)
-    learned_from = f"learned from {rates.runs} runs of {profile.name}" if rates.runs else "a guess: no earlier run"
+    learned_from = f"learned from runs of {profile.name}: {rates.runs}" if rates.runs else "a guess: no earlier run"
     out.print(
         f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {choice.repeat} repetitions, "
         f"{taken.boots} boots: about {seconds_text(taken.seconds)}, {taken.written_bytes / MIB:,.0f} MiB written, "
         f"{taken.energy_j:,.0f} J of the board ({learned_from})",
         highlight=False,
+        soft_wrap=True,
     )
 
 
