@@ -12,22 +12,27 @@ from typing import Final
 from fsjoule import onboard
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import filesystem
+from fsjoule.flakey import Flakey
 from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
+    FlakeyWorkload,
     Measurement,
     MeterInfo,
     Plan,
     Planned,
+    PowerLossWorkload,
     Provision,
     Run,
     RunStatus,
     TimedKind,
+    TimedWorkload,
 )
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
+from fsjoule.powerloss import PowerLoss
 from fsjoule.provisioning import working_directory
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
@@ -49,6 +54,11 @@ class Transcript:
         result = self.shell.run(argv, timeout_s=timeout_s)
         self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
         return result
+
+    def start(self, argv: Sequence[str]) -> None:
+        """See ports.Shell."""
+        self.text += f"# {shlex.join(argv)} &\n"
+        self.shell.start(argv)
 
     def put(self, path: str, content: bytes) -> None:
         """See ports.Shell."""
@@ -170,12 +180,7 @@ class Bench:
 
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
-        boots = entry.workload.kind == "timed" and entry.workload.operation is TimedKind.BOOT
-        if boots:
-            booted, evidence = self._measure_boot(entry)
-        else:
-            booted = self._boot_for(entry)
-            evidence = booted.measurer.measure(entry)
+        booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
         measurement = judge(
             entry,
@@ -189,9 +194,27 @@ class Bench:
             attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
             attachments["kernel.log"] = evidence.kernel_log.encode()
             self.store.add(measurement, evidence.trace, attachments)
+        if evidence.board_lost:
+            self._switch_off()
         self.results.append(measurement)
         self.on_measured(measurement)
         return measurement
+
+    def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
+        """Do what the entry asks for; returns the boot that is to be named for it, and what it left behind."""
+        match entry.workload:
+            case TimedWorkload(operation=TimedKind.BOOT):
+                return self._measure_boot(entry)
+            case PowerLossWorkload():
+                return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
+            case FlakeyWorkload():
+                booted = self._boot_for(entry)
+                # A board that panics over a damaged filesystem cannot be asked any more.
+                self._learn_facts(entry)
+                return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
+            case _:
+                booted = self._boot_for(entry)
+                return booted, booted.measurer.measure(entry)
 
     def _root_filesystem(self, entry: Planned) -> str:
         return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT
@@ -282,6 +305,28 @@ class Bench:
             evidence.usage = onboard.usage(_ZERO_COUNTERS, booted.measurer.counters())
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
+        return booted, evidence
+
+    def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[Booted, Evidence]:
+        """From a board that runs to one that has been booted after the cut, on which the next iteration begins.
+
+        That one may be another repetition's: the boot of an iteration is the one after its cut.
+        """
+        booted = self._booted
+        if booted is None or (booted.kernel, booted.provision) != (entry.kernel, entry.provision):
+            booted = self._boot_for(entry)
+        self._learn_facts(entry)
+        try:
+            loss.begin(booted.measurer)
+        except MeasurementInvalid as error:
+            return booted, Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        with self.phases("power-loss"):
+            console = self.board.cut(loss.cut_after_s, loss.seed)
+        before = booted.transcript.take()
+        self._switch_off()
+        booted = self._boot(entry)
+        evidence = loss.recover(booted.measurer, console)
+        evidence.attachments["before-the-cut.log"] = before + console.encode()
         return booted, evidence
 
     def _rest(self, seconds: float) -> None:

@@ -27,10 +27,10 @@ class Variant:
 class Filesystem:
     """One filesystem. Programs are argument lists without the device, which comes last.
 
-    `make` overwrites whatever the device held and asks nothing. `check` is empty where there is no checker. `modules`
-    are the kernel's names; `lacks` says what a suite must do without. `identity` gives it a UUID of one's own choice
-    (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that makes another series. `variants` are
-    its options worth measuring, by name.
+    `make` overwrites whatever the device held and asks nothing. `check` changes nothing and is empty where there is no
+    checker; `repair` mends what it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite
+    must do without. `identity` gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}`
+    says); it is no option that makes another series. `variants` are its options worth measuring, by name.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Filesystem:
     make: tuple[str, ...]
     mount_options: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
+    repair: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ _TABLE: Final = (
         ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"),
         mount_options=("noinit_itable",),
         check=("fsck.ext4", "-f", "-n"),
+        repair=("fsck.ext4", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
         variants={
@@ -89,6 +91,7 @@ _TABLE: Final = (
         "ext3",
         ("mkfs.ext3", "-q", "-F", "-E", "nodiscard"),
         check=("fsck.ext3", "-f", "-n"),
+        repair=("fsck.ext3", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
         lacks=frozenset({"fallocate"}),
@@ -99,6 +102,7 @@ _TABLE: Final = (
         "ext2",
         ("mkfs.ext2", "-q", "-F", "-E", "nodiscard"),
         check=("fsck.ext2", "-f", "-n"),
+        repair=("fsck.ext2", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
         lacks=frozenset({"fallocate"}),
@@ -109,6 +113,7 @@ _TABLE: Final = (
         "btrfs",
         ("mkfs.btrfs", "-q", "-f", "-K"),
         check=("btrfs", "check"),
+        repair=("btrfs", "check", "--repair", "--force"),
         modules=("btrfs",),
         identity=("-U", "{uuid}"),
         variants={
@@ -129,6 +134,7 @@ _TABLE: Final = (
         "f2fs",
         ("mkfs.f2fs", "-q", "-f", "-t", "0"),
         check=("fsck.f2fs", "--dry-run"),
+        repair=("fsck.f2fs", "-f"),
         modules=("f2fs",),
         identity=("-U", "{uuid}"),
         variants={
@@ -149,6 +155,7 @@ _TABLE: Final = (
         # Kernels before 5.19 do not know large extent counters: one format for all of them.
         ("mkfs.xfs", "-q", "-f", "-K", "-i", "nrext64=0"),
         check=("xfs_repair", "-n"),
+        repair=("xfs_repair",),
         modules=("xfs",),
         identity=("-m", "uuid={uuid}"),
         variants={
@@ -184,6 +191,7 @@ _TABLE: Final = (
         "vfat",
         ("mkfs.vfat", "-F", "32"),
         check=("fsck.vfat", "-n"),
+        repair=("fsck.vfat", "-a"),
         modules=("vfat", "nls_cp437", "nls_ascii"),
         identity=("-i", "{hex:.8}"),
         lacks=frozenset({"symlinks", "fallocate"}),

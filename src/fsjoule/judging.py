@@ -15,6 +15,7 @@ from fsjoule.model import (
     Energy,
     FioResult,
     Measurement,
+    Outcome,
     Planned,
     Projection,
     SeriesKey,
@@ -36,7 +37,8 @@ class Evidence:
 
     `marks` are the texts of the start and the stop mark; the first `idle_s` seconds of the trace show idle power, or,
     with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none, and
-    `unmount_s` the time of the unmount that came after it in the same window.
+    `unmount_s` the time of the unmount that came after it in the same window. After `board_lost` the board answers no
+    more.
     """
 
     trace: Trace | None
@@ -50,6 +52,8 @@ class Evidence:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    outcome: Outcome | None = None
+    board_lost: bool = False
     moved_bytes: int = 0
     fio: FioResult | None = None
     kernel_log: str = ""
@@ -80,7 +84,13 @@ def judge(
 ) -> Measurement:
     """The measurement, with every reason for which it is not to be believed."""
     metered = _metered(evidence, entry.workload, profile.window_excess_s)
-    complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
+    if evidence.outcome is None:
+        complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
+    else:
+        # It has what the kernel says of a filesystem that was damaged on purpose, and owes nothing to the meter.
+        complaints = evidence.complaints
+        if metered.complaints:
+            metered = Metered(notes=(*metered.notes, *(f"no energy: {each}" for each in metered.complaints)))
     moved_mib = evidence.moved_bytes / MIB
     duration_s = evidence.duration_s
     if duration_s is None and metered.window is not None:
@@ -119,6 +129,7 @@ def judge(
         unmount_s=evidence.unmount_s,
         space=evidence.space,
         kernel_threads_s=evidence.kernel_threads_s,
+        outcome=evidence.outcome,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
         window=metered.window,

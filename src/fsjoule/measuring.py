@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,9 +12,9 @@ from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import MIB, BoardProfile, FioWorkload, Planned, Trace
+from fsjoule.model import MIB, BoardProfile, FioWorkload, Planned, TimedWorkload, Trace
 from fsjoule.phases import Phases
-from fsjoule.ports import Clock, Meter, Shell
+from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
 from fsjoule.timedwork import TimedWork
 
@@ -88,8 +88,8 @@ class Measurer:
         for path, text in onboard.scripts(
             mark_device=self.profile.mark_device, card_device=self.profile.card_device
         ).items():
-            self._install(path, text)
-        self._install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
+            self.install(path, text)
+        self.install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -97,21 +97,38 @@ class Measurer:
         Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence, also if the
         filesystem could not even be made or mounted.
         """
+        workload = entry.workload
+
+        def work(kind: Filesystem) -> Evidence:
+            match workload:
+                case FioWorkload():
+                    return self._fio(entry, kind, workload)
+                case TimedWorkload():
+                    return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
+                case _:
+                    raise ValueError(f"{workload.kind} is measured by the run")
+
+        return self.around(entry, work)
+
+    def around(self, entry: Planned, work: Callable[[Filesystem], Evidence]) -> Evidence:
+        """Do an entry's work, given its filesystem, with the modules loaded that it needs and the kernel's log kept.
+
+        Raises LabError when the board does not answer.
+        """
         kind = filesystem(entry.filesystem)
         self._slug, self._made = entry.slug, 0
-        self._load_modules(kind)
+        self.load_modules(*kind.modules)
         checked(self.shell, "dmesg", "-C")
         try:
-            if entry.workload.kind == "fio":
-                evidence = self._fio(entry, kind, entry.workload)
-            else:
-                evidence = self._timed(entry.number, TimedWork(self.scratch, kind, entry.workload, self._identity))
+            evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
-        evidence.kernel_log = self.kernel_log()
+        if not evidence.board_lost:
+            evidence.kernel_log = self.kernel_log()
         return evidence
 
-    def _install(self, path: str, text: bytes) -> None:
+    def install(self, path: str, text: bytes) -> None:
+        """Put a program on the board, into its memory."""
         self.shell.put(path, text)
         checked(self.shell, "chmod", "+x", path)
 
@@ -123,13 +140,13 @@ class Measurer:
         self._made += 1
         return uuid5(_UUIDS, f"{self.seed} {self._slug} {self._made}") if self.profile.guest_time else None
 
-    def _load_modules(self, kind: Filesystem) -> None:
-        """Load the filesystem's modules, or the first mount of a boot would take a second longer than the others.
+    def load_modules(self, *names: str) -> None:
+        """Load a filesystem's modules, or the first mount of a boot would take a second longer than the others.
 
         A kernel may have them built in and know no module of the name: a mount will say if it lacks one.
         """
         with self.phases("provisioning"):
-            for module in set(kind.modules) - self._loaded:
+            for module in set(names) - self._loaded:
                 self.shell.run(("modprobe", module))
                 self._loaded.add(module)
 
@@ -167,8 +184,8 @@ class Measurer:
             after=f"{onboard.STOP} {number}{threads}",
             seed=self.seed,
         )
-        evidence = self._work(number, argv, phase="fio", timeout_s=limit_s)
-        evidence.complaints[:0] = complaints
+        evidence, done = self._work(number, argv, phase="fio", timeout_s=limit_s)
+        evidence.complaints[:0] = [*complaints, *_failure(done)]
         if workload.kernel_threads:
             readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
             evidence.kernel_threads_s = onboard.kernel_threads_s(*readings)
@@ -189,15 +206,8 @@ class Measurer:
             argv = work.prepare()
             settle(self.shell)
         unmounts = work.unmounts_after
-        argv = (onboard.TIMED, str(number), unmounts, *argv)
-        evidence = self._work(number, argv, phase="timed", timeout_s=work.time_limit_s)
-        try:
-            spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
-        except MeasurementInvalid as error:
-            evidence.complaints += error.reasons
-        else:
-            evidence.duration_s, evidence.unmount_s = spent.duration_s, spent.unmount_s
-            evidence.user_s, evidence.sys_s = spent.user_s, spent.sys_s
+        evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
+        evidence.complaints[:0] = _failure(done)
         evidence.moved_bytes = work.moved_bytes
         if not evidence.complaints:
             try:
@@ -207,7 +217,27 @@ class Measurer:
                 evidence.complaints += error.reasons
         return evidence
 
-    def _work(self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float) -> Evidence:
+    def timed(
+        self, number: int, argv: Sequence[str], *, unmounts: str = "", time_limit_s: float
+    ) -> tuple[Evidence, CommandResult]:
+        """Run a program between two marks, and take its time; then unmount a directory, if one is given.
+
+        Whether it was to succeed is for the caller to say.
+        """
+        argv = (onboard.TIMED, str(number), unmounts, *argv)
+        evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
+        try:
+            spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        else:
+            evidence.duration_s, evidence.unmount_s = spent.duration_s, spent.unmount_s
+            evidence.user_s, evidence.sys_s = spent.user_s, spent.sys_s
+        return evidence, done
+
+    def _work(
+        self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float
+    ) -> tuple[Evidence, CommandResult]:
         checked(self.shell, "rm", "-f", *_LEFT_BEHIND)
         with recorded(self.meter, self.say, self.rest) as recording:
             with self.phases("idle"):
@@ -218,15 +248,12 @@ class Measurer:
             trace=recording.trace, marks=(onboard.start_mark(number), onboard.stop_mark(number)), idle_s=IDLE_S
         )
         evidence.notes += [recording.note] if recording.note else []
-        if done.exit_code != 0:
-            said = done.stdout.strip()[-300:]
-            evidence.complaints.append(f"`{argv[0]}` ended with exit code {done.exit_code}: {said}")
         try:
             readings = [self._text(path) for path in (onboard.BEFORE, onboard.AFTER)]
             evidence.usage = onboard.usage(*readings)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
-        return evidence
+        return evidence, done
 
     def _text(self, path: str) -> str:
         return self._file(path).decode(errors="replace")
@@ -240,3 +267,10 @@ class Measurer:
         except LabError as error:
             self.say(f"could not read {path}: {error.what}")
             return b""
+
+
+def _failure(done: CommandResult) -> list[str]:
+    """What to say of a program that should have succeeded."""
+    if done.exit_code == 0:
+        return []
+    return [f"`{done.argv[0]}` ended with exit code {done.exit_code}: {done.stdout.strip()[-300:]}"]

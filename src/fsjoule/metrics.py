@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model import FioResult, IoPattern, Measurement, TimedKind, Value, Workload
+from fsjoule.model import FioResult, FioWorkload, IoPattern, Measurement, TimedKind, TimedWorkload, Value, Workload
 
 _P99: Final = 99.0
 
@@ -81,13 +81,14 @@ def figure_of(measurement: Measurement, metric: Metric) -> Figure:
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
-    return _told(workload.operation)
+    return _told(workload.operation) if isinstance(workload, (FioWorkload, TimedWorkload)) else ()
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload as a series names it: `randread-16k 32768KiB`, `mkfs`."""
     operation = re.split(r"[- ]", workload)[0]
-    return _told(IoPattern(operation) if operation in set(IoPattern) else TimedKind(operation))
+    known = {each.value: each for each in (*IoPattern, *TimedKind)}
+    return _told(known[operation]) if operation in known else ()
 
 
 def _told(operation: IoPattern | TimedKind) -> tuple[Metric, ...]:

@@ -29,6 +29,10 @@ class Shell(Protocol):
         """
         ...
 
+    def start(self, argv: Sequence[str]) -> None:
+        """Start a program and leave it to itself; `Board.cut` is what comes next, and tells what it has printed."""
+        ...
+
     def put(self, path: str, content: bytes) -> None:
         """Write a small file on the board."""
         ...
@@ -53,6 +57,14 @@ class Board(Protocol):
         """Switch the board on and wait for its prompt. Raises BoardError, with the board switched off.
 
         A board whose boots are all alike takes the random numbers by which they differ from `seed`.
+        """
+        ...
+
+    def cut(self, after_s: float, seed: int) -> str:
+        """Cut the power of a booted board after so many seconds, in the midst of what it does; it is off then.
+
+        Returns what it printed on its console up to then. A board whose disks lose their cache with the power takes
+        what is lost from `seed`. Raises LabError if the power cannot be cut.
         """
         ...
 

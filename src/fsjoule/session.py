@@ -140,6 +140,7 @@ def planned(
         factor_for=factor_for,
         root_filesystems=images.root_filesystem_choices(profile.recipe),
         kernel_order=_pairs(choice, labels) if choice.paired else None,
+        guest_time=profile.guest_time,
     )
     entries, left_out = plan_entries(choice.suite, wanted)
     check_fits(entries, Space(*images.card_space(profile.recipe)), factor_for)

@@ -33,11 +33,15 @@ class FakeShell:
     answer: Callable[[tuple[str, ...]], CommandResult]
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    started: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         del timeout_s
         self.asked.append(tuple(argv))
         return self.answer(tuple(argv))
+
+    def start(self, argv: Sequence[str]) -> None:
+        self.started.append(tuple(argv))
 
     def put(self, path: str, content: bytes) -> None:
         self.files[path] = content
@@ -90,7 +94,7 @@ class FakeStore:
 
 @dataclass
 class FakeBoard:
-    """A board that boots into `shell`, or raises the next of `faults`."""
+    """A board that boots into `shell`, or raises the next of `faults`; it has said `said` when its power is cut."""
 
     shell: FakeShell
     board_facts: BoardFacts
@@ -98,6 +102,8 @@ class FakeBoard:
     faults: list[BoardError] = field(default_factory=list[BoardError])
     prepared: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     seeds: list[int] = field(default_factory=list[int])
+    said: Callable[[], str] = lambda: ""
+    cuts: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     boots: int = 0
     powered: bool = False
 
@@ -111,6 +117,11 @@ class FakeBoard:
             raise self.faults.pop(0)
         self.powered = True
         return self.shell
+
+    def cut(self, after_s: float, seed: int) -> str:
+        self.cuts.append((after_s, seed))
+        self.powered = False
+        return self.said()
 
     def off(self) -> None:
         self.powered = False

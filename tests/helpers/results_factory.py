@@ -84,7 +84,7 @@ _SHAPE = {
     "randread": (7.0, 0.07),
     "randwrite": (4.0, 0.08),
 }
-_TIMED_S = {TimedKind.MKFS: 0.9, TimedKind.MOUNT: 0.08, TimedKind.UMOUNT: 0.11, TimedKind.BOOT: 9.5}
+_TIMED_S: dict[str, float] = {TimedKind.MKFS: 0.9, TimedKind.MOUNT: 0.08, TimedKind.UMOUNT: 0.11, TimedKind.BOOT: 9.5}
 _IDLE_W = 1.10
 
 
@@ -139,7 +139,7 @@ def make_measurement(
         duration_s = mib / (speed * slower * (workload.block_size_bytes / (16 * KIB)) ** 0.2)
     else:
         mib, busy_w = 0.0, 0.15
-        duration_s = _TIMED_S[workload.operation] / slower
+        duration_s = _TIMED_S[workload.operation.value] / slower
     trace = make_trace(duration_s, busy_w / slower, seed=planned.number, mark=str(planned.number)) if meter else None
     energy, window, idle = _energy(trace) if trace is not None else (None, None, None)
     is_fio = isinstance(workload, FioWorkload)

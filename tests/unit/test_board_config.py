@@ -12,6 +12,7 @@ from fsjoule.model import MIB
 from fsjoule.virtual.bootpartition import BootFiles
 from fsjoule.virtual.card import prepare_disk
 from fsjoule.virtual.config import BoardConfig, BoardReady, DiskConfig, GuestTimeConfig
+from fsjoule.virtual.lossydisk import Cache
 from fsjoule.virtual.powermodel import PowerCoefficients
 from fsjoule.virtual.qemu import arguments
 
@@ -39,7 +40,7 @@ def test_guest_time_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_disks_are_written_and_read(tmp_path: Path) -> None:
-    disks = {"nvme": DiskConfig("nvme,serial=nvme0", 1024), "stick": DiskConfig("usb-storage", 512, "torn")}
+    disks = {"nvme": DiskConfig("nvme,serial=nvme0", 1024), "stick": DiskConfig("usb-storage", 512, Cache.TORN)}
     config = replace(board_config(tmp_path), disks=disks)
     assert read(tmp_path, config.to_toml()) == config
     assert config.disk_image("stick") == tmp_path / "card-stick.img"

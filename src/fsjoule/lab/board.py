@@ -23,7 +23,7 @@ class LabgridBoard:
         say: Callable[[str], None] = lambda _text: None,
         set_seed: Callable[[int], None] = lambda _seed: None,
     ) -> None:
-        """`set_seed` reaches a board in guest time, beside labgrid."""
+        """`set_seed` reaches a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._cards = cards
         self._say = say
@@ -50,6 +50,12 @@ class LabgridBoard:
         self._strategy.transition("booted")
         self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder, self._strategy.lose)
         return self._shell
+
+    def cut(self, after_s: float, seed: int) -> str:
+        """See ports.Board."""
+        self._shell = None
+        self._set_seed(seed)
+        return self._strategy.cut(after_s)
 
     def off(self) -> None:
         """See ports.Board."""

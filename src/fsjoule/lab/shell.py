@@ -53,6 +53,12 @@ class LabgridShell:
             command = f"sh {_SCRIPT}"
         return self._run(command, tuple(argv), timeout_s)
 
+    def start(self, argv: Sequence[str]) -> None:
+        """See ports.Shell. What it prints comes over the console as it is printed."""
+        self._recorder.clear()
+        with lab_errors(f"starting {argv[0]!r} on the board"):
+            self._driver.console.sendline(shlex.join(argv))
+
     def put(self, path: str, content: bytes) -> None:
         """See ports.Shell. What arrives is checked by its checksum."""
         for _ in range(_ATTEMPTS):

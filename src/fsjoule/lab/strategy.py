@@ -181,6 +181,8 @@ class BoardStrategy(Strategy):
             if wanted is Status.booted:
                 self._boot()
         except BaseException:
+            # What is on a card that did not boot may be why, after a cut of power for one: it is written anew.
+            self.forget_card()
             with contextlib.suppress(FsjouleError):
                 self._switch_off()
             raise
@@ -195,6 +197,24 @@ class BoardStrategy(Strategy):
             self._open_console()
             self._log_in()
         self.status = wanted
+
+    @step(args=["after_s"])
+    def cut(self, after_s: float) -> str:
+        """Listen to a booted board for so long, then cut its power. Raises LabError.
+
+        Returns what came over the console since the board was told to start something.
+        """
+        self.status = Status.unknown
+        with lab_errors("listening to the board until its power is cut"):
+            self._listen(after_s)
+        with time_limit(_POWER_TIMEOUT_S, "cutting the board's power"), lab_errors("cutting the board's power"):
+            self.power.off()
+        with lab_errors("reading what the board said before the cut"):
+            self._drain_console()
+        said = self.recorder.text()
+        self._switch_off()
+        self.status = Status.off
+        return said
 
     def lose(self) -> None:
         """Note that a booted board has left its shell: the next transition begins with the power off."""
@@ -259,6 +279,12 @@ class BoardStrategy(Strategy):
             index, _, _, _ = self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)
             if index == 1:
                 return
+
+    def _listen(self, seconds: float) -> None:
+        """Take in what the board says, for whoever reads the record of it."""
+        end = time.monotonic() + seconds
+        while (left_s := end - time.monotonic()) > 0:
+            self.console.expect([".+", pexpect.TIMEOUT], timeout=left_s)
 
     def _await_login(self) -> None:
         """Wait for the login prompt. Raises BoardError at once on a panic, and when a limit is reached."""

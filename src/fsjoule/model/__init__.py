@@ -28,6 +28,7 @@ from fsjoule.model.meter import (
     SampleCounts,
     Trace,
 )
+from fsjoule.model.outcome import FileFate, FlakeyModel, FlakeyWorkload, Outcome, PowerLossWorkload
 from fsjoule.model.plan import (
     KIB,
     MIB,
@@ -65,8 +66,11 @@ __all__ = [
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
+    "FileFate",
     "FioResult",
     "FioWorkload",
+    "FlakeyModel",
+    "FlakeyWorkload",
     "ImageFacts",
     "IoPattern",
     "KernelFacts",
@@ -77,8 +81,10 @@ __all__ = [
     "MeterCalibration",
     "MeterInfo",
     "MeterStatus",
+    "Outcome",
     "Plan",
     "Planned",
+    "PowerLossWorkload",
     "Projection",
     "Provision",
     "ResetCause",

@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 from fsjoule.model.card import Projection
 from fsjoule.model.meter import SampleCounts
-from fsjoule.model.plan import MIB, FioWorkload, SeriesKey, TimedWorkload
+from fsjoule.model.outcome import Outcome
+from fsjoule.model.plan import MIB, SeriesKey, Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"
 
@@ -145,6 +146,7 @@ class Measurement:
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is how long the unmount took after it (`duration_s` is without it).
+    `outcome` is what became of files whose sync had returned: a bad one is a valid measurement.
     `kernel_threads_s` is the CPU time of kernel threads in the window, by name, of those that had any.
     """
 
@@ -154,7 +156,7 @@ class Measurement:
     boot: int
     kernel: str
     series: SeriesKey
-    workload: FioWorkload | TimedWorkload
+    workload: Workload
     started_utc: str
     simulated: bool
     invalid_reasons: tuple[str, ...]
@@ -176,6 +178,7 @@ class Measurement:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    outcome: Outcome | None = None
     projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None

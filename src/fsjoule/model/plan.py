@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
+from fsjoule.model.outcome import FlakeyWorkload, PowerLossWorkload
+
 MIB: Final = 1024 * 1024
 KIB: Final = 1024
 
@@ -115,7 +117,7 @@ class TimedWorkload:
         return "-".join(parts)
 
 
-Workload = FioWorkload | TimedWorkload
+Workload = FioWorkload | TimedWorkload | PowerLossWorkload | FlakeyWorkload
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fsjoule.model import Measurement
+from fsjoule.report.outcomes import outcome_text
 
 
 def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
@@ -11,11 +12,13 @@ def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
     With `kernel`, its label comes first: `6.1 ext4 randread-16k: ...`.
     """
     figures: list[str] = []
-    if measurement.throughput_mib_per_s is not None:
+    if measurement.outcome is not None:
+        figures.append(outcome_text(measurement.outcome))
+    elif measurement.throughput_mib_per_s is not None:
         figures.append(f"{measurement.throughput_mib_per_s:.2f} MiB/s")
     elif measurement.duration_s is not None:
         figures.append(f"{measurement.duration_s:.3f} s")
-    if measurement.energy is not None:
+    if measurement.energy is not None and measurement.outcome is None:
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")

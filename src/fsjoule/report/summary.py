@@ -26,12 +26,13 @@ from fsjoule.model import (
 )
 from fsjoule.publications import PublishedRow, row_for
 from fsjoule.publications.summary import SuiteSummary, suite_summary
+from fsjoule.report.outcomes import OutcomeRow, outcome_row
 from fsjoule.statistics.spread import Spread, spread_of
 
 # The order of phases in tables; what a run holds besides follows behind.
-_PHASES: Final = ("setup", "flash", "boot", "provisioning", "fio", "timed", "idle", "other")
+_MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
+_PHASES: Final = ("setup", "flash", "boot", "provisioning", *_MEASURING, "idle", "other")
 _BOARD_ON: Final = "board_on"
-_MEASURING: Final = ("fio", "timed")
 _P99: Final = "99.000000"
 
 
@@ -141,6 +142,7 @@ class Summary:
     measured: int
     fio: tuple[FioRow, ...]
     timed: tuple[TimedRow, ...]
+    outcomes: tuple[OutcomeRow, ...]
     invalid: tuple[Measurement, ...]
     remarks: tuple[Remark, ...]
     damaged: Mapping[str, str]
@@ -172,12 +174,15 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
     labels = series_labels(series for series, _ in groups)
     fio: list[FioRow] = []
     timed: list[TimedRow] = []
+    outcomes: list[OutcomeRow] = []
     for (series, _), group in groups.items():
         workload = group[0].workload
         if isinstance(workload, FioWorkload):
             fio.append(_fio_row(labels[series], workload, group))
-        else:
+        elif isinstance(workload, TimedWorkload):
             timed.append(_timed_row(labels[series], workload, group))
+        else:
+            outcomes.append(outcome_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
     return Summary(
         run=run,
@@ -185,6 +190,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         measured=len(measurements),
         fio=tuple(fio),
         timed=tuple(timed),
+        outcomes=tuple(outcomes),
         invalid=tuple(m for m in measurements if not m.valid),
         remarks=_remarks(measurements),
         damaged=dict(damaged or {}),
@@ -203,6 +209,8 @@ def workload_label(workload: Workload) -> str:
     if isinstance(workload, TimedWorkload):
         size = f" {size_label(workload.size_bytes)}" if workload.size_bytes else ""
         return workload.operation.value + size
+    if not isinstance(workload, FioWorkload):
+        return workload.slug
     extras = workload.slug.split("-")[2:]
     return " ".join([workload.operation.value, size_label(workload.block_size_bytes), *extras])
 
@@ -231,8 +239,10 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
         workload = groups[group][0].workload
         if isinstance(workload, FioWorkload):
             place = (0, workload.block_size_bytes, list(IoPattern).index(workload.operation))
-        else:
+        elif isinstance(workload, TimedWorkload):
             place = (1, workload.size_bytes, list(TimedKind).index(workload.operation))
+        else:
+            place = (2, workload.size_bytes, 0)
         options = (key.make_options, key.mount_options)
         filesystem = (filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
         return (

@@ -19,11 +19,13 @@ from fsjoule.report.suite import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
+    OUTCOME_FOOTNOTE,
     Table,
     Tone,
     fio_footnote,
     fio_table,
     kernel_tables,
+    outcome_table,
     projected_footnote,
     projected_table,
     published_table,
@@ -63,19 +65,25 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
         yield from rich_table(timed_table(summary), width)
+    if summary.outcomes:
+        yield from rich_table(outcome_table(summary), width)
+        yield footnote(OUTCOME_FOOTNOTE)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from rich_table(table, width)
         yield footnote(FOOTNOTE)
-    if summary.phases:
-        yield from rich_table(time_table(summary), width)
-        if summary.board_on_s:
-            utilisation = (
-                f"board on for {seconds_text(summary.board_on_s)}, "
-                f"measuring for {share_text(summary.utilisation)} of it"
-            )
-            yield footnote(f"board utilisation: {utilisation}")
+    yield from _time(summary, width)
     yield from _left_out(summary)
+
+
+def _time(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
+    """Where the time went, and how much of the board's was measuring."""
+    if not summary.phases:
+        return
+    yield from rich_table(time_table(summary), width)
+    if summary.board_on_s:
+        on, share = seconds_text(summary.board_on_s), share_text(summary.utilisation)
+        yield footnote(f"board utilisation: board on for {on}, measuring for {share} of it")
 
 
 def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:

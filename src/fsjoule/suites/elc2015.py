@@ -2,14 +2,26 @@
 
 The talk gives block sizes, directness, size and number of files of its bandwidth part, and less of the others. What is
 ours: queue depth 1; 1, 2, 4 and 8 threads in `mixed`; blocks of 4 MiB in `kthreads` and `cpu`; files of 1 MiB to fill
-the filesystem of `mount`; a filesystem that was just made for `fsck`.
+the filesystem of `mount`; a filesystem that was just made for `fsck`; the files of `power-loss`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload
+from fsjoule.model import (
+    KIB,
+    MIB,
+    FioWorkload,
+    FlakeyModel,
+    FlakeyWorkload,
+    IoPattern,
+    PowerLossWorkload,
+    Provision,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
 from fsjoule.suites.suite import Suite
 
 SOURCE: Final = "Lelong: Filesystem considerations for embedded devices, Embedded Linux Conference, 2015"
@@ -20,7 +32,7 @@ _MIXED_PATTERNS: Final = tuple(IoPattern)
 _JOBS: Final = (1, 2, 4, 8)
 
 
-def _part(name: str, title: str, *workloads: FioWorkload | TimedWorkload, **more: object) -> Suite:
+def _part(name: str, title: str, *workloads: Workload, **more: object) -> Suite:
     return Suite(f"elc2015/{name}", title, workloads, source=SOURCE, filesystems=_FILESYSTEMS, **more)  # type: ignore[arg-type]
 
 
@@ -73,5 +85,26 @@ SUITE: Final = Suite(
         ),
         _part("mkfs", "space when empty, and kernel threads once mounted", TimedWorkload(TimedKind.MKFS)),
         _part("fsck", "of a clean filesystem", TimedWorkload(TimedKind.FSCK)),
+        _part(
+            "power-loss",
+            "power cut while files are written and synced; sync and async mounts",
+            *(PowerLossWorkload(sync) for sync in (True, False)),
+            provision=Provision.SCRATCH,
+            repeat=10,
+            published_repeat=226,
+            remarks=("The talk does not give its files: 4 to 256 KiB at random, on a fresh filesystem for each cut.",),
+        ),
+        _part(
+            "dm-flakey",
+            "what is written is damaged, after 10 s or every other second",
+            *(FlakeyWorkload(model) for model in FlakeyModel),
+            provision=Provision.SCRATCH,
+            repeat=5,
+            published_repeat=15,
+            remarks=(
+                "The kernel's dm-flakey changes the first byte of a request, which can be many blocks.",
+                "The talk does not say how many small files there are: 8 are ours.",
+            ),
+        ),
     ),
 )

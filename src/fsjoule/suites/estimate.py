@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Final
 
-from fsjoule.model import MIB, FioWorkload, Measurement, Planned, Run, TimedKind, Workload
-from fsjoule.suites.suite import written_bytes
+from fsjoule.model import (
+    MIB,
+    FioWorkload,
+    FlakeyWorkload,
+    Measurement,
+    Planned,
+    PowerLossWorkload,
+    Run,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
+from fsjoule.suites.suite import space_bytes, written_bytes
+
+# It waits for the device to begin with its damage.
+_FLAKEY_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,7 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
             assert m.duration_s is not None
             if isinstance(m.workload, FioWorkload):
                 speeds.setdefault(m.workload.operation.value, []).append(m.throughput_mib_per_s or 0.0)
-            else:
+            elif isinstance(m.workload, TimedWorkload):
                 times.setdefault(m.workload.operation.value, []).append(m.duration_s)
         watts += [m.energy.mean_power_w.value for m in valid if m.energy]
         phases = run.phases_s
@@ -82,7 +97,11 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
 
 
 def _seconds(workload: Workload, rates: Rates) -> float:
-    if not isinstance(workload, FioWorkload):
+    if isinstance(workload, PowerLossWorkload):
+        return rates.around_s + workload.latest_s + rates.boot_s
+    if isinstance(workload, FlakeyWorkload):
+        return rates.around_s + _FLAKEY_S + space_bytes(workload) / MIB / rates.default_mib_per_s
+    if isinstance(workload, TimedWorkload):
         if workload.operation is TimedKind.BOOT:
             return 0.0  # counted as a boot
         moved_s = workload.size_bytes / MIB / rates.default_mib_per_s

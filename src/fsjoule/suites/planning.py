@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import MIB, Planned, Provision, TimedKind, TimedWorkload, Workload
+from fsjoule.model import MIB, Planned, PowerLossWorkload, Provision, TimedKind, TimedWorkload, Workload
 from fsjoule.suites.suite import Suite, scaled, space_bytes
 
 # fio takes 64 bits; 31 are a positive number everywhere.
@@ -34,7 +34,7 @@ class Planning:
 
     `factor_for` is what the sizes of a published suite, or its part, are multiplied by; ours were made to fit.
     `root_filesystems` are those that a card image can have. `kernel_order` has the kernels of each repetition in the
-    order in which they are to boot, as a comparison of two wants them.
+    order in which they are to boot, as a comparison of two wants them. `guest_time` is the board's.
     """
 
     filesystems: tuple[str, ...]
@@ -45,6 +45,7 @@ class Planning:
     factor_for: Callable[[str], float] = lambda _name: 1.0
     root_filesystems: tuple[str, ...] = (SCRATCH_ROOT,)
     kernel_order: Sequence[Sequence[str]] | None = None
+    guest_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,11 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
                 continue
             for name in wanted.filesystems:
-                reason = _lacking(leaf, name, workload) or _no_root(name, provision, leaf, wanted)
+                reason = (
+                    _no_chance(workload, wanted)
+                    or _lacking(leaf, name, workload)
+                    or _no_root(name, provision, leaf, wanted)
+                )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
@@ -190,6 +195,13 @@ def _provision(leaf: Suite, wanted: Planning) -> Provision:
 
 def _is_boot(workload: Workload) -> bool:
     return workload.kind == "timed" and workload.operation is TimedKind.BOOT
+
+
+def _no_chance(workload: Workload, wanted: Planning) -> str | None:
+    """Why power cannot be cut at random: in guest time no moment differs from another that the board waits through."""
+    if isinstance(workload, PowerLossWorkload) and wanted.guest_time:
+        return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
+    return None
 
 
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:

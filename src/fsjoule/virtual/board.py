@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import secrets
 import shutil
 import signal
 import sys
@@ -26,6 +27,7 @@ from fsjoule.virtual.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.config import BoardConfig, BoardReady
 from fsjoule.virtual.console import Console
 from fsjoule.virtual.guest import Guest
+from fsjoule.virtual.lossydisk import Cache, LossyDisk
 from fsjoule.virtual.markwire import MarkWire
 from fsjoule.virtual.outlet import Outlet, OutletActions
 from fsjoule.virtual.powerfeed import PowerFeed
@@ -34,6 +36,7 @@ from fsjoule.virtual.qemu import PINNING_PROGRAM, GuestTime, Qemu
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _WATCH_INTERVAL_S: Final = 0.1
 _ORDER_TIMEOUT_S: Final = 60.0
+_SEED_BITS: Final = 32
 # The interpreter may not let a busy thread keep the marks waiting for its usual 5 ms.
 _SWITCH_INTERVAL_S: Final = 0.0005
 
@@ -55,8 +58,13 @@ class VirtualBoard:
         self._config = config
         self._card = Card(config.card.image, config.card.size_bytes)
         closing.callback(self._card.close)
+        self._lossy: dict[str, LossyDisk] = {}
         for name, disk in config.disks.items():
             prepare_disk(config.disk_image(name), disk.size_bytes)
+            if disk.cache is not Cache.KEPT:
+                self._lossy[name] = LossyDisk(name, config.disk_image(name), config.disk_socket(name), disk.cache)
+                closing.callback(self._lossy[name].close)
+        self._seed: int | None = None
         self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
         if guest is not None:
             closing.callback(guest.close)
@@ -103,6 +111,7 @@ class VirtualBoard:
                 "image": str(self._card.image),
                 "host_device": str(self._card.host_device),
             },
+            "losses": {name: str(disk.last_loss) for name, disk in self._lossy.items() if disk.last_loss},
             "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
             "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
             "supply": {"volts": self._feed.volts, "watts": round(self._feed.watts, 4), "records": self._feed.records},
@@ -117,16 +126,23 @@ class VirtualBoard:
             self.power_off()
 
     def set_seed(self, seed: int) -> None:
-        """By what the next power-on of a board in guest time is to differ from others. Raises LabError."""
-        if self._guest is None:
-            raise LabError("no two power-ons of this board are alike: only one in guest time takes a seed")
-        self._guest.seed = seed
+        """Of what is left to chance: the next power-on of a board in guest time, the next loss of a disk's cache.
+
+        A board without either does as it does.
+        """
+        self._seed = seed
+        if self._guest is not None:
+            self._guest.seed = seed
 
     def power_off(self) -> None:
-        """Cut the supply: QEMU is killed, whatever it was doing."""
+        """Cut the supply: QEMU is killed, whatever it was doing, and disks lose what they have not written yet."""
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu = None
+            seed = secrets.randbits(_SEED_BITS) if self._seed is None else self._seed
+            self._seed = None
+            for disk in self._lossy.values():
+                disk.cut(seed)
         if self._guest is not None:
             self._guest.power_off()
         self._feed.switch_off()

@@ -7,13 +7,14 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import MIB
 from fsjoule.toml_lines import line_of
+from fsjoule.virtual.lossydisk import Cache
 from fsjoule.virtual.powermodel import PowerCoefficients
 
 # sun_path holds 108 bytes, the last of which is NUL.
@@ -71,7 +72,7 @@ class DiskConfig:
 
     device: _Text
     size_mib: _DiskMib
-    cache: Literal["kept", "lost", "torn"] = "kept"
+    cache: Cache = Cache.KEPT
 
     @property
     def size_bytes(self) -> int:
@@ -144,6 +145,10 @@ class BoardConfig:
         """The image of a further disk, beside the card's."""
         return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")
 
+    def disk_socket(self, name: str) -> Path:
+        """Where a disk that can lose its cache is served, in the short directory of the mux's socket."""
+        return self.card.control_socket.with_name(f"disk-{name}")
+
     @classmethod
     def from_toml(cls, file: Path) -> BoardConfig:
         """Read a config file; relative paths in it start at its own folder.
@@ -164,6 +169,9 @@ class BoardConfig:
         config = config.below(file.absolute().parent)
         _check_size(config, file, text)
         _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
+        for name, disk in config.disks.items():
+            if disk.cache is not Cache.KEPT:
+                _check_socket_path("card", "control_socket", config.disk_socket(name), file, text)
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
             _check_no_disks(config, file, text)

@@ -129,9 +129,9 @@ def up(
 ) -> LabHandle:
     """Bring a lab up and return when it can be used; one that is up already is returned as it is.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board, if
-    not the one in its config, `meter_program` a meter with the simulator's command line (without one: the simulator,
-    built if it has to be), `board` the name of its board's config in labgrid/virtual.
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
+    if not the one in its config, `meter_program` a meter with the simulator's command line (without one: the
+    simulator, built if it has to be), `board` the name of its board's config in labgrid/virtual.
     Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
     does not start, or if a lab is up that has another QEMU, meter or board than is asked for.
     """
@@ -209,7 +209,9 @@ def environment(name: str = PLACE) -> dict[str, str]:
 
 
 def set_seed(coordinator: str, seed: int) -> None:
-    """Tell the board in guest time of the lab at this coordinator by what its next power-on is to differ from others.
+    """Tell the board of the lab at this coordinator the seed of what it leaves to chance.
+
+    That is by what the next power-on differs from others in guest time, or what a disk's cache loses with the power.
 
     A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
     """

@@ -2,46 +2,27 @@
 
 A serial line brings a character whenever it comes, somewhere between two instructions of the guest, and no two runs are
 alike then. A card is read when the guest asks for it, and while QEMU waits for the answer not one instruction passes.
-So the guest's login reads its lines from a second card, whose image is served from here over QEMU's network block
-device protocol (NBD, docs/proto.md of the NetworkBlockDevice project: fixed newstyle, simple replies).
+So the guest's login reads its lines from a second card, whose image is served from here (`nbd`).
 """
 
 from __future__ import annotations
 
-import logging
-import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.virtual.nbd import Kind, Line, Server
 
 # QEMU's cards have a power of two. Where a kernel looks for partitions there is nothing.
 SIZE_BYTES: Final = 1 << 20
 LINE_OFFSET: Final = SIZE_BYTES // 2
 LINE_BYTES: Final = 4096
 
-_HELLO: Final = struct.pack(">8s8sH", b"NBDMAGIC", b"IHAVEOPT", 3)  # fixed newstyle, no zeroes
-_OPTION: Final = struct.Struct(">8sII")
-_OPTION_REPLY: Final = struct.Struct(">QIII")
-_OPTION_REPLY_MAGIC: Final = 0x3E889045565A9
-_EXPORT_NAME, _INFO, _GO = 1, 6, 7
-_ACK, _INFO_REPLY, _UNSUPPORTED = 1, 3, (1 << 31) + 1
-_EXPORT: Final = struct.pack(">QH", SIZE_BYTES, 1)  # flags: has flags
-_REQUEST: Final = struct.Struct(">IHH8sQI")
-_READ, _WRITE, _DISCONNECT = 0, 1, 2
-_REPLY: Final = struct.pack(">II", 0x67446698, 0)
-
 _INTERRUPT: Final = 0x03
 _ERASE: Final = (0x08, 0x7F)
-_STOP_TIMEOUT_S: Final = 5.0
-
-_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +45,8 @@ class Mailbox:
         self._news = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._typing = bytearray()
-        self._connection: socket.socket | None = None
         self._waiting = False
-        self._path = path
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX)
-        try:
-            self._listener.bind(str(path))
-        except OSError as error:
-            self._listener.close()
-            raise LabError(f"the mailbox {path} cannot be made: {error}") from error
-        self._listener.listen(1)
-        self._thread = threading.Thread(target=self._accept, name="mailbox", daemon=True)
-        self._thread.start()
+        self._server = Server(path, SIZE_BYTES, self._answer, on_hang_up=self._forget_lines)
 
     @property
     def waiting(self) -> bool:
@@ -108,13 +78,7 @@ class Mailbox:
 
     def close(self) -> None:
         """Hang up."""
-        with self._news:
-            with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._hang_up()
-        self._thread.join(_STOP_TIMEOUT_S)
-        self._path.unlink(missing_ok=True)
+        self._server.close()
 
     def _enter(self) -> bool:
         """Send the line that was typed, unless it is empty."""
@@ -129,91 +93,35 @@ class Mailbox:
 
     def _forget(self) -> None:
         self._typing.clear()
+        self._forget_lines()
+
+    def _forget_lines(self) -> None:
+        """What was typed for a QEMU that is gone is for no other; whoever waits looks whether its QEMU is."""
         with self._news:
             self._lines.clear()
+            self._news.notify_all()
 
     # ------------------------------------------------------------------------------------------------------ serving
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._news:
-                # The QEMU before is gone, and what was typed for it.
-                self._hang_up()
-                self._lines.clear()
-                self._connection = connection
-            threading.Thread(target=self._serve, args=(connection,), name="mailbox line", daemon=True).start()
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
-            self._connection = None
-            self._news.notify_all()
-
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                _negotiate(connection)
-                self._answer(connection)
-        except (OSError, EOFError) as error:
-            _log.debug("the mailbox's line ended: %s", error)
-
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, qemu: Line) -> None:
         """Reads of the line's place get the next line, from its first sector on; all else reads as zeros."""
         line = bytes(LINE_BYTES)
-        while True:
-            _, _, kind, cookie, offset, size = _REQUEST.unpack(_received(connection, _REQUEST.size))
+        for request in qemu.requests():
             data = b""
-            if kind == _DISCONNECT:
-                return
-            if kind == _WRITE:
-                _received(connection, size)
-            if kind == _READ:
+            if request.kind == Kind.READ:
+                offset, size = request.offset, request.size
                 if offset == LINE_OFFSET:
-                    line = self._next_line(connection).ljust(LINE_BYTES, b"\0")
+                    line = self._next_line(qemu).ljust(LINE_BYTES, b"\0")
                 inside = LINE_OFFSET <= offset < LINE_OFFSET + LINE_BYTES
                 data = line[offset - LINE_OFFSET :][:size].ljust(size, b"\0") if inside else bytes(size)
-            connection.sendall(_REPLY + cookie + data)
+            qemu.reply(request, data)
 
-    def _next_line(self, connection: socket.socket) -> bytes:
+    def _next_line(self, qemu: Line) -> bytes:
         with self._news:
             self._waiting = True
             self.on_waiting()
-            self._news.wait_for(lambda: self._lines or self._connection is not connection)
-            if self._connection is not connection:
+            self._news.wait_for(lambda: self._lines or not qemu.open)
+            if not qemu.open:
                 raise EOFError("another board is there")
             self._waiting = False
             return self._lines.popleft()
-
-
-def _negotiate(connection: socket.socket) -> None:
-    connection.sendall(_HELLO)
-    _received(connection, 4)
-    while True:
-        _, option, size = _OPTION.unpack(_received(connection, _OPTION.size))
-        _received(connection, size)
-        if option == _EXPORT_NAME:
-            connection.sendall(_EXPORT)
-            return
-        if option not in (_INFO, _GO):
-            connection.sendall(_OPTION_REPLY.pack(_OPTION_REPLY_MAGIC, option, _UNSUPPORTED, 0))
-            continue
-        export = struct.pack(">H", 0) + _EXPORT
-        connection.sendall(_OPTION_REPLY.pack(_OPTION_REPLY_MAGIC, option, _INFO_REPLY, len(export)) + export)
-        connection.sendall(_OPTION_REPLY.pack(_OPTION_REPLY_MAGIC, option, _ACK, 0))
-        if option == _GO:
-            return
-
-
-def _received(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = connection.recv(size - len(data))
-        if not chunk:
-            raise EOFError("QEMU has closed the mailbox")
-        data += chunk
-    return data

@@ -32,7 +32,7 @@ class OutletActions:
 class Outlet:
     """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more.
 
-    `PUT /seed` takes the seed of the next power-on, for a board in guest time.
+    `PUT /seed` takes the seed of what the board leaves to chance.
     """
 
     def __init__(self, config: OutletConfig, actions: OutletActions) -> None:

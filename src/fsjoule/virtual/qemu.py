@@ -12,8 +12,9 @@ from typing import Final
 
 from fsjoule import process
 from fsjoule.virtual.bootpartition import BootFiles
-from fsjoule.virtual.config import BoardConfig, CardConfig, DiskConfig
+from fsjoule.virtual.config import BoardConfig, CardConfig
 from fsjoule.virtual.guestboot import MAILBOX_INDEX
+from fsjoule.virtual.lossydisk import Cache
 from fsjoule.virtual.qemuactivity import ActivityReader
 from fsjoule.virtual.qmp import Qmp
 
@@ -42,7 +43,7 @@ class GuestTime:
         `sleep=off`: a guest that has nothing to do does not wait for the host's clock. The time of day, which Linux
         reads once, is always the same and goes with the guest's time. Nothing runs before `cont`.
         """
-        mailbox = str(self.mailbox).replace(",", ",,")
+        mailbox = _escaped(self.mailbox)
         return [
             *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", str(self.seed)),
             *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
@@ -65,7 +66,7 @@ def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int,
         *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
         *qemu.extra_args,
         *_card(config.card, card),
-        *(each for name, disk in config.disks.items() for each in _disk(name, disk, config.disk_image(name))),
+        *(each for name in config.disks for each in _disk(name, config)),
     ]
 
 
@@ -76,9 +77,15 @@ def _card(config: CardConfig, image: Path) -> list[str]:
     return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
 
 
-def _disk(name: str, config: DiskConfig, image: Path) -> list[str]:
-    drive = f"disk-{name}"
-    return [*_drive(drive, image, "if=none"), "-device", f"{config.device},drive={drive},id={name}"]
+def _disk(name: str, config: BoardConfig) -> list[str]:
+    disk, drive = config.disks[name], f"disk-{name}"
+    if disk.cache is Cache.KEPT:
+        backing = _drive(drive, config.disk_image(name), "if=none")
+    else:
+        socket_path = _escaped(config.disk_socket(name))
+        served = f"file.driver=nbd,file.server.type=unix,file.server.path={socket_path}"
+        backing = ["-drive", f"if=none,id={drive},format=raw,cache=writeback,{served}"]
+    return [*backing, "-device", f"{disk.device},drive={drive},id={name}"]
 
 
 def _drive(drive: str, image: Path, place: str) -> list[str]:
@@ -87,12 +94,15 @@ def _drive(drive: str, image: Path, place: str) -> list[str]:
     `cache=unsafe` because a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse.
     `aio=threads` because its transfers are what `qemuactivity` counts (those of io_uring are not).
     """
-    # A comma in a value of -drive is written twice.
-    path = str(image).replace(",", ",,")
     return [
         "-drive",
-        f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={path}",
+        f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}",
     ]
+
+
+def _escaped(path: Path) -> str:
+    """A path as a value of -drive: a comma is written twice."""
+    return str(path).replace(",", ",,")
 
 
 class Qemu:

@@ -1,0 +1,140 @@
+"""Files on a device that damages what is written to it, the kernel's dm-flakey, and what the filesystem makes of them.
+
+Source: Documentation/admin-guide/device-mapper/dm-flakey.rst of the kernel. Of every request to write (a bio, which can
+be many blocks) the first byte becomes 0x00 while the device is "down"; reads are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule import onboard_safety
+from fsjoule.filesystems import Filesystem
+from fsjoule.judging import Evidence
+from fsjoule.measuring import Measurer
+from fsjoule.model import FlakeyModel, FlakeyWorkload, Planned
+from fsjoule.onboard_safety import POOL, Promised
+from fsjoule.ports import Shell
+from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, attempted, checked
+from fsjoule.survey import Survey
+
+_NAME: Final = "fsjoule-flakey"
+_DEVICE: Final = f"/dev/mapper/{_NAME}"
+_BEGINS_S: Final = 10
+_FOREVER_S: Final = 1_000_000
+# The kernel counts whole seconds.
+_MARGIN_S: Final = 1.0
+_DAMAGE: Final = "5 corrupt_bio_byte 1 w 0 0"
+_INTERVALS_S: Final = {FlakeyModel.AFTER_10S: (_BEGINS_S, _FOREVER_S), FlakeyModel.ALTERNATING: (1, 1)}
+_WRITE_TIMEOUT_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file: a part of the random bytes in the board's memory."""
+
+    name: str
+    offset: int
+    size_bytes: int
+
+    @property
+    def command(self) -> str:
+        """Prints it."""
+        return f"tail -c +{self.offset + 1} {POOL} | head -c {self.size_bytes}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flakey:
+    """One iteration. `seed` gives the contents of the files."""
+
+    entry: Planned
+    workload: FlakeyWorkload
+    seed: int
+
+    def measure(self, measurer: Measurer) -> Evidence:
+        """Raises LabError when the board does not answer. What the filesystem does wrong is in the outcome."""
+        for path, text in onboard_safety.SCRIPTS.items():
+            measurer.install(path, text)
+        return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
+
+    def _measure(self, measurer: Measurer, kind: Filesystem) -> Evidence:
+        shell = measurer.shell
+        with measurer.phases("provisioning"):
+            measurer.load_modules("dm-flakey")
+            promised = self._contents(shell)
+            measurer.scratch.make(kind)
+        with measurer.phases("flakey"), _flakey_device(measurer.scratch, self.workload.model) as device:
+            begun_s = _uptime_s(shell)
+            checked(shell, "mkdir", "-p", SCRATCH_DIRECTORY)
+            attempted(shell, *kind.mount_argv(device, SCRATCH_DIRECTORY))
+            notes = self._write(shell, self._parts[:1], begun_s)
+            if self.workload.model is FlakeyModel.AFTER_10S:
+                # On a fast device everything would be written before the damage begins.
+                measurer.rest(max(0.0, begun_s + _BEGINS_S + _MARGIN_S - _uptime_s(shell)))
+            notes += self._write(shell, self._parts[1:], begun_s)
+            measurer.scratch.unmount()
+        while_writing = measurer.kernel_log()
+        checked(shell, "dmesg", "-C")
+        evidence = Survey(measurer, kind, promised, repairs=True).run(self.entry.number)
+        evidence.notes += notes
+        evidence.attachments["while-writing.log"] = while_writing.encode()
+        return evidence
+
+    @property
+    def _parts(self) -> list[_Part]:
+        """The large file, then the small ones."""
+        large, small = self.workload.size_bytes, self.workload.file_bytes
+        return [
+            _Part("large", 0, large),
+            *(_Part(f"small-{i + 1}", large + i * small, small) for i in range(self.workload.files)),
+        ]
+
+    def _contents(self, shell: Shell) -> list[Promised]:
+        """Make the random bytes; returns the files with their checksums, taken from memory."""
+        last = self._parts[-1]
+        pool = onboard_safety.pool_argv(self.seed, last.offset + last.size_bytes)
+        checked(shell, *pool, timeout_s=_WRITE_TIMEOUT_S)
+        return [
+            Promised(
+                part.name,
+                part.size_bytes,
+                checked(shell, "sh", "-c", f"{part.command} | sha256sum", timeout_s=_WRITE_TIMEOUT_S).stdout.split()[0],
+            )
+            for part in self._parts
+        ]
+
+    def _write(self, shell: Shell, parts: Sequence[_Part], begun_s: float) -> list[str]:
+        """Write files and sync. Returns what there is to say of it."""
+        notes: list[str] = []
+        for part in parts:
+            command = f"{part.command} > {SCRATCH_DIRECTORY}/{part.name}"
+            written = shell.run(("sh", "-c", command), timeout_s=_WRITE_TIMEOUT_S)
+            if written.exit_code != 0:
+                notes.append(f"{part.name} could not be written: {written.stdout.strip()[-200:]}")
+        shell.run(("sync",), timeout_s=_WRITE_TIMEOUT_S)
+        return [*notes, f"{parts[-1].name} was synced {_uptime_s(shell) - begun_s:.1f} s after the device was made"]
+
+
+@contextmanager
+def _flakey_device(scratch: Scratch, model: FlakeyModel) -> Generator[str]:
+    """A device on top of the scratch partition that damages what is written, from now on; gone afterwards.
+
+    Raises MeasurementInvalid if the kernel cannot make it.
+    """
+    sectors = checked(scratch.shell, "blockdev", "--getsz", scratch.device).stdout.strip()
+    clean_s, damaging_s = _INTERVALS_S[model]
+    table = f"0 {sectors} flakey {scratch.device} 0 {clean_s} {damaging_s} {_DAMAGE}"
+    try:
+        # There is no udev on the board: dmsetup makes the node itself.
+        attempted(scratch.shell, "dmsetup", "create", _NAME, "--noudevrules", "--noudevsync", "--table", table)
+        yield _DEVICE
+    finally:
+        scratch.unmount()
+        scratch.shell.run(("dmsetup", "remove", "--noudevrules", "--noudevsync", "--retry", _NAME))
+
+
+def _uptime_s(shell: Shell) -> float:
+    return float(checked(shell, "cat", "/proc/uptime").stdout.split()[0])
