@@ -69,7 +69,7 @@ class PowerLoss:
         _install_scripts(measurer)
 
         def look(_kind: Filesystem) -> Evidence:
-            return Survey(measurer, self.kind, promised, repairs=False).run(self.entry.number)
+            return Survey(measurer, self.kind, promised).run(self.entry.number)
 
         evidence = measurer.around(self.entry, look)
         if evidence.outcome is not None:
