@@ -77,6 +77,7 @@ class Measurer:
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
+    _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
     _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
@@ -128,9 +129,11 @@ class Measurer:
         return evidence
 
     def install(self, path: str, text: bytes) -> None:
-        """Put a program on the board, into its memory."""
-        self.shell.put(path, text)
-        checked(self.shell, "chmod", "+x", path)
+        """Put a program on the board, into its memory, unless it is there already."""
+        if self._installed.get(path) != text:
+            self.shell.put(path, text)
+            checked(self.shell, "chmod", "+x", path)
+            self._installed[path] = text
 
     def _identity(self) -> UUID | None:
         """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
