@@ -57,8 +57,7 @@ class Flakey:
 
     def measure(self, measurer: Measurer) -> Evidence:
         """Raises LabError when the board does not answer. What the filesystem does wrong is in the outcome."""
-        for path, text in onboard_safety.SCRIPTS.items():
-            measurer.install(path, text)
+        measurer.install(onboard_safety.SCRIPTS)
         return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> Evidence:
