@@ -80,7 +80,8 @@ class Survey:
         self.fates = onboard_safety.fates(read.stdout, self.promised)
 
     def _is_read_only(self) -> bool:
-        return onboard_safety.is_read_only(checked(self.measurer.shell, "cat", "/proc/mounts").stdout, SCRATCH_DIRECTORY)
+        mounts = checked(self.measurer.shell, "cat", "/proc/mounts").stdout
+        return onboard_safety.is_read_only(mounts, SCRATCH_DIRECTORY)
 
     def _check(self) -> None:
         shell, device = self.measurer.shell, self.measurer.scratch.device
