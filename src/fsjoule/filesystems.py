@@ -28,13 +28,14 @@ class Variant:
 class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` are without the device, which comes last.
 
-    `make` overwrites whatever the device held and asks nothing; behind its options comes `target`, and `after_make` is
-    a program that belongs to it. `mount` and `unmount` are as with mount(8), if not said otherwise: what is unmounted is
-    whole on the device, and nothing is kept of it in memory. `{device}` and `{directory}` stand for these, and `{options}` for -o with the options, if there are any.
-    A filesystem that `keeps_cache` has one of its own that dropping the kernel's caches leaves as it is. `check` changes nothing and is empty where there is no
-    checker; `repair` mends what it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite
-    must do without. `identity` gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}`
-    says); it is no option that makes another series. `variants` are its options worth measuring, by name.
+    `make` overwrites whatever the device held and asks nothing; behind its options comes `target`, then `after_make`, a
+    program that belongs to it. `mount` and `unmount` are as with mount(8), if not said otherwise; what is unmounted is
+    whole on the device, and nothing is kept of it in memory. `{device}` and `{directory}` stand for these, `{options}`
+    for -o with the options, if there are any. A filesystem that `keeps_cache` has one of its own, which dropping the
+    kernel's caches leaves as it is. `check` changes nothing and is empty where there is no checker; `repair` mends what
+    it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite must do without. `identity`
+    gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that
+    makes another series. `variants` are its options worth measuring, by name.
     """
 
     name: str

@@ -51,7 +51,7 @@ BOOT_STOP: Final = "Eboot"
 def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     """The scripts by path. `start N`, `stop N` bracket fio; with `threads` behind N the kernel's threads are read too.
 
-    `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then a line that unmounts, if it is not empty.
+    `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then what unmounts, a line of the shell.
     """
     mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(card_device))} 2> /dev/null"

@@ -55,9 +55,13 @@ def test_the_scripts_run_in_a_plain_shell(tmp_path: Path) -> None:
     assert spent.unmount_s is None
     assert 0 <= spent.user_s + spent.sys_s < 30
     onboard.usage((tmp_path / "before").read_text(), (tmp_path / "after").read_text())
+    unmount = f"sh -c 'touch \"$1\"; exit 4' sh '{tmp_path}/two words'"
+    done = subprocess.run([tmp_path / "timed", "17", unmount, "true"], check=False, timeout=30)
+    assert done.returncode == 1
+    assert (tmp_path / "two words").exists()
     subprocess.run([tmp_path / "start", "18"], check=True, timeout=30)
     subprocess.run([tmp_path / "stop", "18"], check=True, timeout=30)
-    assert marks.read_text().split()[2:] == ["S18", "E18"]
+    assert marks.read_text().split()[2:] == ["S17", "E17", "S18", "E18"]
 
 
 def test_a_missing_duration_is_refused() -> None:

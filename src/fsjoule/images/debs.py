@@ -23,7 +23,8 @@ _IMAGE: Final = "linux-image-"
 def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
     """One of the recipe's kernels, fetched from Debian's archive if it is not in the cache.
 
-    `built` are modules of `[modules.dkms]` that it is to have. Raises ConfigError for an unknown kernel or module, LabError, transient, if the download failed.
+    `built` are modules of `[modules.dkms]` that it is to have. Raises ConfigError for an unknown kernel or module,
+    LabError, transient, if the download failed.
     """
     source = recipe.kernel(choice)
 

@@ -66,7 +66,7 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
         if row is None:
             raise ConfigError(
                 f"cards of the recipe {recipe.name!r} have no module {name}",
-                hint=f"leave the filesystem out; if the kernel has it, add it to [modules] of images/{recipe.name}.toml",
+                hint=f"leave the filesystem out; if kernels have it, add it to [modules] of images/{recipe.name}.toml",
             )
         if kernel not in row.kernels:
             raise ConfigError(
@@ -115,7 +115,7 @@ def _check_machine(recipe: Recipe, name: str) -> None:
     here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     if here != recipe.architecture:
         raise ConfigError(
-            f"the module {name} for {recipe.architecture} is built by programs of {recipe.architecture}: this is {here}",
+            f"{recipe.architecture}'s own compiler builds the module {name}: it does not run on {here}",
             hint="leave the filesystem out, or build the card on another machine",
         )
 
@@ -176,4 +176,10 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress
     try:
         run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far, progress=progress)
     except LabError as error:
-        raise LabError(f"the module {name} does not build for {release}: {error.what}", transient=error.transient) from error
+        if error.transient:
+            raise
+        logs = [file.read_text(errors="replace") for file in (log, *sorted(made.rglob("make.log")))]
+        said = "\n".join(text.strip()[-1000:] for text in logs)
+        raise LabError(
+            f"the module {name} does not build for {release}:\n{said}", hint="leave the filesystem out"
+        ) from error

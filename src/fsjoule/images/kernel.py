@@ -97,8 +97,9 @@ def kernel_entry(
 ) -> Kernel:
     """The entry of a kernel; `collect` is called with an empty folder to work in if there is none yet.
 
-    `built` are modules beside those of the recipe that `collect` has built. `source` is what the entry's key is made from, beside the recipe. Raises ConfigError if the kernel lacks one of the
-    modules in `needs`, or does not fit together.
+    `built` are modules beside those of the recipe, which `collect` brings. `source` is what the entry's key is made
+    from, beside the recipe. Raises ConfigError if the kernel lacks one of the modules in `needs`, or does not fit
+    together.
     """
     wanted = sorted({*wanted_modules(recipe), *built})
     inputs = {
