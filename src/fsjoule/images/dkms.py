@@ -51,7 +51,7 @@ class BuiltModule:
 
     @property
     def modules(self) -> list[Path]:
-        return sorted(self.folder.glob("*.ko"))
+        return sorted(self.folder.glob("*.ko*"))
 
 
 def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tuple[str, ...]:
