@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, TimedWorkload, Trace
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
@@ -213,6 +214,8 @@ class Measurer:
                 laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
+                if entry.provision is Provision.SCRATCH:
+                    self.scratch.forget(kind)
             settle(self.shell)
         marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
         argv = fio.run_argv(
@@ -258,13 +261,13 @@ class Measurer:
         return evidence
 
     def timed(
-        self, number: int, argv: Sequence[str], *, unmounts: str = "", time_limit_s: float
+        self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
     ) -> tuple[Evidence, CommandResult]:
-        """Run a program between two marks, and take its time; then unmount a directory, if one is given.
+        """Run a program between two marks, and take its time; then the one that unmounts, if there is one.
 
         Whether it was to succeed is for the caller to say.
         """
-        argv = (onboard.TIMED, str(number), unmounts, *argv)
+        argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
         try:
             spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
