@@ -88,7 +88,8 @@ class Energy:
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any.
+    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any,
+    None where its kernel does not count that.
     """
 
     reads: int
