@@ -32,6 +32,7 @@ _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
 _SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
 _SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
+_WORKER: Final = "kworker"
 _KTHREADD: Final = 2  # the parent of all kernel threads
 _CPU_IDLE: Final = (3, 4)  # idle and iowait
 _DISK_READS: Final = 0
@@ -195,8 +196,11 @@ def kernel_threads_s(before: str, after: str) -> dict[str, float]:
 
 
 def kernel_thread_count(text: str) -> int:
-    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`."""
-    return len(_threads(text))
+    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`.
+
+    Workers are not counted: they are a pool of the kernel's, and come and go whatever is mounted.
+    """
+    return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())
 
 
 def _threads(text: str) -> dict[int, tuple[str, int]]:
@@ -212,9 +216,9 @@ def _threads(text: str) -> dict[int, tuple[str, int]]:
 
 
 def _thread_name(name: str) -> str:
-    worker = re.fullmatch(r"kworker/[^+-]*[+-]?(.*)", name)
+    worker = re.fullmatch(rf"{_WORKER}/[^+-]*[+-]?(.*)", name)
     if worker is not None:
-        return f"kworker {worker[1]}".rstrip()
+        return f"{_WORKER} {worker[1]}".rstrip()
     return re.sub(r"[/-]?\d+$", "", name) or name
 
 

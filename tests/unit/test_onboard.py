@@ -91,7 +91,9 @@ def test_kernel_threads_are_told_by_name() -> None:
     found = onboard.kernel_threads_s(THREADS, after)
     assert found == pytest.approx({"kworker btrfs-endio": 0.63, "kworker": 0.07, "mmcqd": 0.02})
     assert onboard.kernel_threads_s(THREADS, THREADS) == {}
-    assert (onboard.kernel_thread_count(THREADS), onboard.kernel_thread_count(after)) == (3, 4)
+    assert (onboard.kernel_thread_count(THREADS), onboard.kernel_thread_count(after)) == (1, 1)
+    after += "15 (nilfs_segctord) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n"
+    assert onboard.kernel_thread_count(after) == 2
 
 
 def test_what_timed_leaves_is_read() -> None:

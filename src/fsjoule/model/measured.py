@@ -131,7 +131,7 @@ class FioResult:
 class Space:
     """A filesystem that was just made and mounted: what it offers, what it has taken itself (statfs, f_bsize units).
 
-    `kernel_threads` is how many more the kernel has while it is mounted.
+    `kernel_threads` is how many more the kernel has while it is mounted, workers apart.
     """
 
     total_bytes: int

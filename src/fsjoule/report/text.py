@@ -94,14 +94,14 @@ def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
     for section in suite.sections:
         for table in section.tables:
             yield from rich_table(table, width)
-        for note in section.notes:
+        for note in section.notes if section.tables else ():
             yield footnote(note)
     if suite.statements:
         lines = [
             (Text(line.holds.value, _TONES[line.tone]), "\n".join((line.text, *line.details)))
             for line in suite.statements
         ]
-        yield named_lines("Statements", lines, "")
+        yield named_lines(f"Statements: {suite.tally}", lines, "")
         yield footnote(NOTE)
     if suite.doubts:
         yield named_lines("Published cells that do not follow from others", list(suite.doubts), "")

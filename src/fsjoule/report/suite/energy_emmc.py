@@ -11,11 +11,11 @@ from fsjoule.publications.cells import Quantity
 from fsjoule.publications.energy_emmc import TABLES
 from fsjoule.publications.measured import Row
 from fsjoule.report.charts import energy_chart, throughput_chart
-from fsjoule.report.numbers import ABSENT, decimals_for, mean_text
+from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.suite.sections import Section
 from fsjoule.report.suite.view import View, beside, heads, published_columns, table, words
 from fsjoule.report.summary import workload_label
-from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
+from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table, Tone
 
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 
@@ -84,10 +84,11 @@ def _power(view: View, rows: Sequence[Row]) -> list[Filled]:
     published = [view.published(row, Quantity.POWER) for row in rows]
     if not any(published):
         return [filled]
-    _, ratio = published_columns(rows, published, Quantity.POWER)
+    _, ratio = published_columns(view, rows, published, Quantity.POWER)
     printed = [(figure, view.published(row, Quantity.POWER_SD)) for figure, row in zip(published, rows, strict=True)]
-    shown = [
-        Cell(figure.printed, f"± {sd.printed}") if figure is not None and sd is not None else Cell(ABSENT)
-        for figure, sd in printed
-    ]
+    shown: list[Cell] = []
+    for figure, sd in printed:
+        mean, deviation = view.published_cell(figure), view.published_cell(sd)
+        tone = Tone.DOUBT if Tone.DOUBT in (mean.tone, deviation.tone) else Tone.PLAIN
+        shown.append(Cell(mean.text, f"± {deviation.text}" if sd else "", tone))
     return [filled, (Column(PUBLISHED, "W", joins=True), shown), ratio]

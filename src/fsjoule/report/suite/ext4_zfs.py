@@ -161,7 +161,7 @@ def _published(view: View) -> Table:
     ]
     if view.several_kernels:
         columns.append(_words("kernel", [kernel for _, kernel in lines_of]))
-    columns.append((Column(PUBLISHED), [Cell(figure.printed) for figure in figures]))
+    columns.append((Column(PUBLISHED), [view.published_cell(figure) for figure in figures]))
     for storage in dict.fromkeys(row.series.storage for row in view.suite.rows):
         columns += _on(view, storage, lines_of)
     return table(view, "Beside the published figures", columns, groups=[figure.cell.part for figure in figures])

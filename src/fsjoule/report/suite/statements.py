@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -51,6 +52,17 @@ def statement_lines(view: View) -> list[Line]:
         details = (f"here: {finding_text(told.finding, told.text)}", *_published(told))
         lines.append(Line(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
     return lines
+
+
+def tally_text(lines: Sequence[Line]) -> str:
+    """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+    counts = Counter(line.holds for line in lines)
+    words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
+    return ", ".join(
+        f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
+        for holds in Holds
+        if counts[holds]
+    )
 
 
 def _published(told: Told) -> list[str]:
