@@ -72,7 +72,7 @@ def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
     median = statistics.median(figure.value for figure in deviations)
     for figure in deviations:
         if figure.value > _FAR_OUT * median:
-            text = f"the median of all these deviations, which is exceeded more than {_FAR_OUT} times; a misprint, as we read it"
+            text = f"the median of all these deviations, of which it is more than {_FAR_OUT} times; a misprint, as we read it"
             yield Doubt(figure, median, text)
 
 
@@ -122,7 +122,7 @@ def latencies(
             mean_ms = 1000 * in_flight / rate.value
             if latency.value < mean_ms:
                 text = (
-                    f"the mean latency of {in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}), by "
+                    f"the mean latency of {in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) by "
                     "Little's law: the longest was measured with fewer, or the queue was never full"
                 )
                 yield Doubt(latency, mean_ms, text, bound="at least")

@@ -17,8 +17,8 @@ Names = Callable[[str, Workload, Sequence[Workload]], tuple[str, ...]]
 
 
 def by_slug(_part: str, workload: Workload, _workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """A fio job by its slug, anything else by its operation: its sizes are the board's."""
-    return (workload.slug if workload.kind == "fio" else workload.operation.value,)
+    """A timed operation by its name, since its sizes are the board's; anything else by its slug."""
+    return (workload.operation.value if workload.kind == "timed" else workload.slug,)
 
 
 @dataclass(frozen=True, slots=True)

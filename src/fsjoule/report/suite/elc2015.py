@@ -10,6 +10,7 @@ from fsjoule.publications.cells import Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
 from fsjoule.report.suite.drawing import bars, lines
+from fsjoule.report.suite.hazards import dm_flakey, power_loss
 from fsjoule.report.suite.sections import Drawing, Section
 from fsjoule.report.suite.view import View, beside, heads, measured, pivot, table, words
 from fsjoule.report.summary import size_label, workload_label
@@ -219,4 +220,6 @@ _PARTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
     "cpu": _cpu,
     "mkfs": _mkfs,
     "fsck": _fsck,
+    "power-loss": power_loss,
+    "dm-flakey": dm_flakey,
 }

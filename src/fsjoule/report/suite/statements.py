@@ -24,7 +24,7 @@ NOTE: Final = (
 _WHOSE: Final = {
     Origin.SAID: "the publication says so",
     Origin.TABLE: "its tables say so",
-    Origin.OURS: "ours: no figures of the publication to compare with",
+    Origin.OURS: "what we expect; the publication's figures of it are not among our data",
 }
 _TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
 _MOST_MISSING: Final = 4
@@ -85,9 +85,10 @@ def finding_text(finding: Finding, statement: str) -> str:
         named = ", ".join(_full(reading.cell) for reading in missing[:_MOST_MISSING])
         more = len(missing) - _MOST_MISSING
         return f"not measured: {named}{f' and {more} more' if more > 0 else ''}"
-    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if finding.pairs > 1 else ""
-    where = _where(finding.deciding, statement) if finding.pairs > 1 else ""
-    least = "closest: " if finding.pairs > 1 and finding.holds is Holds.YES else ""
+    several = finding.pairs > 1 and not any(isinstance(reading.found, Proportion) for reading in finding.deciding)
+    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if several else ""
+    where = _where(finding.deciding, statement) if several else ""
+    least = "closest: " if several and finding.holds is Holds.YES else ""
     single = ", single figures" if finding.single else ""
     return f"{agreeing}{least}{where}{_readings(finding.deciding)}{single}"
 
