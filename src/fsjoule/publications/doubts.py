@@ -72,7 +72,7 @@ def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
     median = statistics.median(figure.value for figure in deviations)
     for figure in deviations:
         if figure.value > _FAR_OUT * median:
-            text = f"the median of all these deviations, of which it is more than {_FAR_OUT} times; a misprint, as we read it"
+            text = f"the median of all these deviations; more than {_FAR_OUT} times that is a misprint, as we read it"
             yield Doubt(figure, median, text)
 
 

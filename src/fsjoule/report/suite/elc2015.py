@@ -50,13 +50,19 @@ def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
 
 def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
     columns = _columns(rows, Quantity.THROUGHPUT, Quantity.BUS, Quantity.ENERGY)
-    shown = table(view, "Bandwidth", [*heads(view, rows, words(rows, "operation", _label)), *columns])
+    named = words(rows, "operation", lambda row: f"{_pattern(row)} {_kind(row)}")
+    shown = table(view, "Bandwidth", [*heads(view, rows, named), *columns])
     kinds = list(dict.fromkeys(_kind(row) for row in rows))
     charts = [
         bars(view, f"Bandwidth, {kind}", [row for row in rows if _kind(row) == kind], Quantity.THROUGHPUT, _pattern)
         for kind in kinds
     ]
-    notes = ("bus busy: the share of the window in which the device had a request",)
+    files = sorted({row.workload.files for row in rows if isinstance(row.workload, FioWorkload)})
+    notes = (
+        f"files here: {', '.join(map(str, files))}",
+        "bus busy: the share of the window in which the device had a request",
+        "Linux 6.1 of 32 bits does not count that in the first five minutes after a boot",
+    )
     return _section(view, "bandwidth", "Bandwidth", [shown], charts=charts, notes=notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from fsjoule.publications.cells import Quantity
 from fsjoule.publications.measured import Row
@@ -12,6 +13,12 @@ from fsjoule.report.suite.sections import Section
 from fsjoule.report.suite.view import View, beside, heads, measured, table, words
 from fsjoule.report.summary import workload_label
 from fsjoule.report.tables import Cell, Column, Filled, Tone
+
+_TESTS: Final = (
+    "write_files: files of halving sizes are written; hash_files: SHA-512 of each of them",
+    "fragment: directories are filled with files, the oldest removed and made again, up to 75 % of the partition",
+    "removing: all of that is removed",
+)
 
 
 def sections(view: View) -> list[Section]:
@@ -36,15 +43,30 @@ def sections(view: View) -> list[Section]:
         for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER):
             columns += beside(view, compared, quantity)
         tables.append(table(view, "Beside the published times", columns))
+    factor = view.size_factor("")
+    # Times of less data are no measure of the published ones.
+    as_published = factor in (None, 1)
     charts = [
-        bars(view, f"{name}: time with unmount", [row for row in rows if test(row) == name], Quantity.TOGETHER, test)
+        bars(
+            view,
+            f"{name}: time with unmount",
+            [row for row in rows if test(row) == name],
+            Quantity.TOGETHER,
+            test,
+            ticks=as_published,
+        )
         for name in dict.fromkeys(map(test, rows))
     ]
+    scaled = (
+        () if as_published else (f"ratios are of times for less data: {factor:g} would be the publication's speed",)
+    )
     notes = (
+        *_TESTS,
+        *scaled,
         "failed: repetitions that are in no mean, for whatever reason; the reasons stand above",
         view.footnote(""),
     )
-    return [Section("Times", "times", tuple(tables), tuple(charts), notes)]
+    return [Section("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
 def _of_the_slowest(rows: Sequence[Row]) -> Filled:

@@ -19,7 +19,8 @@ from fsjoule.statistics.spread import Proportion, Spread
 
 NOTE: Final = (
     "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided); not if "
-    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they are"
+    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they "
+    "are. What is never so, or can be so, is counted: the interval of its share (95 %) says how much that is worth"
 )
 _WHOSE: Final = {
     Origin.SAID: "the publication says so",
@@ -137,7 +138,7 @@ def _short(cells: Sequence[Cell]) -> list[str]:
     """Each cell by what tells it from the others: filesystem, workload, quantity."""
     several = (
         len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
-        len({cell.workload for cell in cells}) > 1,
+        len({cell.workload for cell in cells}) > 1 or (len(cells) == 1 and cells[0].workload != cells[0].part),
         len({cell.quantity for cell in cells}) > 1,
     )
     return [

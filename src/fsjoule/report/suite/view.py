@@ -35,8 +35,10 @@ class View:
 
     @cached_property
     def labels(self) -> dict[SeriesKey, str]:
-        """The filesystem's name by series, with its options where the run has several."""
-        return series_labels(row.series for row in self.suite.rows)
+        """The filesystem's name by series, in the plan's order, with its options where the run has several."""
+        order = {name: i for i, name in enumerate(self.summary.run.plan.filesystems)}
+        series = (row.series for row in self.suite.rows)
+        return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
 
     @cached_property
     def _published(self) -> dict[PublishedCell, PublishedFigure]:
@@ -79,12 +81,16 @@ class View:
 
     def footnote(self, part: str) -> str:
         """What figures of a part are, and of what sizes."""
-        name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
-        factor = self.summary.size_factors.get(name)
+        factor = self.size_factor(part)
         card = "throughput and energy with the card, which is projected" if self.with_card else ""
         sizes = "" if factor is None else f"size factor {factor:g}" if factor != 1 else "sizes as published"
         doubted = f"{DOUBTED} does not follow from other published cells: see below" if self._doubts(part) else ""
         return "; ".join(text for text in (FOOTNOTE, card, sizes, doubted) if text)
+
+    def size_factor(self, part: str) -> float | None:
+        """What the publication's sizes were multiplied by; None if the part is not scaled."""
+        name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
+        return self.summary.size_factors.get(name)
 
     def _doubts(self, part: str) -> bool:
         return any(part in ("", cell.part) for cell, _ in self._doubted)
