@@ -58,6 +58,13 @@ def bars(
     return draw
 
 
+def drawn_by(
+    rows: Sequence[Row], key: Callable[[Row], str], draw: Callable[[str, list[Row]], Drawing]
+) -> list[Drawing]:
+    """A drawing for each of what `key` says of rows, of those rows."""
+    return [draw(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))]
+
+
 def lines(
     view: View,
     title: str,

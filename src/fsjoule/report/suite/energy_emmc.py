@@ -13,8 +13,7 @@ from fsjoule.publications.measured import Row
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.suite.sections import Section
-from fsjoule.report.suite.view import View, beside, heads, published_columns, table, words
-from fsjoule.report.summary import workload_label
+from fsjoule.report.suite.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table, Tone
 
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
@@ -34,7 +33,7 @@ def sections(view: View) -> list[Section]:
     if others:
         title = "On filesystems that the publication does not have"
         tables.append(
-            table(view, title, heads(view, others, words(others, "operation", _label)) + _figures(view, others))
+            table(view, title, heads(view, others, words(others, "operation", label_of)) + _figures(view, others))
         )
     notes = (
         view.footnote(""),
@@ -49,13 +48,9 @@ def _block_kib(row: Row) -> int:
     return row.workload.block_size_bytes // KIB if isinstance(row.workload, FioWorkload) else 0
 
 
-def _label(row: Row) -> str:
-    return workload_label(row.workload)
-
-
 def _table(view: View, title: str, rows: Sequence[Row]) -> Table:
     """One of the publication's tables: rows of patterns, columns of throughput, power and energy."""
-    first = words(rows, "operation", lambda row: row.workload.operation.value)
+    first = words(rows, "operation", pattern_of)
     columns = [first, *heads(view, rows)[1:], *_figures(view, rows)]
     return table(
         view, title, columns, groups=[cell.text for cell in first[1]] if view.several_kernels else [""] * len(rows)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
 
-from fsjoule.model import SeriesKey
+from fsjoule.model import FioWorkload, SeriesKey
 from fsjoule.publications import PUBLICATIONS
 from fsjoule.publications.cells import Cell as PublishedCell
 from fsjoule.publications.cells import PublishedFigure, Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.publications.summary import SuiteSummary
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.summary import Summary, series_labels
+from fsjoule.report.summary import Summary, series_labels, workload_label
 from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
 from fsjoule.statistics.spread import Spread
 
@@ -99,6 +99,21 @@ class View:
     def with_card(self) -> bool:
         """Whether the board's card takes no time, so that what another would take is projected."""
         return any(row.projected for row in self.summary.fio)
+
+
+def label_of(row: Row) -> str:
+    """Its workload in words."""
+    return workload_label(row.workload)
+
+
+def pattern_of(row: Row) -> str:
+    """`randread`, or the operation of one that is no fio job."""
+    return row.workload.operation.value
+
+
+def jobs_of(row: Row) -> int:
+    """Jobs that fio runs at once; none of a timed operation."""
+    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
 
 
 def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:
