@@ -49,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "needs, or scratch)",
     )
     group.addoption(
+        "--storage",
+        default=None,
+        metavar="NAME[,NAME]",
+        help="storage devices of the board: card, and what its environment file has (default: as the suite says)",
+    )
+    group.addoption(
         "--size-factor",
         default=None,
         type=float,
@@ -99,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 seed=option.seed,
                 meter_program=option.meter_program,
                 size_factor=option.size_factor,
+                storages=option.storage,
                 environment_file=Path(option.lg_env),
             ),
             environment_file=Path(option.lg_env),

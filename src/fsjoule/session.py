@@ -42,7 +42,7 @@ class Choice:
     """What the user asked for, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, `size_factor` where the environment file does.
+    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides.
     """
 
     suite: Suite
@@ -55,6 +55,7 @@ class Choice:
     meter_program: Path | None = None
     paired: bool = False
     size_factor: float | None = None
+    storages: tuple[str, ...] | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
         """What the sizes of a published suite or part are multiplied by on a board."""
@@ -72,6 +73,7 @@ def choose(
     seed: int | None,
     meter_program: Path | None = None,
     size_factor: float | None = None,
+    storages: str | None = None,
     environment_file: Path | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
@@ -112,6 +114,7 @@ def choose(
         meter_program,
         paired=not isinstance(kernels, str),
         size_factor=size_factor,
+        storages=None if storages is None else _listed(storages),
     )
 
 
@@ -141,9 +144,13 @@ def planned(
         root_filesystems=images.root_filesystem_choices(profile.recipe),
         kernel_order=_pairs(choice, labels) if choice.paired else None,
         guest_time=profile.guest_time,
+        memory_bytes=profile.memory_bytes,
+        further=tuple(profile.storages),
+        storages=choice.storages,
     )
     entries, left_out = plan_entries(choice.suite, wanted)
-    check_fits(entries, Space(*images.card_space(profile.recipe)), factor_for)
+    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
+    check_fits(entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return entries, left_out
 
 

@@ -54,7 +54,7 @@ def test_the_scripts_run_in_a_plain_shell(tmp_path: Path) -> None:
     """The real scripts in the host's shell, with a file for the UART and a folder for the board's."""
     marks = tmp_path / "uart"
     block = next(Path("/sys/class/block").iterdir()).name
-    for path, text in onboard.scripts(mark_device=str(marks), card_device=block).items():
+    for path, text in onboard.scripts(mark_device=str(marks), block_device=block).items():
         script = tmp_path / Path(path).name
         script.write_bytes(text.replace(onboard.DIRECTORY.encode(), str(tmp_path).encode()).replace(b" > ", b" >> "))
         script.chmod(0o755)
