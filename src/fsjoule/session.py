@@ -269,7 +269,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses)
         meter = lab.board_meter(target)
         clock = HostClock()
         started_utc = clock.utc()
@@ -362,6 +362,10 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
 
 def _set_seed(seed: int) -> None:
     virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
+
+
+def _losses() -> tuple[str, ...]:
+    return virtual_lab.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:
