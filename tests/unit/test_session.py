@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from pathlib import Path
 
-from fsjoule.session import _revision
+import pytest
+from results_factory import KERNEL
+
+from fsjoule.errors import ConfigError
+from fsjoule.session import _revision, check_modules, choose
 
 
 @pytest.mark.parametrize(
@@ -24,3 +29,33 @@ def test_branch_and_commit_are_the_user_s_or_the_ci_s(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert _revision() == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "lacks", "complaint"),
+    [
+        ("elc2015/dm-flakey", ("dm-flakey",), "elc2015/dm-flakey needs what the kernel .* lacks: dm-flakey"),
+        ("elc2015", ("dm-flakey",), "elc2015/dm-flakey needs"),
+        ("elc2015/power-loss", ("f2fs",), "has no f2fs"),
+        ("elc2015/power-loss", ("dm-flakey",), ""),
+        ("elc2015/dm-flakey", (), ""),
+    ],
+)
+def test_a_kernel_without_what_is_measured_is_refused_at_once(
+    part: str, lacks: tuple[str, ...], complaint: str
+) -> None:
+    choice = choose(
+        suite_name=part,
+        filesystems="ext4,f2fs",
+        kernels="6.1",
+        repeat=None,
+        provision=None,
+        results=Path("results"),
+        seed=1,
+    )
+    kernel = replace(KERNEL, lacks=lacks)
+    if complaint:
+        with pytest.raises(ConfigError, match=complaint):
+            check_modules(choice, kernel)
+    else:
+        check_modules(choice, kernel)

@@ -8,7 +8,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.suites import copy2015, elc2015, energy_emmc, ext4_zfs, home_usage, operations, quick
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
 from fsjoule.suites.planning import SCRATCH_ROOT, Planning, Space, check_fits, plan_entries, repetition_seed
-from fsjoule.suites.suite import Suite, scaled
+from fsjoule.suites.suite import Suite, modules_of, scaled
 
 __all__ = [
     "SCRATCH_ROOT",
@@ -21,6 +21,7 @@ __all__ = [
     "check_fits",
     "estimate",
     "learned",
+    "modules_of",
     "plan_entries",
     "repetition_seed",
     "scaled",

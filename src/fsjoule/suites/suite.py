@@ -97,6 +97,11 @@ def buffer_bytes(workload: Workload) -> int:
     return workload.jobs * workload.depth * workload.block_size_bytes if isinstance(workload, FioWorkload) else 0
 
 
+def modules_of(workload: Workload) -> tuple[str, ...]:
+    """What a workload needs of the kernel, beside the filesystem."""
+    return ("dm-flakey",) if isinstance(workload, FlakeyWorkload) else ()
+
+
 def written_bytes(workload: Workload) -> int:
     """What a workload writes, its preparation included, as far as its sizes say."""
     if isinstance(workload, FioWorkload):
