@@ -109,4 +109,6 @@ def written_bytes(workload: Workload) -> int:
         return max(laid_out, workload.io_bytes * workload.jobs) if workload.operation.writes else laid_out
     if isinstance(workload, TimedWorkload):
         return workload.size_bytes if workload.operation is not TimedKind.BOOT else 0
+    if isinstance(workload, PowerLossWorkload):
+        return round(_FILES_PER_S * workload.mean_s * (workload.smallest_bytes + workload.size_bytes) / 2)
     return space_bytes(workload)
