@@ -96,7 +96,9 @@ class Measurer:
         self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
         # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
+        checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
+        checked(self.shell, "mkfifo", onboard.GATE)
 
     def turn_to(self, name: str) -> None:
         """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
@@ -202,7 +204,6 @@ class Measurer:
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        number, threads = entry.number, " threads" if workload.kernel_threads else ""
         moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
         limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
@@ -213,15 +214,17 @@ class Measurer:
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
             settle(self.shell)
+        marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
         argv = fio.run_argv(
             workload,
             directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {number}{threads}",
-            after=f"{onboard.STOP} {number}{threads}",
+            before=f"{onboard.START} {marking}",
+            # In the shell that fio starts for it: a second one for each of several jobs would come too late.
+            after=f"set -- {marking} && . {onboard.STOP}" if workload.jobs > 1 else f"{onboard.STOP} {marking}",
             seed=self.seed,
         )
-        evidence, done = self._work(number, argv, phase="fio", timeout_s=limit_s)
+        evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
         evidence.complaints[:0] = [*complaints, *_failure(done)]
         if workload.kernel_threads:
             readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
