@@ -21,10 +21,10 @@ from fsjoule.bench import Bench
 from fsjoule.clock import HostClock
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import BoardProfile, KernelFacts, Measurement, Plan, Planned, Provision, Run, RunStatus
+from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, modules_of, plan_entries, suite
+from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, check_modules, plan_entries, suite
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
 
@@ -224,7 +224,7 @@ class Session:
             planned(self.choice, self.profile, self.choice.kernels)
         self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
         for kernel in self._kernels:
-            check_modules(self.choice, kernel.facts)
+            check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
         self.plan = self._plan()
         for reason in self.plan.left_out:
             self.say(f"left out: {reason}")
@@ -395,22 +395,6 @@ def show_run(folder: Path, console: Console) -> None:
 def summary_of(loaded: store.LoadedRun) -> report.Summary:
     """The tables' figures of a run that was read back."""
     return report.summarise(loaded.run, loaded.measurements, loaded.damaged)
-
-
-def check_modules(choice: Choice, kernel: KernelFacts) -> None:
-    """Raises ConfigError for a kernel without what is to be measured: better now than in an hour."""
-    for name in choice.filesystems:
-        if lacking := set(filesystem(name).modules) & set(kernel.lacks):
-            raise ConfigError(
-                f"the kernel {kernel.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
-                hint="switch it on in the kernel's configuration, or leave the filesystem out",
-            )
-    for part in choice.suite.leaves:
-        if lacking := {module for each in part.workloads for module in modules_of(each)} & set(kernel.lacks):
-            raise ConfigError(
-                f"{part.name} needs what the kernel {kernel.label} lacks: {', '.join(sorted(lacking))}",
-                hint="switch it on in the kernel's configuration, or choose another suite or part; nothing was erased",
-            )
 
 
 def root_filesystems(plan: Plan) -> tuple[str, ...]:

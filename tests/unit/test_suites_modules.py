@@ -1,15 +1,14 @@
-"""What a run is asked for, before anything is touched."""
+"""A kernel that lacks what a suite needs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from results_factory import KERNEL
 
 from fsjoule.errors import ConfigError
-from fsjoule.session import check_modules, choose
+from fsjoule.suites import check_modules, suite
 
 
 @pytest.mark.parametrize(
@@ -25,18 +24,9 @@ from fsjoule.session import check_modules, choose
 def test_a_kernel_without_what_is_measured_is_refused_at_once(
     part: str, lacks: tuple[str, ...], complaint: str
 ) -> None:
-    choice = choose(
-        suite_name=part,
-        filesystems="ext4,f2fs",
-        kernels="6.1",
-        repeat=None,
-        provision=None,
-        results=Path("results"),
-        seed=1,
-    )
     kernel = replace(KERNEL, lacks=lacks)
     if complaint:
         with pytest.raises(ConfigError, match=complaint):
-            check_modules(choice, kernel)
+            check_modules(suite(part), ("ext4", "f2fs"), kernel)
     else:
-        check_modules(choice, kernel)
+        check_modules(suite(part), ("ext4", "f2fs"), kernel)
