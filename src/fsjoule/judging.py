@@ -82,7 +82,7 @@ def judge(
     started_utc: str,
 ) -> Measurement:
     """The measurement, with every reason for which it is not to be believed. `storage` is what it was measured on."""
-    metered = _metered(evidence, entry.workload, profile.window_excess_s)
+    metered = _metered(evidence, profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
     else:
@@ -177,12 +177,11 @@ def _identity(workload: Workload) -> str:
     return " ".join(words)
 
 
-def _metered(evidence: Evidence, workload: Workload, allowed_s: float) -> Metered:
+def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
-    jobs = workload.jobs if workload.kind == "fio" else 1
-    complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks, jobs)
+    complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
     notes = tuple(validity.trace_notes(trace))
     window = _window(trace, evidence.marks)
     if window is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +27,8 @@ _LEFT_BEHIND: Final = (
     *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
     *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
 )
+_INSTALLER: Final = f"{onboard.DIRECTORY}/install"
+_END: Final = "end-of-fsjoule-script"
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -81,10 +83,11 @@ class Measurer:
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
     storage_model: str = field(default="", init=False)
-    _storage: str = field(default=CARD, init=False)
+    _storage: str = field(default="", init=False)
     _block_device: str = field(init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
+    _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
     _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
@@ -93,14 +96,9 @@ class Measurer:
         self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
         # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
+        checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
-        self._install_scripts()
-        self.install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
-
-    def _install_scripts(self) -> None:
-        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
-        for path, text in scripts.items():
-            self.install(path, text)
+        checked(self.shell, "mkfifo", onboard.GATE)
 
     def turn_to(self, name: str) -> None:
         """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
@@ -120,7 +118,8 @@ class Measurer:
             self.storage_model = self._attached[name]
         self._storage = name
         self.scratch.device = scratch
-        self._install_scripts()
+        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode()})
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -160,10 +159,16 @@ class Measurer:
             evidence.kernel_log = self.kernel_log()
         return evidence
 
-    def install(self, path: str, text: bytes) -> None:
-        """Put a program on the board, into its memory."""
-        self.shell.put(path, text)
-        checked(self.shell, "chmod", "+x", path)
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        """Put scripts on the board, into its memory, those that are not there already.
+
+        All at once: each line that is typed on a console takes a tenth of a second and more.
+        """
+        missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
+        if missing:
+            self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
+            checked(self.shell, "sh", "-e", _INSTALLER)
+            self._installed |= missing
 
     def _identity(self) -> UUID | None:
         """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
@@ -199,7 +204,6 @@ class Measurer:
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        number, threads = entry.number, " threads" if workload.kernel_threads else ""
         moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
         limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
@@ -210,15 +214,17 @@ class Measurer:
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
             settle(self.shell)
+        marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
         argv = fio.run_argv(
             workload,
             directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {number}{threads}",
-            after=f"{onboard.STOP} {number}{threads}",
+            before=f"{onboard.START} {marking}",
+            # In the shell that fio starts for it: a second one for each of several jobs would come too late.
+            after=f"set -- {marking} && . {onboard.STOP}" if workload.jobs > 1 else f"{onboard.STOP} {marking}",
             seed=self.seed,
         )
-        evidence, done = self._work(number, argv, phase="fio", timeout_s=limit_s)
+        evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
         evidence.complaints[:0] = [*complaints, *_failure(done)]
         if workload.kernel_threads:
             readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
@@ -301,6 +307,11 @@ class Measurer:
         except LabError as error:
             self.say(f"could not read {path}: {error.what}")
             return b""
+
+
+def _unpacking(path: str, text: bytes) -> bytes:
+    """Shell commands that make a script."""
+    return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _failure(done: CommandResult) -> list[str]:

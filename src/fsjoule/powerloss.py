@@ -12,6 +12,7 @@ from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
 from fsjoule.measuring import Measurer
 from fsjoule.model import Planned, PowerLossWorkload
+from fsjoule.ports import Cut
 from fsjoule.provisioning import checked
 from fsjoule.survey import Survey
 
@@ -55,7 +56,7 @@ class PowerLoss:
         with measurer.phases("provisioning"):
             measurer.load_modules(*kind.modules)
             measurer.turn_to(self.entry.storage)
-            _install_scripts(measurer)
+            measurer.install(onboard_safety.SCRIPTS)
             pool = onboard_safety.pool_argv(self.seed, onboard_safety.writer_pool_bytes(self.workload))
             checked(measurer.shell, *pool, timeout_s=_POOL_TIMEOUT_S)
             measurer.scratch.make(kind)
@@ -64,22 +65,18 @@ class PowerLoss:
             checked(measurer.shell, "sync")
         measurer.shell.start(onboard_safety.writer_argv(self.workload, directory, self.seed))
 
-    def recover(self, measurer: Measurer, console: str) -> Evidence:
+    def recover(self, measurer: Measurer, cut: Cut) -> Evidence:
         """Look, on the board that was booted again, for the files that it has acknowledged on its console before."""
-        promised = onboard_safety.promised(console)
-        _install_scripts(measurer)
+        promised = onboard_safety.promised(cut.console)
+        measurer.install(onboard_safety.SCRIPTS)
 
         def look(_kind: Filesystem) -> Evidence:
-            return Survey(measurer, self.kind, promised, repairs=False).run(self.entry.number)
+            return Survey(measurer, self.kind, promised).run(self.entry.number)
 
         evidence = measurer.around(self.entry, look)
         if evidence.outcome is not None:
             evidence.outcome = dataclasses.replace(evidence.outcome, cut_s=self.cut_after_s, seed=self.seed)
-        if ended := onboard_safety.stopped(console):
+        evidence.notes += cut.losses
+        if ended := onboard_safety.stopped(cut.console):
             evidence.complaints.append(f"the files were not written until the power was cut: {ended}")
         return evidence
-
-
-def _install_scripts(measurer: Measurer) -> None:
-    for path, text in onboard_safety.SCRIPTS.items():
-        measurer.install(path, text)

@@ -128,6 +128,7 @@ class Run:
 
     `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
     flashed. Both grow with the run. `ended_early` says why a complete run measured less than it had planned.
+    `resumed_utc` says when it was gone on with after it had been aborted.
     """
 
     run_id: str
@@ -144,6 +145,7 @@ class Run:
     finished_utc: str | None = None
     abort_reason: str | None = None
     ended_early: str | None = None
+    resumed_utc: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
     schema: Literal["fsjoule.run/4"] = RUN_SCHEMA

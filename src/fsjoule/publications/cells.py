@@ -40,8 +40,8 @@ class Quantity(StrEnum):
     PER_JOULE = "per joule"
     # Of iterations of a hazard, those in which it was so.
     LOST = "a file lost or wrong"
-    SILENT = "damage that reading does not tell"
-    DETECTED = "damage that reading tells"
+    SILENT = "damage that goes unnoticed"
+    DETECTED = "damage that is noticed"
     UNMOUNTABLE = "not mountable for writing"
 
     @property

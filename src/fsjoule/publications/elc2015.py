@@ -131,7 +131,9 @@ _STATEMENTS: Final = (
         Never(_flakey("btrfs", Quantity.SILENT)),
     ),
     Statement(
-        "btrfs detects damaged data when it is read", Origin.OURS, Never(_flakey("btrfs", Quantity.DETECTED), ever=True)
+        "btrfs detects damage when it is mounted or read",
+        Origin.OURS,
+        Never(_flakey("btrfs", Quantity.DETECTED), ever=True),
     ),
     *(
         Statement(

@@ -209,6 +209,6 @@ MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
 OUTCOMES: Final[dict[Quantity, Callable[[Outcome], bool]]] = {
     Quantity.LOST: lambda o: o.broken > 0,
     Quantity.SILENT: lambda o: bool(o.files.get(FileFate.SILENT) or o.files.get(FileFate.ZEROED)),
-    Quantity.DETECTED: lambda o: bool(o.files.get(FileFate.DETECTED)),
+    Quantity.DETECTED: lambda o: bool(o.files.get(FileFate.DETECTED) or o.files.get(FileFate.REFUSED)),
     Quantity.UNMOUNTABLE: lambda o: not o.mounts or o.read_only,
 }

@@ -21,9 +21,12 @@ _NOTES: Final = (
     "rate: where the share of failures lies (Clopper, Pearson; 95 %)",
     "kernel warned: it said something at level warning or above from the mount to the unmount",
     "unclean: of the checks, those that found faults; repaired: of the repairs, those after which it could be mounted",
-    "detected: damaged, and reading it is an error; silent: damaged, and reading it is none",
-    "zeroed: as silent, and mostly zeros or too short",
+    "detected: damaged, and reading it is an error; refused: its filesystem cannot be mounted, not even after a repair",
+    "silent: damaged, and reading it is no error; zeroed: as silent, and mostly zeros or too short",
 )
+
+# Damage that is noticed is not lost unseen.
+_TONES: Final = {FileFate.INTACT: Tone.PLAIN, FileFate.DETECTED: Tone.DOUBT, FileFate.REFUSED: Tone.DOUBT}
 
 
 def power_loss(view: View, rows: Sequence[Row]) -> Section:
@@ -79,10 +82,7 @@ def _effort(rows: Sequence[Row]) -> list[Filled]:
 def _file_columns(rows: Sequence[OutcomeRow]) -> list[Filled]:
     return [
         _counts(rows, "files", lambda row: row.promised),
-        *(
-            _counts(rows, fate.value, partial(_with_fate, fate), Tone.PLAIN if fate is FileFate.INTACT else Tone.BAD)
-            for fate in FileFate
-        ),
+        *(_counts(rows, fate.value, partial(_with_fate, fate), _TONES.get(fate, Tone.BAD)) for fate in FileFate),
     ]
 
 
