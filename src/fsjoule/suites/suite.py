@@ -97,6 +97,11 @@ def buffer_bytes(workload: Workload) -> int:
     return workload.jobs * workload.depth * workload.block_size_bytes if isinstance(workload, FioWorkload) else 0
 
 
+def modules_of(workload: Workload) -> tuple[str, ...]:
+    """What a workload needs of the kernel, beside the filesystem."""
+    return ("dm-flakey",) if isinstance(workload, FlakeyWorkload) else ()
+
+
 def written_bytes(workload: Workload) -> int:
     """What a workload writes, its preparation included, as far as its sizes say."""
     if isinstance(workload, FioWorkload):
@@ -104,4 +109,6 @@ def written_bytes(workload: Workload) -> int:
         return max(laid_out, workload.io_bytes * workload.jobs) if workload.operation.writes else laid_out
     if isinstance(workload, TimedWorkload):
         return workload.size_bytes if workload.operation is not TimedKind.BOOT else 0
+    if isinstance(workload, PowerLossWorkload):
+        return round(_FILES_PER_S * workload.mean_s * (workload.smallest_bytes + workload.size_bytes) / 2)
     return space_bytes(workload)
