@@ -37,6 +37,7 @@ from fsjoule.provisioning import working_directory
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
 _ATTEMPTS: Final = 2
+_SAME_MEMORY: Final = 0.01
 # What a block device's and a CPU's counters are when the board is switched on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
@@ -92,7 +93,10 @@ class Booted:
 
 @dataclass
 class Bench:
-    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`."""
+    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
+
+    `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
+    """
 
     run: Run
     profile: BoardProfile
@@ -102,15 +106,19 @@ class Bench:
     clock: Clock
     say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
+    kept: Sequence[Measurement] = ()
     phases: Phases = field(init=False)
-    results: list[Measurement] = field(default_factory=list[Measurement], init=False)
+    results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
     _booted: Booted | None = field(default=None, init=False)
-    _boots: int = field(default=0, init=False)
+    _boots: int = field(init=False)
+    _met: set[str] = field(default_factory=set[str], init=False)
     _on_since_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.phases = Phases(self.clock)
+        self.phases = Phases(self.clock, dict(self.run.phases_s))
+        self.results = list(self.kept)
+        self._boots = max((each.boot for each in self.kept), default=0)
 
     @property
     def plan(self) -> Plan:
@@ -122,8 +130,12 @@ class Bench:
     def measure(self, entry: Planned) -> Measurement:
         """Measure one entry and store it, boots included; a transient fault of the lab is given a second try.
 
+        One that is kept is returned as it is.
         Raises LabError when the lab does not do its part. An invalid measurement is returned and stored like any other.
         """
+        for kept in self.kept:
+            if kept.number == entry.number:
+                return kept
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 measurement = self._measure(entry)
@@ -149,6 +161,7 @@ class Bench:
         """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
         booted = self._boot_for(entry)
         with self.phases("provisioning"):
+            booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
@@ -186,8 +199,8 @@ class Bench:
             entry,
             evidence,
             profile=self.profile,
-            facts=facts,
             boot=booted.number,
+            storage=booted.measurer.storage_model or facts.storage,
             started_utc=started_utc,
         )
         with self.phases("store"):
@@ -258,15 +271,19 @@ class Bench:
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.
 
-        Raises LabError if the board runs another kernel than the one on its card.
+        Raises LabError if the board runs another kernel than the one on its card, or is not the one of the run.
         """
         run, image = self.run, self.board.image()
-        if entry.kernel not in run.boards:
+        if entry.kernel not in self._met:
             board = self.board.facts()
             self._check_kernel(entry.kernel, board)
-            run = dataclasses.replace(
-                run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
-            )
+            if entry.kernel in run.boards:
+                self._check_board(run.boards[entry.kernel], board)
+            else:
+                run = dataclasses.replace(
+                    run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
+                )
+            self._met.add(entry.kernel)
         if image not in run.images:
             run = dataclasses.replace(run, images=(*run.images, image))
         if run is not self.run:
@@ -288,6 +305,18 @@ class Bench:
                 f"the board runs kernel {board.kernel_release}, its card has {wanted}",
                 hint="does its boot loader take the kernel from the card?",
             )
+
+    def _check_board(self, then: BoardFacts, now: BoardFacts) -> None:
+        """Whether the board of a run that goes on is the one that it began on. Raises LabError if not."""
+        # A root filesystem is the card's, and what is left of the memory may differ by a few pages from boot to boot.
+        same = dataclasses.replace(now, root_filesystem=then.root_filesystem)
+        if abs(now.memory_bytes - then.memory_bytes) < then.memory_bytes * _SAME_MEMORY:
+            same = dataclasses.replace(same, memory_bytes=then.memory_bytes)
+        was, found = dataclasses.asdict(then), dataclasses.asdict(same)
+        differs = [f"{name} was {was[name]}, it is {found[name]} now" for name in was if was[name] != found[name]]
+        if differs:
+            hint = "go on with it on the board that it began on, or start a new run"
+            raise LabError(f"this is not the board of the run: {'; '.join(differs)}", hint=hint)
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
         self._prepare(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,10 +13,11 @@ from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
+from fsjoule.storages import attach, scratch_node
 from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
@@ -27,6 +28,8 @@ _LEFT_BEHIND: Final = (
     *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
     *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
 )
+_INSTALLER: Final = f"{onboard.DIRECTORY}/install"
+_END: Final = "end-of-fsjoule-script"
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -67,7 +70,10 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of one board. `seed` is that of the boot's repetition."""
+    """Measures on one boot of one board. `seed` is that of the boot's repetition.
+
+    `storage_model` is what the storage device says it is that it measures on, empty for the card.
+    """
 
     shell: Shell
     meter: Meter
@@ -77,20 +83,44 @@ class Measurer:
     phases: Phases
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
+    storage_model: str = field(default="", init=False)
+    _storage: str = field(default="", init=False)
+    _block_device: str = field(init=False)
+    _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
+    _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
     _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.scratch = Scratch(self.shell, self.profile, self._identity)
+        self._block_device = self.profile.card_device
+        self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
         # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
+        checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
-        for path, text in onboard.scripts(
-            mark_device=self.profile.mark_device, card_device=self.profile.card_device
-        ).items():
-            self.install(path, text)
-        self.install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
+        checked(self.shell, "mkfifo", onboard.GATE)
+
+    def turn_to(self, name: str) -> None:
+        """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
+
+        Raises LabError if the board does not have it.
+        """
+        if name == self._storage:
+            return
+        self.scratch.unmount()
+        if name == CARD:
+            self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+        else:
+            storage = self.profile.storages[name]
+            if name not in self._attached:
+                self._attached[name] = attach(self.shell, name, storage)
+            self._block_device, scratch = storage.device, scratch_node(storage)
+            self.storage_model = self._attached[name]
+        self._storage = name
+        self.scratch.device = scratch
+        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode()})
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -119,6 +149,8 @@ class Measurer:
         kind = filesystem(entry.filesystem)
         self._slug, self._made = entry.slug, 0
         self.load_modules(*kind.modules)
+        with self.phases("provisioning"):
+            self.turn_to(entry.storage)
         checked(self.shell, "dmesg", "-C")
         try:
             evidence = work(kind)
@@ -128,10 +160,16 @@ class Measurer:
             evidence.kernel_log = self.kernel_log()
         return evidence
 
-    def install(self, path: str, text: bytes) -> None:
-        """Put a program on the board, into its memory."""
-        self.shell.put(path, text)
-        checked(self.shell, "chmod", "+x", path)
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        """Put scripts on the board, into its memory, those that are not there already.
+
+        All at once: each line that is typed on a console takes a tenth of a second and more.
+        """
+        missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
+        if missing:
+            self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
+            checked(self.shell, "sh", "-e", _INSTALLER)
+            self._installed |= missing
 
     def _identity(self) -> UUID | None:
         """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
@@ -164,30 +202,32 @@ class Measurer:
 
     def counters(self) -> str:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
-        return self.shell.run(onboard.counters_argv(self.profile.card_device)).stdout
+        return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        number, threads = entry.number, " threads" if workload.kernel_threads else ""
-        limit_s = 60.0 + max(workload.size_bytes, workload.io_bytes) * workload.jobs / _SLOWEST_BYTES_PER_S
+        moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
+        limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
         with self.phases("provisioning"):
             directory = working_directory(self.scratch, kind, entry.provision)
-            if not workload.operation.writes:
+            if workload.operation.reads:
                 laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
                 if entry.provision is Provision.SCRATCH:
                     self.scratch.forget(kind)
             settle(self.shell)
+        marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
         argv = fio.run_argv(
             workload,
             directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {number}{threads}",
-            after=f"{onboard.STOP} {number}{threads}",
+            before=f"{onboard.START} {marking}",
+            # In the shell that fio starts for it: a second one for each of several jobs would come too late.
+            after=f"set -- {marking} && . {onboard.STOP}" if workload.jobs > 1 else f"{onboard.STOP} {marking}",
             seed=self.seed,
         )
-        evidence, done = self._work(number, argv, phase="fio", timeout_s=limit_s)
+        evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
         evidence.complaints[:0] = [*complaints, *_failure(done)]
         if workload.kernel_threads:
             readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
@@ -270,6 +310,11 @@ class Measurer:
         except LabError as error:
             self.say(f"could not read {path}: {error.what}")
             return b""
+
+
+def _unpacking(path: str, text: bytes) -> bytes:
+    """Shell commands that make a script."""
+    return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _failure(done: CommandResult) -> list[str]:

@@ -24,6 +24,7 @@ THREADS_AFTER: Final = f"{DIRECTORY}/threads-after"
 START: Final = f"{DIRECTORY}/start"
 STOP: Final = f"{DIRECTORY}/stop"
 TIMED: Final = f"{DIRECTORY}/timed"
+GATE: Final = f"{DIRECTORY}/gate"
 
 _THREADS: Final = "cat /proc/[0-9]*/stat 2> /dev/null"
 _SECTOR_BYTES: Final = 512
@@ -48,16 +49,44 @@ BOOT_START: Final = "Sboot"
 BOOT_STOP: Final = "Eboot"
 
 
-def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
-    """The scripts by path. `start N`, `stop N` bracket fio; with `threads` behind N the kernel's threads are read too.
+def _last_of_jobs(gate: str, otherwise: str) -> str:
+    """Shell that lets the last of several jobs through, and has the others do something else.
 
+    With noclobber only one of them can make a file.
+    """
+    return f"""\
+jobs=$2
+if [ "$jobs" -gt 1 ]; then
+    place=1
+    set -C
+    until true > "{gate}-$1-$place"; do place=$((place + 1)); done 2> /dev/null
+    set +C
+    if [ "$place" -lt "$jobs" ]; then {otherwise}exit 0; fi
+fi
+"""
+
+
+def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
+    """The scripts by path.
+
+    `start N JOBS`, `stop N JOBS` bracket fio; with `threads` behind them the kernel's threads are read too. Each job
+    runs both. A program that starts takes a slow board's CPU for a tenth of a second, so that one job would begin after
+    the other: each waits in `start` until the last has come, and only that one sends the mark. `GATE` is a FIFO, which
+    need not be waited for when it is opened both ways. Only the last job to end sends the other mark.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then what unmounts, a line of the shell.
     """
     mark = shlex.quote(mark_device)
-    counters = f"{shlex.join(counters_argv(card_device))} 2> /dev/null"
+    counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
     texts = {
-        START: f'[ -z "$2" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\necho "S$1" > {mark}\n',
-        STOP: (f'echo "E$1" > {mark}\n{counters} > {AFTER}\n[ -z "$2" ] || {_THREADS} > {THREADS_AFTER}\nexit 0\n'),
+        START: (
+            f"exec 3<> {GATE}\n{_last_of_jobs(START, 'read -r go <&3; ')}"
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\necho "S$1" > {mark}\n'
+            "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
+        ),
+        STOP: (
+            f'{_last_of_jobs(STOP, "")}echo "E$1" > {mark}\n{counters} > {AFTER}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_AFTER}\nexit 0\n'
+        ),
         # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
         # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
         TIMED: (
@@ -73,9 +102,9 @@ def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
 
 
-def counters_argv(card_device: str) -> tuple[str, ...]:
-    """Prints the counters of the CPU and the card, as `usage` takes them. A kernel may lack schedstat."""
-    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{card_device}/stat")
+def counters_argv(block_device: str) -> tuple[str, ...]:
+    """Prints the counters of the CPU and a block device, as `usage` takes them. A kernel may lack schedstat."""
+    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
+from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,9 +23,12 @@ from fsjoule.bench import Bench
 from fsjoule.errors import FsjouleError, StorageError
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.session import Session, choose, interrupt
+from fsjoule.session import Choice, Session, choose, choose_resumed, interrupt
 
 _FAILURES_IN_A_ROW: Final = 2
+_DEFAULT_SUITE: Final = "quick"
+_DEFAULT_KERNEL: Final = "6.1"
+_DEFAULT_RESULTS: Final = "results"
 _SESSION: Final = pytest.StashKey[Session]()
 
 
@@ -33,11 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fs", default=None, metavar="NAME[,NAME]", help="filesystems (default: those of the suite)")
     group.addoption(
         "--kernel",
-        default="6.1",
+        default=None,
         metavar="KERNEL[,KERNEL]",
-        help="kernels to boot: names, package files (.deb), build folders; several alternate (default: %(default)s)",
+        help="kernels to boot: names, package files (.deb), build folders; several alternate (default: "
+        f"{_DEFAULT_KERNEL})",
     )
-    group.addoption("--suite", default="quick", metavar="NAME", help="what to measure (default: %(default)s)")
+    group.addoption("--suite", default=None, metavar="NAME", help=f"what to measure (default: {_DEFAULT_SUITE})")
     group.addoption(
         "--repeat", default=None, type=int, metavar="N", help="repetitions, each a boot (default: as the suite says)"
     )
@@ -47,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="root|scratch",
         help="the filesystem as the board's root, or made fresh on the scratch partition (default: what the suite "
         "needs, or scratch)",
+    )
+    group.addoption(
+        "--storage",
+        default=None,
+        metavar="NAME[,NAME]",
+        help="storage devices of the board: card, and what its environment file has (default: as the suite says)",
     )
     group.addoption(
         "--size-factor",
@@ -62,7 +73,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const=1.0,
         help="published sizes, and as many repetitions",
     )
-    group.addoption("--results", default="results", metavar="DIR", help="where run folders go (default: %(default)s)")
+    group.addoption(
+        "--results", default=None, metavar="DIR", help=f"where run folders go (default: {_DEFAULT_RESULTS})"
+    )
+    group.addoption(
+        "--resume",
+        default=None,
+        type=Path,
+        metavar="RUN",
+        help="go on with a run that was aborted, in its folder: its plan, its seed, what it has not measured yet",
+    )
     group.addoption(
         "--seed", default=None, type=int, metavar="N", help="of order and chance (default: a new one, recorded)"
     )
@@ -86,22 +106,10 @@ def pytest_configure(config: pytest.Config) -> None:
     handler = _Warnings(say)
     logging.getLogger("fsjoule").addHandler(handler)
     config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
-    option = config.option
     try:
         session = Session(
-            choose(
-                suite_name=option.suite,
-                filesystems=option.fs,
-                kernels=option.kernel,
-                repeat=option.repeat,
-                provision=option.provision,
-                results=Path(option.results),
-                seed=option.seed,
-                meter_program=option.meter_program,
-                size_factor=option.size_factor,
-                environment_file=Path(option.lg_env),
-            ),
-            environment_file=Path(option.lg_env),
+            _choice(config.option),
+            environment_file=Path(config.option.lg_env),
             say=say,
             command=("pytest", *config.invocation_params.args),
         )
@@ -110,6 +118,35 @@ def pytest_configure(config: pytest.Config) -> None:
     except FsjouleError as error:
         pytest.exit(str(error), returncode=error.exit_code)
     config.stash[_SESSION] = session
+
+
+def _choice(option: Namespace) -> Choice:
+    if option.resume is not None:
+        given = {
+            "--suite": option.suite,
+            "--fs": option.fs,
+            "--kernel": option.kernel,
+            "--repeat": option.repeat,
+            "--provision": option.provision,
+            "--storage": option.storage,
+            "--results": None if option.results is None else Path(option.results).resolve(),
+            "--seed": option.seed,
+            "--size-factor": option.size_factor,
+        }
+        return choose_resumed(option.resume, given, meter_program=option.meter_program)
+    return choose(
+        suite_name=option.suite or _DEFAULT_SUITE,
+        filesystems=option.fs,
+        kernels=option.kernel or _DEFAULT_KERNEL,
+        repeat=option.repeat,
+        provision=option.provision,
+        results=Path(option.results or _DEFAULT_RESULTS),
+        seed=option.seed,
+        meter_program=option.meter_program,
+        size_factor=option.size_factor,
+        storages=option.storage,
+        environment_file=Path(option.lg_env),
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -133,7 +170,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_collection_finish(session: pytest.Session) -> None:
     opened = session.config.stash.get(_SESSION, None)
     if opened is not None:
-        opened.expected = sum("planned" in getattr(item, "fixturenames", ()) for item in session.items)
+        kept = () if opened.choice.resumed is None else opened.choice.resumed.kept
+        selected = {number for item in session.items if (number := _number(item)) is not None}
+        opened.expected = len(selected.union(each.number for each in kept))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -159,6 +198,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if session is not None:
         terminalreporter.write_line("")
         session.show(Console(width=shutil.get_terminal_size((120, 40)).columns))
+        if session.to_go_on is not None:
+            terminalreporter.write_line(f"to measure what is missing: {session.to_go_on}")
 
 
 @pytest.fixture(scope="session")
@@ -205,6 +246,12 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
             # Whatever is measured now cannot be kept; or every other entry would wait for a dead board as long.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise
+
+
+def _number(item: pytest.Item) -> int | None:
+    """The entry of the plan that a test is for, if it is for one."""
+    entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
+    return entry.number if isinstance(entry, Planned) else None
 
 
 def _test_id(entry: Planned, plan: Plan) -> str:

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import signal
-import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
 
-from fsjoule import images, lab, process, report, store
+from fsjoule import images, lab, report, store
 from fsjoule.bench import Bench
 from fsjoule.clock import HostClock
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus
+from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
 
 PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
 _RUN_ID_BYTES: Final = 5
-_REVISION: Final = {
-    "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
-    "commit": ("FSJOULE_COMMIT", "CI_COMMIT_SHA"),
-}
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
 
 
@@ -42,7 +39,8 @@ class Choice:
     """What the user asked for, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, `size_factor` where the environment file does.
+    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides. With
+    `resumed` the plan is that run's.
     """
 
     suite: Suite
@@ -55,6 +53,8 @@ class Choice:
     meter_program: Path | None = None
     paired: bool = False
     size_factor: float | None = None
+    storages: tuple[str, ...] | None = None
+    resumed: Resumed | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
         """What the sizes of a published suite or part are multiplied by on a board."""
@@ -72,6 +72,7 @@ def choose(
     seed: int | None,
     meter_program: Path | None = None,
     size_factor: float | None = None,
+    storages: str | None = None,
     environment_file: Path | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
@@ -81,8 +82,7 @@ def choose(
     Raises ConfigError with the choices for a name that is none of them.
     """
     chosen = suite(suite_name)
-    asked = chosen.filesystems if filesystems is None else _listed(filesystems)
-    names = tuple(dict.fromkeys(filesystem(name).name for name in asked))
+    names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
@@ -113,7 +113,40 @@ def choose(
         meter_program,
         paired=not isinstance(kernels, str),
         size_factor=size_factor,
+        storages=None if storages is None else _listed(storages),
     )
+
+
+def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Path | None = None) -> Choice:
+    """What an unfinished run was asked for. `given` are options that were given besides, by their names.
+
+    Raises ResultError if it is no run that can go on, ConfigError for an option that contradicts it.
+    """
+    resumed = resume(path)
+    asked = dict(given)
+    if given.get("--fs") is not None:
+        asked["--fs"] = _filesystems(str(given["--fs"]))
+    if given.get("--kernel") is not None:
+        asked["--kernel"] = _listed(str(given["--kernel"]))
+    if given.get("--storage") is not None:
+        asked["--storage"] = tuple(sorted(_listed(str(given["--storage"]))))
+    resumed.check_options(asked)
+    plan = resumed.run.plan
+    return Choice(
+        suite(plan.suite),
+        plan.filesystems,
+        resumed.kernels,
+        plan.repeat,
+        provision=None,
+        results=resumed.path.parent,
+        seed=plan.seed,
+        meter_program=meter_program,
+        resumed=resumed,
+    )
+
+
+def _filesystems(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filesystem(name).name for name in _listed(text)))
 
 
 def _modules(filesystems: Sequence[str]) -> tuple[str, ...]:
@@ -147,9 +180,13 @@ def planned(
         root_filesystems=images.root_filesystem_choices(profile.recipe),
         kernel_order=_pairs(choice, labels) if choice.paired else None,
         guest_time=profile.guest_time,
+        memory_bytes=profile.memory_bytes,
+        further=tuple(profile.storages),
+        storages=choice.storages,
     )
     entries, left_out = plan_entries(choice.suite, wanted)
-    check_fits(entries, Space(*images.card_space(profile.recipe)), factor_for)
+    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
+    check_fits(entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return entries, left_out
 
 
@@ -188,8 +225,9 @@ class Session:
         started_s = time.monotonic()
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
-        # Before the kernels are fetched: what cannot be measured is said at once.
-        planned(self.choice, self.profile, self.choice.kernels)
+        if self.choice.resumed is None:
+            # Before the kernels are fetched: what cannot be measured is said at once.
+            planned(self.choice, self.profile, self.choice.kernels)
         self._kernels = images.take_kernels(
             self.choice.kernels,
             progress=self.say,
@@ -205,12 +243,17 @@ class Session:
             for kernel in self._kernels
             for root in root_filesystems(self.plan)
         }
+        if self.choice.resumed is not None:
+            self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
+            self.choice.resumed.check_images(card.facts for card in self._cards.values())
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
             self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def _plan(self) -> Plan:
         choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
+        if choice.resumed is not None:
+            return choice.resumed.run.plan
         entries, left_out = planned(choice, self.profile, labels)
         return Plan(
             suite=choice.suite.name,
@@ -241,7 +284,7 @@ class Session:
             images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
         )
         if len(self._kernels) > 1:
-            self.say(f"all kernels run on one emulator, {_first_line(self._emulator, '--version')}")
+            self.say(f"all kernels run on one emulator, {first_line(self._emulator, '--version')}")
         handle = virtual_lab.up(
             name,
             owner_pid=os.getpid(),
@@ -276,19 +319,15 @@ class Session:
         board = lab.LabgridBoard(target, self._cards, self.say, _set_seed)
         meter = lab.board_meter(target)
         clock = HostClock()
-        started_utc = clock.utc()
-        run = Run(
-            run_id=secrets.token_hex(_RUN_ID_BYTES),
-            started_utc=started_utc,
-            status=RunStatus.RUNNING,
-            simulated=self.profile.simulated,
-            plan=self.plan,
-            kernels=tuple(kernel.facts for kernel in self._kernels),
-            versions=_versions(self._emulator) | _revision(),
-            command=self.command,
-        )
-        folder = store.RunFolder(self.choice.results, board=self.profile.name)
-        bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured)
+        resumed = self.choice.resumed
+        if resumed is None:
+            run, kept = self._new_run(clock.utc()), ()
+            folder = store.RunFolder(self.choice.results, board=self.profile.name)
+        else:
+            resumed.check_board(self.profile.name, versions(self._emulator) | revision())
+            run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
+            self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
+        bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured, kept)
         bench.phases.add("setup", self._setup_s)
         bench.begin()
         self._folder = folder.path
@@ -304,6 +343,26 @@ class Session:
             reason = "interrupted" if self.interrupted else reason
             bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
             self._write_page(folder.path)
+
+    def _new_run(self, utc: str) -> Run:
+        return Run(
+            run_id=secrets.token_hex(_RUN_ID_BYTES),
+            started_utc=utc,
+            status=RunStatus.RUNNING,
+            simulated=self.profile.simulated,
+            plan=self.plan,
+            kernels=tuple(kernel.facts for kernel in self._kernels),
+            versions=versions(self._emulator) | revision(),
+            command=self.command,
+        )
+
+    @property
+    def to_go_on(self) -> str | None:
+        """The command that measures what is missing, if the run was aborted."""
+        if self._folder is None or store.load_run_file(self._folder).status is not RunStatus.ABORTED:
+            return None
+        command = self.command if "--resume" in self.command else (*self.command, "--resume", str(self._folder))
+        return shlex.join(command)
 
     @property
     def folder(self) -> Path | None:
@@ -372,24 +431,3 @@ def _make_setup_s() -> float:
     """How long make's own set-up took before it started this process; 0 outside of make."""
     started = os.environ.pop(_SETUP_STARTED, None)
     return max(0.0, time.time() - float(started)) if started else 0.0
-
-
-def _versions(emulator: str | None) -> dict[str, str]:
-    """Versions of what takes part, apart from what is on the card."""
-    found = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
-    found["python"] = sys.version.split()[0]
-    if emulator is not None:
-        found["ser2net"] = _first_line("ser2net", "-v")
-        found["qemu"] = _first_line(emulator, "--version")
-    return found
-
-
-def _revision() -> dict[str, str]:
-    """The branch and the commit under test, as far as the user or a CI names them."""
-    found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
-    return {name: text for name, text in found.items() if text is not None}
-
-
-def _first_line(*argv: str) -> str:
-    done = process.run(argv, timeout_s=20.0, check=False)
-    return ((done.stdout or done.stderr).decode(errors="replace").strip().splitlines() or ["unknown"])[0]

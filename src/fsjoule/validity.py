@@ -79,19 +79,16 @@ def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
     return [f"{end}: set a larger range, or use a smaller shunt"]
 
 
-def mark_complaints(trace: Trace, marks: tuple[str, str], jobs: int) -> list[str]:
-    """Whether the two marks of a window arrived once for each of the jobs that send them; one less was lost."""
+def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
+    """Whether the two marks of a window arrived, once each."""
     counts = [sum(mark.text == text for mark in trace.marks) for text in marks]
-    if counts == [jobs, jobs]:
-        return []
     if 0 in counts:
         seen = ", ".join(mark.text for mark in trace.marks) or "none"
         return [f"the marks {' and '.join(marks)} did not both arrive (seen: {seen})"]
-    sent = "once" if jobs == 1 else f"{jobs} times"
     return [
-        f"the mark {text} was sent {sent} and arrived {count} times: where the window ends is not certain"
+        f"the mark {text} was sent once and arrived {count} times: where the window ends is not certain"
         for text, count in zip(marks, counts, strict=True)
-        if count != jobs
+        if count != 1
     ]
 
 

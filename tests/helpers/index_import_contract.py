@@ -146,6 +146,24 @@ class ImportContract:
         assert (report.unchanged, report.measurements, report.conflicts) == (1, 0, [])
         assert len(held(index)) == 15
 
+    def test_a_run_that_was_aborted_may_go_on(self, index: Index, results: Path, tmp_path: Path) -> None:
+        made = made_run()
+        folder = RunFolder(results)
+        folder.begin(replace(made.run, status=RunStatus.RUNNING))
+        for measurement in made.measurements[:5]:
+            folder.add(measurement, None, {})
+        folder.finish(replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted"))
+        assert import_runs(index, [results]).measurements == 5
+        shutil.copytree(folder.path, tmp_path / "copy")
+        folder = RunFolder.reopened(folder.path, {each.number for each in made.measurements[:5]})
+        for measurement in made.measurements[5:]:
+            folder.add(measurement, None, {})
+        folder.finish(replace(made.run, resumed_utc=("2026-03-10T10:00:00Z",)))
+        for path, added in ((results, 10), (tmp_path / "copy", 0)):
+            report = import_runs(index, [path])
+            assert (report.changed, report.measurements, report.conflicts) == (int(added > 0), added, [])
+        assert len(held(index)) == 15
+
     def test_another_layout_of_the_same_files_is_the_same_run(self, index: Index, results: Path) -> None:
         path = write_run(results).path
         import_runs(index, [path])

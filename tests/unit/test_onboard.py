@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,34 +42,75 @@ def test_incomplete_counters_are_refused(text: str) -> None:
         onboard.usage(text, AFTER)
 
 
-def test_the_scripts_run_in_a_plain_shell(tmp_path: Path) -> None:
-    """The real scripts in the host's shell, with a file for the UART and a folder for the board's."""
-    marks = tmp_path / "uart"
+@pytest.fixture
+def board(tmp_path: Path) -> Path:
+    """A folder with the real scripts, which takes the place of the board's, and a file `uart` for the marks."""
     block = next(Path("/sys/class/block").iterdir()).name
-    for path, text in onboard.scripts(mark_device=str(marks), card_device=block).items():
+    mark = tmp_path / "uart"
+    for path, text in onboard.scripts(mark_device=str(mark), block_device=block).items():
         script = tmp_path / Path(path).name
-        script.write_bytes(text.replace(onboard.DIRECTORY.encode(), str(tmp_path).encode()).replace(b" > ", b" >> "))
+        here = text.decode().replace(onboard.DIRECTORY, str(tmp_path))
+        script.write_text(here.replace(f" > {mark}", f" >> {mark}"))
         script.chmod(0o755)
-    done = subprocess.run([tmp_path / "timed", "17", "", "sh", "-c", "exit 3"], check=False, timeout=30)
+    os.mkfifo(tmp_path / Path(onboard.GATE).name)
+    return tmp_path
+
+
+def marks(board: Path) -> list[str]:
+    return (board / "uart").read_text().split() if (board / "uart").exists() else []
+
+
+def test_the_scripts_run_in_a_plain_shell(board: Path) -> None:
+    """The real scripts in the host's shell."""
+    done = subprocess.run([board / "timed", "17", "", "sh", "-c", "exit 3"], check=False, timeout=30)
     assert done.returncode == 3
-    assert marks.read_text().split() == ["S17", "E17"]
-    spent = onboard.spent((tmp_path / "duration").read_text(), unmounted=False)
+    assert marks(board) == ["S17", "E17"]
+    spent = onboard.spent((board / "duration").read_text(), unmounted=False)
     assert 0 <= spent.duration_s < 30
     assert spent.unmount_s is None
     assert 0 <= spent.user_s + spent.sys_s < 30
-    onboard.usage((tmp_path / "before").read_text(), (tmp_path / "after").read_text())
-    unmount = f"sh -c 'touch \"$1\"; exit 4' sh '{tmp_path}/two words'"
-    done = subprocess.run([tmp_path / "timed", "17", unmount, "true"], check=False, timeout=30)
+    onboard.usage((board / "before").read_text(), (board / "after").read_text())
+    unmount = f"sh -c 'touch \"$1\"; exit 4' sh '{board}/two words'"
+    done = subprocess.run([board / "timed", "17", unmount, "true"], check=False, timeout=30)
     assert done.returncode == 1
-    assert (tmp_path / "two words").exists()
-    subprocess.run([tmp_path / "start", "18"], check=True, timeout=30)
-    subprocess.run([tmp_path / "stop", "18"], check=True, timeout=30)
-    assert marks.read_text().split()[2:] == ["S17", "E17", "S18", "E18"]
+    assert (board / "two words").exists()
+    subprocess.run([board / "start", "18", "1", "threads"], check=True, timeout=30)
+    subprocess.run([board / "stop", "18", "1", "threads"], check=True, timeout=30)
+    assert marks(board)[2:] == ["S17", "E17", "S18", "E18"]
+    assert onboard.kernel_thread_count((board / "threads-before").read_text()) >= 0
+    assert (board / "threads-after").exists()
+
+
+def test_jobs_begin_when_the_last_of_them_has_come(board: Path) -> None:
+    early = [subprocess.Popen([board / "start", "3", "3"]) for _ in range(2)]
+    wait_for((board / "start-3-2").exists)
+    assert not marks(board)
+    assert [job.poll() for job in early] == [None, None]
+    subprocess.run([board / "start", "3", "3"], check=True, timeout=30)
+    assert [job.wait(timeout=30) for job in early] == [0, 0]
+    assert marks(board) == ["S3"]
+    onboard.usage((board / "before").read_text(), (board / "before").read_text())
+
+
+def test_only_the_last_job_to_end_sends_the_mark(board: Path) -> None:
+    for _ in range(3):
+        assert not marks(board)
+        # As fio's shell takes it.
+        subprocess.run(["sh", "-c", f"set -- 5 3 && . {board / 'stop'} > /dev/null"], check=True, timeout=30)
+    assert marks(board) == ["E5"]
+    assert (board / "after").exists()
 
 
 def test_a_missing_duration_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cannot be read"):
         onboard.spent("", unmounted=False)
+
+
+def wait_for(seen: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 30
+    while not seen():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
 
 
 THREADS = """\

@@ -37,7 +37,9 @@ FOOTNOTE: Final = (
 OUTCOME_FOOTNOTE: Final = (
     "failed: a file whose sync had returned is not intact, or the filesystem cannot be mounted for writing; "
     "rate: where the share of failures lies (Clopper-Pearson, 95 %); files: those whose sync had returned, "
-    "by what became of them; unclean: its checker found faults"
+    "by what became of them: damaged and detected (reading is an error), refused (no mount, not even after a repair), "
+    "silent (other bytes are read, and no error), zeroed (as silent, mostly zeros), missing; "
+    "unclean: its checker found faults"
 )
 
 
@@ -128,6 +130,7 @@ class Table:
 _PART: Final = Column("part", is_figure=False, head=True)
 _OPERATION: Final = Column("operation", is_figure=False, head=True)
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
+_STORAGE: Final = Column("storage", is_figure=False, head=True)
 _KERNEL: Final = Column("kernel", is_figure=False, head=True)
 _N: Final = Column("n", head=True)
 
@@ -324,6 +327,8 @@ def _series_table(
     heads = [(_OPERATION, [Cell(name) for name in operations]), (_FILESYSTEM, [Cell(row.label) for row in rows])]
     if summary.several_parts:
         heads.insert(0, (_PART, [Cell(row.series.suite.split("/")[-1]) for row in rows]))
+    if summary.several_storages:
+        heads.append((_STORAGE, [Cell(row.series.storage) for row in rows]))
     if summary.several_kernels:
         heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
     if with_n:

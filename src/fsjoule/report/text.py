@@ -119,6 +119,8 @@ def _headline(summary: Summary) -> Text:
         text.append(f"; {samples_text(summary.samples)}", style="not bold")
     if run.status is RunStatus.ABORTED:
         text.append(f"\naborted: {run.abort_reason or 'no reason was recorded'}", style="bold red")
+    if run.resumed_utc:
+        text.append(f"\nresumed: {', '.join(run.resumed_utc)}", style="not bold")
     if run.ended_early:
         text.append(f"\nended early: {run.ended_early}", style="not bold")
     return text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import weakref
 from collections.abc import Generator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import Measurement, Run, Trace
-from fsjoule.store.files import flush_folder, write_file, write_folder
+from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
 
@@ -39,6 +41,35 @@ class RunFolder:
         self._stored: dict[int, str] = {}
         self._unlock: weakref.finalize[..., RunFolder] | None = None
 
+    @classmethod
+    def reopened(cls, path: Path, numbers: AbstractSet[int]) -> RunFolder:
+        """The folder of a run that goes on. What it holds stays; what was cut short while it was written is removed.
+
+        `numbers` are the measurements that the caller knows of. Raises ResultError if it has others, or if somebody
+        else writes in it.
+        """
+        folder = cls(path.parent)
+        measurements = path / MEASUREMENTS_FOLDER
+        with _storing(f"the run {path.name}", path):
+            try:
+                folder._unlock = weakref.finalize(folder, os.close, _locked(path, wait=False))
+            except BlockingIOError as error:
+                raise ResultError(f"{path} is being measured right now", hint="wait for it, or stop it") from error
+            measurements.mkdir(exist_ok=True)
+            for partial in measurements.glob(f"*{PARTIAL_SUFFIX}"):
+                shutil.rmtree(partial)
+            names = [entry.name for entry in measurements.iterdir()]
+        folder._stored = {int(name.partition("-")[0]): name for name in names}
+        if folder._stored.keys() != numbers:
+            raise ResultError(f"{path} was changed meanwhile", hint="try again")
+        folder._path = path
+        return folder
+
+    @staticmethod
+    def holds(path: Path, name: str) -> bool:
+        """Whether the run folder at `path` has a measurement of that name that was written to its end."""
+        return not name.endswith(PARTIAL_SUFFIX) and (path / MEASUREMENTS_FOLDER / name).is_dir()
+
     @property
     def path(self) -> Path:
         """The run folder. Raises ResultError before `begin`."""
@@ -47,7 +78,10 @@ class RunFolder:
         return self._path
 
     def begin(self, run: Run) -> None:
-        """Make the run folder. Raises StorageError if it cannot be made."""
+        """Make the run folder, if it was not reopened. Raises StorageError if it cannot be made."""
+        if self._path is not None:
+            self._write_run(run)
+            return
         name = folder_name(run, self._board)
         path = self._results_dir / name
         with _storing(f"the run {name}", self._results_dir):
@@ -117,9 +151,13 @@ def is_being_written(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, *, wait: bool = True) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

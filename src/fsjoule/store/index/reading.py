@@ -51,7 +51,7 @@ class ReadMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """One row of `runs` and its measurements. `final_digest` is None for a run whose run.json does not say it ended.
+    """One row of `runs` and its measurements. `final_digest` is None of a run that is not complete.
 
     `kernels` are those that the board booted, by what the run calls them.
     """
@@ -136,7 +136,8 @@ def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
         path=loaded.path,
         run_id=run.run_id,
         fixed_digest=_digest({name: raw.get(name) for name in _FIXED}),
-        final_digest=None if raw.get("status") == RunStatus.RUNNING else _digest(raw),
+        # An aborted run may be gone on with.
+        final_digest=_digest(raw) if raw.get("status") == RunStatus.COMPLETE else None,
         kernels=kernels,
         columns=columns,
         measurements=tuple(measurements),

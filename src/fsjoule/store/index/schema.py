@@ -78,7 +78,7 @@ runs: Final = Table(
     Column("branch", PlainText),
     Column("commit_id", PlainText),
     Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
-    Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run has ended
+    Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run is complete
     UniqueConstraint("run_id", name="runs_run_id"),
     Index("runs_branch", "branch"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.session import _revision
+from fsjoule.versions import revision
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_branch_and_commit_are_the_user_s_or_the_ci_s(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert _revision() == expected
+    assert revision() == expected

@@ -1,0 +1,138 @@
+"""A run that ended before its plan did, and what has to be as it was for it to go on in the same folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model import ImageFacts, KernelFacts, Measurement, Run, RunStatus
+from fsjoule.store import LoadedRun, RunFolder, load_run
+
+_COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` decide on the way what they measure
+_START_ANEW: Final = "what was measured is not comparable with what would be: start a new run"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An unfinished run, with the measurements that it has already."""
+
+    path: Path
+    run: Run
+    kept: tuple[Measurement, ...]
+
+    def check_options(self, given: Mapping[str, object]) -> None:
+        """Whether options that were given besides agree with the run; None stands for one that was not given.
+
+        Raises ConfigError that names each option and what the run has.
+        """
+        plan = self.run.plan
+        factors = set(plan.size_factors.values())
+        recorded: dict[str, object] = {
+            "--suite": plan.suite,
+            "--fs": plan.filesystems,
+            "--kernel": self.kernels,
+            "--repeat": plan.repeat,
+            "--seed": plan.seed,
+            "--storage": tuple(sorted({entry.storage for entry in plan.entries})),
+            "--results": self.path.parent.resolve(),
+        }
+        if factors:
+            recorded["--size-factor"] = factors.pop() if len(factors) == 1 else tuple(sorted(factors))
+        provisions = {entry.provision.value for entry in plan.entries}
+        if given.get("--provision") not in provisions:
+            recorded["--provision"] = tuple(sorted(provisions))
+        wrong = [
+            f"{option} {_shown(given[option])} was given, the run has {_shown(has)}"
+            for option, has in recorded.items()
+            if given.get(option) not in (None, has)
+        ]
+        if wrong:
+            hint = "leave these options out: they are the run's own"
+            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(wrong)}", hint=hint)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """What the user called the kernels."""
+        return tuple(kernel.asked for kernel in self.run.kernels)
+
+    def check_board(self, name: str, versions: Mapping[str, str]) -> None:
+        """Whether it is the same board and the same programs. Raises ConfigError that says what differs."""
+        names = {board.name for board in self.run.boards.values()} | {each.series.board for each in self.kept}
+        then = self.run.versions
+        differs = [f"the board was {was}, it is {name} now" for was in sorted(names - {name})]
+        differs += [
+            f"{program} was {then[program]}, it is {now} now"
+            for program, now in versions.items()
+            if program in then and then[program] != now
+        ]
+        self._refuse(differs)
+
+    def check_kernels(self, kernels: Iterable[KernelFacts]) -> None:
+        """Whether the kernels are the same, byte for byte. Raises ConfigError that says which is not."""
+        then = {kernel.label: kernel for kernel in self.run.kernels}
+        self._refuse(
+            f"the kernel {now.label} was {_kernel(then[now.label])}, it is {_kernel(now)} now"
+            for now in kernels
+            if now.digest != then[now.label].digest
+        )
+
+    def check_images(self, images: Iterable[ImageFacts]) -> None:
+        """Whether card images are those that were flashed. Raises ConfigError that says which is not."""
+        then = {(image.kernel_choice, image.root_filesystem): image.card_sha256 for image in self.run.images}
+        self._refuse(
+            f"the card with kernel {now.kernel_choice} and {now.root_filesystem} as its root is not the one of the run"
+            for now in images
+            if then.get((now.kernel_choice, now.root_filesystem), now.card_sha256) != now.card_sha256
+        )
+
+    def going_on(self, utc: str) -> Run:
+        """The run as it is from now on."""
+        return dataclasses.replace(
+            self.run,
+            status=RunStatus.RUNNING,
+            abort_reason=None,
+            finished_utc=None,
+            resumed_utc=(*self.run.resumed_utc, utc),
+        )
+
+    def folder(self) -> RunFolder:
+        """Its folder, to be written again. Raises ResultError if somebody else writes in it."""
+        return RunFolder.reopened(self.path, {each.number for each in self.kept})
+
+    def _refuse(self, differs: Iterable[str]) -> None:
+        if found := list(differs):
+            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(found)}", hint=_START_ANEW)
+
+
+def resume(path: Path) -> Resumed:
+    """Read an unfinished run. Raises ResultError if it is complete, goes on, is damaged, or was not pytest's."""
+    loaded = load_run(path)
+    run = loaded.run
+    if run.status is RunStatus.COMPLETE:
+        raise ResultError(f"{loaded.path} is complete: there is nothing to go on with", hint="start a new run")
+    if run.status is RunStatus.RUNNING:
+        raise ResultError(f"{loaded.path} is being measured right now", hint="wait for it, or stop it")
+    if run.command[:1] != (_COMMAND,):
+        by = " ".join(run.command[:2]) or "something else"
+        raise ResultError(f"{loaded.path} was measured by `{by}`; only runs of pytest can go on", hint="start it anew")
+    if damaged := _damaged(loaded):
+        hint = "move their folders out of the run to have them measured again"
+        raise ResultError(f"{loaded.path} has damaged measurements: {'; '.join(damaged)}", hint=hint)
+    return Resumed(loaded.path, run, loaded.measurements)
+
+
+def _damaged(loaded: LoadedRun) -> list[str]:
+    """Those that are there and cannot be read. What was cut short while it was written does not count as measured."""
+    return [f"{name}: {why}" for name, why in loaded.damaged.items() if RunFolder.holds(loaded.path, name)]
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else str(value)
+
+
+def _kernel(facts: KernelFacts) -> str:
+    return f"{facts.release} ({facts.digest[:12]})"

@@ -1,0 +1,219 @@
+"""A run that was aborted goes on in its own folder: what it has is kept, what it lacks is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
+from results_factory import KERNEL
+
+from fsjoule import onboard
+from fsjoule.bench import Bench
+from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.model import BoardFacts, Measurement, Plan, Run, RunStatus
+from fsjoule.resuming import Resumed, resume
+from fsjoule.session import choose_resumed
+from fsjoule.store import RunFolder, load_run
+from fsjoule.suites import Planning, plan_entries, suite
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
+
+_KERNEL = dataclasses.replace(KERNEL, release=FACTS.kernel_release)
+_COMMAND = ("pytest", "tests/bench", "--suite", "quick")
+
+
+def new_run() -> Run:
+    entries, _ = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=3, seed=3))
+    return Run(
+        "id",
+        "1970-01-01T00:00:00Z",
+        RunStatus.RUNNING,
+        simulated=True,
+        plan=Plan("quick", ("ext4",), ("6.1",), 3, 3, {}, entries),
+        kernels=(_KERNEL,),
+        versions={"qemu": "7.2", "commit": "c0ffee"},
+        command=_COMMAND,
+    )
+
+
+def bench_in(store: RunFolder, run: Run, *, facts: BoardFacts = FACTS, kept: tuple[Measurement, ...] = ()) -> Bench:
+    files = {
+        onboard.RESULT: FIO_JSON,
+        onboard.BEFORE: COUNTERS,
+        onboard.AFTER: AFTER,
+        onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
+    }
+    board = FakeBoard(FakeShell(answer, files), facts, IMAGE)
+    bench = Bench(run, PROFILE, board, FakeMeter(None), store, FakeClock(), lambda _: None, lambda _: None, kept)
+    bench.begin()
+    return bench
+
+
+@pytest.fixture
+def aborted(tmp_path: Path) -> Path:
+    """A run that was interrupted in the midst of its second repetition, after `taken` measurements."""
+    store = RunFolder(tmp_path / "results")
+    bench = bench_in(store, new_run())
+    for entry in bench.plan.entries[: taken(bench.plan)]:
+        bench.measure(entry)
+    bench.finish("interrupted")
+    return store.path
+
+
+def taken(plan: Plan) -> int:
+    return len(plan.entries) // 3 + 2
+
+
+def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS) -> Bench:
+    return bench_in(resumed.folder(), resumed.going_on("1970-01-01T08:00:00Z"), facts=facts, kept=resumed.kept)
+
+
+def contents(path: Path) -> dict[str, str]:
+    files = (file for file in (path / "measurements").rglob("*") if file.is_file())
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_what_is_missing_is_measured_into_the_same_folder(aborted: Path) -> None:
+    before, resumed = contents(aborted), resume(aborted)
+    bench = gone_on(resumed)
+    for entry in bench.plan.entries:
+        assert bench.measure(entry).number == entry.number
+    bench.finish()
+    loaded = load_run(aborted)
+    run = loaded.run
+    assert (run.status, run.abort_reason, run.plan.seed) == (RunStatus.COMPLETE, None, 3)
+    assert run.resumed_utc == ("1970-01-01T08:00:00Z",)
+    assert [each.number for each in loaded.measurements] == [entry.number for entry in run.plan.entries]
+    assert len(run.measurements) == len(run.plan.entries)
+    after = contents(aborted)
+    assert {name: after[name] for name in before} == before
+    assert run.phases_s["board_on"] > resumed.run.phases_s["board_on"]
+
+
+def test_a_repetition_that_was_cut_has_two_boots(aborted: Path) -> None:
+    resumed = resume(aborted)
+    bench = gone_on(resumed)
+    for entry in bench.plan.entries:
+        bench.measure(entry)
+    boots: dict[int, set[int]] = {}
+    for each in bench.results:
+        boots.setdefault(each.repetition, set()).add(each.boot)
+    first, cut, last = (boots[repetition] for repetition in (1, 2, 3))
+    assert len(cut) > len(first) == len(last)
+    assert not last & (first | cut)
+
+
+def test_what_is_kept_costs_no_boot(aborted: Path) -> None:
+    bench = gone_on(resume(aborted))
+    for entry in bench.plan.entries[: taken(bench.plan)]:
+        bench.measure(entry)
+    assert isinstance(bench.board, FakeBoard)
+    assert not bench.board.boots
+
+
+def test_a_run_can_be_aborted_again_and_again(aborted: Path) -> None:
+    for hour in (8, 9):
+        resumed = resume(aborted)
+        bench = bench_in(resumed.folder(), resumed.going_on(f"{hour}:00"), kept=resumed.kept)
+        bench.measure(bench.plan.entries[len(resumed.kept)])
+        bench.finish("interrupted")
+    loaded = load_run(aborted)
+    assert loaded.run.resumed_utc == ("8:00", "9:00")
+    assert len(loaded.measurements) == taken(loaded.run.plan) + 2
+
+
+def test_another_board_is_refused(aborted: Path) -> None:
+    other = dataclasses.replace(FACTS, cpu="another", root_filesystem="btrfs", memory_bytes=FACTS.memory_bytes - 4096)
+    bench = gone_on(resume(aborted), facts=other)
+    with pytest.raises(LabError, match=r"not the board of the run: cpu was c, it is another now\n"):
+        bench.measure(bench.plan.entries[-1])
+
+
+def test_what_was_cut_short_while_it_was_written_is_measured_again(aborted: Path) -> None:
+    last = max((aborted / "measurements").iterdir())
+    last.rename(last.with_name(last.name + ".partial"))
+    resumed = resume(aborted)
+    bench = gone_on(resumed)
+    assert len(resumed.kept) == taken(bench.plan) - 1
+    bench.measure(bench.plan.entries[len(resumed.kept)])
+    assert last.is_dir()
+    assert not list(aborted.rglob("*.partial"))
+
+
+def test_a_damaged_measurement_is_not_overwritten(aborted: Path) -> None:
+    damaged = min((aborted / "measurements").iterdir())
+    (damaged / "measurement.json").write_text("{")
+    with pytest.raises(ResultError, match=f"damaged measurements: {damaged.name}: .*not JSON"):
+        resume(aborted)
+    damaged.rename(aborted.parent / "elsewhere")
+    assert len(resume(aborted).kept) == taken(new_run().plan) - 1
+
+
+def test_only_what_has_not_ended_can_go_on(aborted: Path) -> None:
+    bench = gone_on(resume(aborted))
+    with pytest.raises(ResultError, match="is being measured right now"):
+        resume(aborted)
+    for entry in bench.plan.entries:
+        bench.measure(entry)
+    bench.finish()
+    with pytest.raises(ResultError, match="is complete"):
+        resume(aborted)
+
+
+def test_two_cannot_go_on_with_one_run(aborted: Path) -> None:
+    first, second = resume(aborted), resume(aborted)
+    bench = gone_on(first)
+    with pytest.raises(ResultError, match="is being measured right now"):
+        second.folder()
+    bench.measure(bench.plan.entries[-1])
+    bench.finish("interrupted")
+    with pytest.raises(ResultError, match="was changed meanwhile"):
+        second.folder()
+
+
+def test_a_run_of_the_gate_cannot_go_on(tmp_path: Path) -> None:
+    store = RunFolder(tmp_path)
+    run = dataclasses.replace(new_run(), command=("fsjoule", "gate", "--tree", "linux"))
+    bench_in(store, run).finish("interrupted")
+    with pytest.raises(ResultError, match="was measured by `fsjoule gate`"):
+        resume(store.path)
+
+
+def test_options_that_agree_are_taken(aborted: Path) -> None:
+    given = {"--suite": "quick", "--fs": "ext4, ext4", "--kernel": "6.1", "--repeat": 3, "--provision": "scratch"}
+    choice = choose_resumed(aborted, {**given, "--results": aborted.parent.resolve(), "--seed": None})
+    assert (choice.suite.name, choice.filesystems, choice.kernels) == ("quick", ("ext4",), ("6.1",))
+    assert (choice.repeat, choice.seed, choice.results) == (3, 3, aborted.parent)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--suite", "operations", "--suite operations was given, the run has quick"),
+        ("--fs", "ext4,btrfs", "--fs ext4,btrfs was given, the run has ext4"),
+        ("--kernel", "6.12", "--kernel 6.12 was given, the run has 6.1"),
+        ("--repeat", 4, "--repeat 4 was given, the run has 3"),
+        ("--seed", 4, "--seed 4 was given, the run has 3"),
+        ("--provision", "root", "--provision root was given, the run has "),
+    ],
+)
+def test_options_that_contradict_the_run_are_refused(aborted: Path, option: str, value: object, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        choose_resumed(aborted, {option: value})
+
+
+def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
+    resumed = resume(aborted)
+    resumed.check_board("fake", {"qemu": "7.2", "commit": "c0ffee", "branch": "topic"})
+    resumed.check_kernels([_KERNEL])
+    resumed.check_images(resumed.run.images)
+    with pytest.raises(ConfigError, match=r"the board was fake, it is other now; qemu was 7\.2, it is 9\.0 now"):
+        resumed.check_board("other", {"qemu": "9.0"})
+    with pytest.raises(
+        ConfigError, match=r"the kernel 6\.1 was 6\.1 \(cdcdcdcdcdcd\), it is 6\.1 \(abababababab\) now"
+    ):
+        resumed.check_kernels([dataclasses.replace(_KERNEL, digest="ab" * 32)])
+    with pytest.raises(ConfigError, match=r"card with kernel 6\.1 and ext4 as its root is not the one of the run"):
+        resumed.check_images([dataclasses.replace(image, card_sha256="1" * 64) for image in resumed.run.images])
