@@ -223,23 +223,27 @@ _TABLE: Final = (
         variants=_COMMON,
     ),
     # A filesystem is a pool of one device. It belongs to the pool's name while the pool is imported, and to the device
-    # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f.
-    # ashift: sectors of 4 KiB, whatever the device says that its sectors are.
+    # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f, which
+    # would also wait 3 s for the udev that is not on the board, to note the device's serial number.
+    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. The check reads all metadata.
     Filesystem(
         "zfs",
         "zfs",
         ("zpool", "create", "-f", "-o", "ashift=12", "-m", "/", "-R", "/run/zpool"),
         target=(_POOL, "{device}"),
         after_make=("zpool", "export", _POOL),
-        mount=("zpool", "import", "-f", "-d", "{device}", "-R", "{directory}", "{options}", _POOL),
+        mount=(
+            *("env", "ZFS_VDEV_DEVID_OPT_OUT=YES"),
+            *("zpool", "import", "-f", "-d", "{device}", "-R", "{directory}", "{options}", _POOL),
+        ),
         unmount=("zpool", "export", _POOL),
         keeps_cache=True,
+        check=("zdb", "-e", "-c", _POOL, "-p"),
         modules=("zfs",),
-        lacks=frozenset({"fsck"}),
         variants={
             **_NOATIME,
-            "lz4": Variant("compresses what compresses", make=("-O", "compression=lz4")),
-            "nocompression": Variant("stores data as it is", make=("-O", "compression=off")),
+            "nocompression": Variant("stores data as it is; otherwise lz4", make=("-O", "compression=off")),
+            "zstd": Variant("compresses what compresses, more and slower than lz4", make=("-O", "compression=zstd")),
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
         },
     ),

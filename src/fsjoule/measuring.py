@@ -17,7 +17,7 @@ from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provisi
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
-from fsjoule.storages import attach
+from fsjoule.storages import attach, scratch_node
 from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
@@ -115,7 +115,7 @@ class Measurer:
             storage = self.profile.storages[name]
             if name not in self._attached:
                 self._attached[name] = attach(self.shell, name, storage)
-            self._block_device, scratch = storage.device, f"/dev/{storage.device}"
+            self._block_device, scratch = storage.device, scratch_node(storage)
             self.storage_model = self._attached[name]
         self._storage = name
         self.scratch.device = scratch

@@ -44,3 +44,11 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
         if told.exit_code == 0 and told.stdout.strip():
             return f"{name} {told.stdout.strip()}"
     return name
+
+
+def scratch_node(storage: Storage) -> str:
+    """The name under which an attached device is overwritten: one that no program knows as a disk's.
+
+    zpool would partition a whole disk, and wait for a udev to tell it of the partitions.
+    """
+    return f"/dev/fsjoule/{storage.device}"

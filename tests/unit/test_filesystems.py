@@ -36,11 +36,11 @@ def test_a_variant_is_the_filesystem_with_more_options() -> None:
 
 
 def test_a_filesystem_can_be_made_and_mounted_by_programs_of_its_own() -> None:
-    zfs = filesystem("zfs:lz4+noatime")
+    zfs = filesystem("zfs:zstd+noatime")
     made = zfs.make_argv("/dev/x")
     assert made[:4] == ("sh", "-c", '"$@" && zpool export fsjoule', "sh")
-    assert made[-4:] == ("-O", "compression=lz4", "fsjoule", "/dev/x")
-    imported = ("zpool", "import", "-f", "-d", "/dev/x", "-R", "/mnt")
+    assert made[-4:] == ("-O", "compression=zstd", "fsjoule", "/dev/x")
+    imported = ("env", "ZFS_VDEV_DEVID_OPT_OUT=YES", "zpool", "import", "-f", "-d", "/dev/x", "-R", "/mnt")
     assert zfs.mount_argv("/dev/x", "/mnt") == (*imported, "-o", "noatime", "fsjoule")
     assert filesystem("zfs").mount_argv("/dev/x", "/mnt") == (*imported, "fsjoule")
 

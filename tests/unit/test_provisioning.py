@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_bench import PROFILE
 
 from fsjoule.filesystems import filesystem
 from fsjoule.ports import CommandResult
@@ -17,7 +16,7 @@ def scratch_with(*mounted: str) -> Scratch:
     def answer(argv: tuple[str, ...]) -> CommandResult:
         return CommandResult(argv, 0, "\n".join(lines) if argv[0] == "cat" else "")
 
-    return Scratch(FakeShell(answer), PROFILE.scratch_device, PROFILE.purge)
+    return Scratch(FakeShell(answer), "/dev/x", purge=False)
 
 
 def asked(scratch: Scratch) -> list[tuple[str, ...]]:
