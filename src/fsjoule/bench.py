@@ -161,6 +161,7 @@ class Bench:
         """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
         booted = self._boot_for(entry)
         with self.phases("provisioning"):
+            booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
@@ -198,8 +199,8 @@ class Bench:
             entry,
             evidence,
             profile=self.profile,
-            facts=facts,
             boot=booted.number,
+            storage=booted.measurer.storage_model or facts.storage,
             started_utc=started_utc,
         )
         with self.phases("store"):

@@ -44,6 +44,11 @@ class Filesystem:
     identity: tuple[str, ...] = ()
     variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
 
+    @property
+    def raw(self) -> bool:
+        """Whether there is no filesystem: fio works on the device itself."""
+        return not self.make
+
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """With `identity` the filesystem gets that UUID, if its program takes one, instead of a random one."""
         chosen = () if identity is None else self.identity
@@ -196,6 +201,18 @@ _TABLE: Final = (
         identity=("-i", "{hex:.8}"),
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
+    ),
+    Filesystem(
+        # No filesystem at all: what the device itself can do, with which the others may be compared.
+        "raw",
+        "",
+        (),
+        lacks=frozenset(
+            {
+                *("mkfs", "mount", "umount", "fsck", "copy", "power-loss", "dm-flakey"),
+                *("write_files", "hash_files", "fragment", "removing"),
+            }
+        ),
     ),
 )
 

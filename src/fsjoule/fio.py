@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.model import FioResult, FioWorkload
+from fsjoule.model import MIB, FioResult, FioWorkload, IoPattern
 
 JOB_NAME: Final = "fsjoule"
 _ENOSPC: Final = 28
@@ -18,15 +19,19 @@ _ERRNO_NAMES: Final = {
 }
 
 
-def layout_argv(workload: FioWorkload, directory: str) -> tuple[str, ...]:
-    """Arguments that lay the files of a reading workload out, so that its window holds no writing."""
-    return ("fio", "--create_only=1", *_job(workload, directory))
+def layout_argv(workload: FioWorkload, place: str) -> tuple[str, ...]:
+    """Arguments that lay the files of a reading workload out, so that its window holds no writing.
+
+    What is read of a device without a filesystem is written before: a card that knows nothing to be there reads faster.
+    """
+    if _is_device(place):
+        written = replace(workload, operation=IoPattern.WRITE, block_size_bytes=MIB, jobs=1, depth=1, runtime_s=0.0)
+        return ("fio", *_job(written, place))
+    return ("fio", "--create_only=1", *_job(workload, place))
 
 
-def run_argv(
-    workload: FioWorkload, directory: str, *, output: str, before: str, after: str, seed: int
-) -> tuple[str, ...]:
-    """Arguments that run the workload.
+def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, after: str, seed: int) -> tuple[str, ...]:
+    """Arguments that run the workload, in a directory or, without a filesystem, on a device.
 
     `before` and `after` are programs on the board that fio runs right before the first and after the last I/O
     (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`). fio writes its JSON to `output`.
@@ -36,21 +41,31 @@ def run_argv(
         f"--output={output}",
         "--output-format=json",
         "--eta=never",
-        *_job(workload, directory),
+        *_job(workload, place),
         f"--exec_prerun={before}",
         f"--exec_postrun={after}",
         f"--randseed={seed}",
     )
 
 
-def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
+def _is_device(place: str) -> bool:
+    return place.startswith("/dev/")
+
+
+def _files(workload: FioWorkload, place: str) -> dict[str, str | int]:
+    """Where the job works. Files that have a name are the same for all jobs."""
+    if _is_device(place):
+        return {"filename": place}
+    return {"directory": place, **({"filename": JOB_NAME} if workload.shared else {"nrfiles": workload.files})}
+
+
+def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
     options = {
         "name": JOB_NAME,
-        "directory": directory,
+        **_files(workload, place),
         "rw": workload.operation.value,
         "bs": workload.block_size_bytes,
         "size": workload.size_bytes,
-        "nrfiles": workload.files,
         "numjobs": workload.jobs,
         "iodepth": workload.depth,
         "ioengine": workload.engine,
@@ -67,6 +82,10 @@ def _job(workload: FioWorkload, directory: str) -> tuple[str, ...]:
     }
     if workload.io_bytes:
         options["io_size"] = workload.io_bytes
+    if workload.runtime_s:
+        options |= {"time_based": 1, "runtime": f"{round(workload.runtime_s * 1000)}ms"}
+    if workload.operation.reads and workload.operation.writes:
+        options["unified_rw_reporting"] = "mixed"
     return tuple(f"--{key}={value}" for key, value in options.items())
 
 
@@ -81,7 +100,7 @@ def parse(text: str) -> FioResult:
         document = cast("dict[str, Any]", json.loads(text[max(start, 0) :]))
         job = cast("dict[str, Any]", document["jobs"][0])
         options = cast("dict[str, Any]", job["job options"])
-        side = cast("dict[str, Any]", job["read" if "read" in options["rw"] else "write"])
+        side = cast("dict[str, Any]", job[_side(IoPattern(options["rw"]))])
         latency = side["clat_ns"] if side["clat_ns"]["N"] else side["lat_ns"]
         return FioResult(
             version=str(document["fio version"]),
@@ -101,6 +120,13 @@ def parse(text: str) -> FioResult:
         raise MeasurementInvalid(
             "fio", [f"its output cannot be read ({error!r}): {' | '.join(first)[:300]}"]
         ) from error
+
+
+def _side(pattern: IoPattern) -> str:
+    """Where fio's JSON has the figures of a job."""
+    if pattern.reads and pattern.writes:
+        return "mixed"
+    return "read" if pattern.reads else "write"
 
 
 def complaints(result: FioResult) -> list[str]:

@@ -10,7 +10,6 @@ from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     KIB,
     MIB,
-    BoardFacts,
     BoardProfile,
     Energy,
     FioResult,
@@ -78,11 +77,11 @@ def judge(
     evidence: Evidence,
     *,
     profile: BoardProfile,
-    facts: BoardFacts,
     boot: int,
+    storage: str,
     started_utc: str,
 ) -> Measurement:
-    """The measurement, with every reason for which it is not to be believed."""
+    """The measurement, with every reason for which it is not to be believed. `storage` is what it was measured on."""
     metered = _metered(evidence, profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
@@ -95,7 +94,8 @@ def judge(
     duration_s = evidence.duration_s
     if duration_s is None and metered.window is not None:
         duration_s = metered.window.duration_s  # a boot: nothing on the board lives as long as it does
-    writes = entry.workload.operation.writes if entry.workload.kind == "fio" else moved_mib > 0
+    # Of what is read and written at once the device's counter tells what was written, fio's bytes are both.
+    only_writes = not entry.workload.operation.reads if entry.workload.kind == "fio" else moved_mib > 0
     usage, fio = evidence.usage, evidence.fio
     return Measurement(
         number=entry.number,
@@ -103,7 +103,7 @@ def judge(
         repetition=entry.repetition,
         boot=boot,
         kernel=entry.kernel,
-        series=series_key(entry, profile, facts),
+        series=_series_key(entry, profile, storage),
         workload=entry.workload,
         started_utc=started_utc,
         # An emulated meter says so itself, whatever the environment file calls the board.
@@ -119,7 +119,9 @@ def judge(
         energy_net_mj_per_mib=energy.per_mib(metered.energy.net_mj, evidence.moved_bytes) if metered.energy else None,
         cpu_s_per_mib=usage.cpu_busy_s / moved_mib if usage and moved_mib else None,
         write_amplification=(
-            usage.device.written_bytes / evidence.moved_bytes if usage and writes and evidence.moved_bytes else None
+            usage.device.written_bytes / evidence.moved_bytes
+            if usage and only_writes and evidence.moved_bytes
+            else None
         ),
         samples=evidence.trace.counts if evidence.trace else None,
         counters=usage.device if usage else None,
@@ -152,13 +154,13 @@ def _projected(
     )
 
 
-def series_key(entry: Planned, profile: BoardProfile, facts: BoardFacts) -> SeriesKey:
+def _series_key(entry: Planned, profile: BoardProfile, storage: str) -> SeriesKey:
     """The series that a planned measurement belongs to on this board."""
     kind = filesystem(entry.filesystem)
     return SeriesKey(
         suite=entry.suite,
         board=profile.name,
-        storage=facts.storage,
+        storage=storage,
         filesystem=kind.name,
         make_options=kind.make[1:],
         mount_options=kind.mount_options,

@@ -12,10 +12,11 @@ from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import MIB, BoardProfile, FioWorkload, Planned, TimedWorkload, Trace
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, TimedWorkload, Trace
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
+from fsjoule.storages import attach
 from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
@@ -66,7 +67,10 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of one board. `seed` is that of the boot's repetition."""
+    """Measures on one boot of one board. `seed` is that of the boot's repetition.
+
+    `storage_model` is what the storage device says it is that it measures on, empty for the card.
+    """
 
     shell: Shell
     meter: Meter
@@ -76,22 +80,49 @@ class Measurer:
     phases: Phases
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
+    storage_model: str = field(default="", init=False)
+    _storage: str = field(default=CARD, init=False)
+    _block_device: str = field(init=False)
+    _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
     _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.scratch = Scratch(self.shell, self.profile, self._identity)
+        self._block_device = self.profile.card_device
+        self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
         # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
         checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
-        for path, text in onboard.scripts(
-            mark_device=self.profile.mark_device, card_device=self.profile.card_device
-        ).items():
-            self.install(path, text)
+        self._install_scripts()
         self.install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
+
+    def _install_scripts(self) -> None:
+        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        for path, text in scripts.items():
+            self.install(path, text)
+
+    def turn_to(self, name: str) -> None:
+        """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
+
+        Raises LabError if the board does not have it.
+        """
+        if name == self._storage:
+            return
+        self.scratch.unmount()
+        if name == CARD:
+            self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+        else:
+            storage = self.profile.storages[name]
+            if name not in self._attached:
+                self._attached[name] = attach(self.shell, name, storage)
+            self._block_device, scratch = storage.device, f"/dev/{storage.device}"
+            self.storage_model = self._attached[name]
+        self._storage = name
+        self.scratch.device = scratch
+        self._install_scripts()
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -120,6 +151,8 @@ class Measurer:
         kind = filesystem(entry.filesystem)
         self._slug, self._made = entry.slug, 0
         self.load_modules(*kind.modules)
+        with self.phases("provisioning"):
+            self.turn_to(entry.storage)
         checked(self.shell, "dmesg", "-C")
         try:
             evidence = work(kind)
@@ -165,14 +198,15 @@ class Measurer:
 
     def counters(self) -> str:
         """The CPU's and the card's counters now, as `onboard.usage` takes them."""
-        return self.shell.run(onboard.counters_argv(self.profile.card_device)).stdout
+        return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        limit_s = 60.0 + max(workload.size_bytes, workload.io_bytes) * workload.jobs / _SLOWEST_BYTES_PER_S
+        moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
+        limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
         with self.phases("provisioning"):
             directory = working_directory(self.scratch, kind, entry.provision)
-            if not workload.operation.writes:
+            if workload.operation.reads:
                 laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")

@@ -66,7 +66,7 @@ fi
 """
 
 
-def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
+def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
     """The scripts by path.
 
     `start N JOBS`, `stop N JOBS` bracket fio; with `threads` behind them the kernel's threads are read too. Each job
@@ -76,7 +76,7 @@ def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     `timed N DIRECTORY PROGRAM...` runs a program between the two marks, and unmounts the directory, if one is named.
     """
     mark = shlex.quote(mark_device)
-    counters = f"{shlex.join(counters_argv(card_device))} 2> /dev/null"
+    counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_last_of_jobs(START, 'read -r go <&3; ')}"
@@ -102,9 +102,9 @@ def scripts(*, mark_device: str, card_device: str) -> dict[str, bytes]:
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
 
 
-def counters_argv(card_device: str) -> tuple[str, ...]:
-    """Prints the counters of the CPU and the card, as `usage` takes them. A kernel may lack schedstat."""
-    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{card_device}/stat")
+def counters_argv(block_device: str) -> tuple[str, ...]:
+    """Prints the counters of the CPU and a block device, as `usage` takes them. A kernel may lack schedstat."""
+    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class PowerLoss:
         kind = self.kind
         with measurer.phases("provisioning"):
             measurer.load_modules(*kind.modules)
+            measurer.turn_to(self.entry.storage)
             _install_scripts(measurer)
             pool = onboard_safety.pool_argv(self.seed, onboard_safety.writer_pool_bytes(self.workload))
             checked(measurer.shell, *pool, timeout_s=_POOL_TIMEOUT_S)

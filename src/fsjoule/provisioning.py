@@ -10,7 +10,7 @@ from uuid import UUID
 
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import Filesystem
-from fsjoule.model import BoardProfile, Provision
+from fsjoule.model import Provision
 from fsjoule.ports import CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
@@ -39,21 +39,23 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 
 @dataclass
 class Scratch:
-    """The scratch partition of one boot. `identity` gives the next filesystem's UUID, or None for a random one."""
+    """The partition or the device of one boot that may be overwritten, discarded before each make with `purge`.
+
+    `identity` gives the next filesystem's UUID, or None for a random one.
+    """
 
     shell: Shell
-    profile: BoardProfile
+    device: str
+    purge: bool
     identity: Callable[[], UUID | None] = lambda: None
 
-    @property
-    def device(self) -> str:
-        return self.profile.scratch_device
-
     def make(self, filesystem: Filesystem) -> None:
-        """Leave a fresh, unmounted filesystem on the partition. Raises MeasurementInvalid if it cannot be made."""
+        """Leave a fresh, unmounted filesystem on it. Raises MeasurementInvalid if it cannot be made."""
         self.unmount()
-        if self.profile.purge:
+        if self.purge:
             checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
+        if filesystem.raw:
+            return
         attempted(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
 
     def mount(self, filesystem: Filesystem) -> str:
@@ -69,10 +71,10 @@ class Scratch:
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
-    """An empty directory on the filesystem under test."""
+    """An empty directory on the filesystem under test; the device itself, if there is none on it."""
     if provision is Provision.SCRATCH:
         scratch.make(filesystem)
-        return scratch.mount(filesystem)
+        return scratch.device if filesystem.raw else scratch.mount(filesystem)
     root = root_type(scratch.shell)
     if root != filesystem.kernel_type:
         raise BoardError(f"the board's root is {root}, not {filesystem.name}", transient=False)

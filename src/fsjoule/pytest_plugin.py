@@ -54,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "needs, or scratch)",
     )
     group.addoption(
+        "--storage",
+        default=None,
+        metavar="NAME[,NAME]",
+        help="storage devices of the board: card, and what its environment file has (default: as the suite says)",
+    )
+    group.addoption(
         "--size-factor",
         default=None,
         type=float,
@@ -125,6 +131,7 @@ def _choice(option: Namespace) -> Choice:
             "--results": None if option.results is None else Path(option.results).resolve(),
             "--seed": option.seed,
             "--size-factor": option.size_factor,
+            "--storage": option.storage,
         }
         return choose_resumed(option.resume, given, meter_program=option.meter_program)
     return choose(
@@ -137,6 +144,7 @@ def _choice(option: Namespace) -> Choice:
         seed=option.seed,
         meter_program=option.meter_program,
         size_factor=option.size_factor,
+        storages=option.storage,
         environment_file=Path(option.lg_env),
     )
 

@@ -39,7 +39,8 @@ class Choice:
     """What the user asked for, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, `size_factor` where the environment file does. With `resumed` the plan is that run's.
+    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides.
+    With `resumed` the plan is that run's.
     """
 
     suite: Suite
@@ -52,6 +53,7 @@ class Choice:
     meter_program: Path | None = None
     paired: bool = False
     size_factor: float | None = None
+    storages: tuple[str, ...] | None = None
     resumed: Resumed | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
@@ -70,6 +72,7 @@ def choose(
     seed: int | None,
     meter_program: Path | None = None,
     size_factor: float | None = None,
+    storages: str | None = None,
     environment_file: Path | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
@@ -109,6 +112,7 @@ def choose(
         meter_program,
         paired=not isinstance(kernels, str),
         size_factor=size_factor,
+        storages=None if storages is None else _listed(storages),
     )
 
 
@@ -123,6 +127,8 @@ def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Pa
         asked["--fs"] = _filesystems(str(given["--fs"]))
     if given.get("--kernel") is not None:
         asked["--kernel"] = _listed(str(given["--kernel"]))
+    if given.get("--storage") is not None:
+        asked["--storage"] = tuple(sorted(_listed(str(given["--storage"]))))
     resumed.check_options(asked)
     plan = resumed.run.plan
     return Choice(
@@ -168,9 +174,13 @@ def planned(
         root_filesystems=images.root_filesystem_choices(profile.recipe),
         kernel_order=_pairs(choice, labels) if choice.paired else None,
         guest_time=profile.guest_time,
+        memory_bytes=profile.memory_bytes,
+        further=tuple(profile.storages),
+        storages=choice.storages,
     )
     entries, left_out = plan_entries(choice.suite, wanted)
-    check_fits(entries, Space(*images.card_space(profile.recipe)), factor_for)
+    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
+    check_fits(entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return entries, left_out
 
 
@@ -212,6 +222,8 @@ class Session:
         if self.choice.resumed is None:
             # Before the kernels are fetched: what cannot be measured is said at once.
             planned(self.choice, self.profile, self.choice.kernels)
+        else:
+            self.choice.resumed.check_storages(self.profile.storages)
         self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
         self._check_filesystems()
         self.plan = self._plan()

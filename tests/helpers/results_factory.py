@@ -10,6 +10,7 @@ import numpy as np
 from fsjoule.model import (
     KIB,
     MIB,
+    PURE_PATTERNS,
     BoardFacts,
     DeviceCounters,
     Energy,
@@ -17,7 +18,6 @@ from fsjoule.model import (
     FioResult,
     FioWorkload,
     ImageFacts,
-    IoPattern,
     KernelFacts,
     KernelOrigin,
     Mark,
@@ -250,7 +250,7 @@ def make_run(
 ) -> MadeRun:
     """A whole run in which measurement 2 is invalid and measurement 3 has no energy."""
     workloads = [
-        FioWorkload(operation, block * KIB, size_mib * MIB) for operation in IoPattern for block in block_sizes_kib
+        FioWorkload(operation, block * KIB, size_mib * MIB) for operation in PURE_PATTERNS for block in block_sizes_kib
     ]
     timed = [TimedWorkload(TimedKind.MKFS), TimedWorkload(TimedKind.MOUNT), TimedWorkload(TimedKind.UMOUNT)]
     cells = [

@@ -18,8 +18,8 @@ from results_factory import BOARD, KERNEL, make_measurement
 from fsjoule.model import (
     KIB,
     MIB,
+    PURE_PATTERNS,
     FioWorkload,
-    IoPattern,
     Measurement,
     Plan,
     Planned,
@@ -49,7 +49,7 @@ class SyntheticLab:
     def __init__(self, boards: int, seed: int) -> None:
         self._boards = boards
         self._rng = np.random.default_rng(seed)
-        workloads: list[Workload] = [FioWorkload(pattern, 16 * KIB, _SIZE_BYTES) for pattern in IoPattern]
+        workloads: list[Workload] = [FioWorkload(pattern, 16 * KIB, _SIZE_BYTES) for pattern in PURE_PATTERNS]
         workloads += [TimedWorkload(kind) for kind in (TimedKind.MKFS, TimedKind.MOUNT, TimedKind.UMOUNT)]
         self._cells: list[Cell] = [(fs, workload) for fs in ("ext4", "btrfs") for workload in workloads]
         self._cells.append(("ext4", TimedWorkload(TimedKind.BOOT)))

@@ -260,6 +260,7 @@ class _Choice:
     provision: str
     results: Path
     seed: int | None
+    environment_file: Path
 
 
 def both(series: IndexedSeries, ratio: float) -> dict[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]:

@@ -29,6 +29,13 @@ def test_complaints_before_the_json_are_skipped() -> None:
     assert fio.parse(text).io_bytes == 4 * MIB
 
 
+def test_reads_and_writes_of_a_mixed_job_are_one() -> None:
+    result = fio.parse((DATA / "fio-3.33-randrw.json").read_text())
+    assert (result.io_bytes, result.ios, result.runtime_ns) == (266_010_624, 16_236, 504_000_000)
+    assert result.ios * 16 * KIB == result.io_bytes
+    assert not fio.complaints(result)
+
+
 def test_out_of_space_is_named() -> None:
     document = json.loads((DATA / "fio-3.33-write.json").read_text())
     document["jobs"][0]["error"] = 28
@@ -47,6 +54,22 @@ def test_only_writes_end_with_a_flush() -> None:
     assert "--end_fsync=0" in read
     assert "--end_fsync=1" in write
     assert {"--kb_base=1024", "--ramp_time=0", "--exec_prerun=b", "--exec_postrun=a", "--randseed=7"} <= set(write)
+
+
+def test_files_of_all_jobs_have_one_name() -> None:
+    workload = FioWorkload(IoPattern.READ, 16 * KIB, MIB, jobs=4, runtime_s=1.5, shared=True)
+    run = fio.run_argv(workload, "/d", output="o", before="b", after="a", seed=7)
+    assert {"--directory=/d", "--filename=fsjoule", "--numjobs=4", "--time_based=1", "--runtime=1500ms"} <= set(run)
+    assert not any(option.startswith("--nrfiles") for option in run)
+
+
+def test_a_device_is_written_before_it_is_read() -> None:
+    workload = FioWorkload(IoPattern.RANDRW, 16 * KIB, 8 * MIB, jobs=4, depth=8, runtime_s=3.0)
+    run = fio.run_argv(workload, "/dev/sda", output="o", before="b", after="a", seed=7)
+    assert {"--filename=/dev/sda", "--unified_rw_reporting=mixed", "--rw=randrw"} <= set(run)
+    layout = fio.layout_argv(workload, "/dev/sda")
+    assert {"--filename=/dev/sda", "--rw=write", "--size=8388608", "--numjobs=1"} <= set(layout)
+    assert not any(option.startswith(("--runtime", "--create_only", "--directory")) for option in layout)
 
 
 def test_layout_is_the_same_job_without_its_io() -> None:

@@ -73,6 +73,8 @@ def test_every_file_in_env_is_right(file: Path) -> None:
         ("boot_timeout: 180", "boot_timeout: 0", "boot_timeout: 0", "boot_timeout: 0 is wrong", "must be > 0"),
         ("size_factor: 0.0625", "size_factor: much", "much", "size_factor: 'much' is wrong", "float"),
         ("copy-2015: 0.0065", "copy-2015: 2", "copy-2015: 2", "size_factors: ", "at most 1"),
+        ("{device: sda, size_mib: 512}", "sda", "stick: sda", "storages: ", "{device: sda, size_mib: 512}"),
+        ("memory_mib: 512", "memory_mib: -1", "memory_mib: -1", "memory_mib: -1 is wrong", "must be >= 0"),
         ("        recipe: imx6ul\n", "", "BoardStrategy", "BoardStrategy lacks recipe", "add 'recipe: ...'"),
         ("BoardStrategy:", "ShellStrategy:", "ShellStrategy", "ShellStrategy does not know cards", "use BoardStrategy"),
         ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "lacks its arguments", "'USBSDMuxDriver: {}'"),

@@ -47,7 +47,7 @@ def board(tmp_path: Path) -> Path:
     """A folder with the real scripts, which takes the place of the board's, and a file `uart` for the marks."""
     block = next(Path("/sys/class/block").iterdir()).name
     mark = tmp_path / "uart"
-    for path, text in onboard.scripts(mark_device=str(mark), card_device=block).items():
+    for path, text in onboard.scripts(mark_device=str(mark), block_device=block).items():
         script = tmp_path / Path(path).name
         here = text.decode().replace(onboard.DIRECTORY, str(tmp_path))
         script.write_text(here.replace(f" > {mark}", f" >> {mark}"))

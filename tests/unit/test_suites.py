@@ -6,7 +6,7 @@ import pytest
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision, TimedKind
+from fsjoule.model import CARD, KIB, MIB, PURE_PATTERNS, FioWorkload, IoPattern, Planned, Provision, TimedKind
 from fsjoule.suites import SUITES, Planning, Rates, Space, check_fits, estimate, learned, plan_entries, scaled, suite
 
 
@@ -107,6 +107,77 @@ def test_scaling_keeps_whole_blocks() -> None:
     assert small.size_bytes == 16 * 16 * KIB
 
 
+def test_time_is_scaled_to_three_seconds_at_least() -> None:
+    minutes = FioWorkload(IoPattern.RANDRW, 100 * KIB, 1024 * MIB, runtime_s=1200.0)
+    assert scaled(minutes, 0.02).slug == "randrw-100k-24s"
+    assert scaled(minutes, 0.0001).slug == "randrw-100k-3s"
+
+
+def test_fewer_than_16_blocks_are_scaled_to_one() -> None:
+    large = scaled(FioWorkload(IoPattern.READ, 100 * MIB, 1000 * MIB), 0.02)
+    assert large.size_bytes == 100 * MIB
+
+
+def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: object) -> tuple[Planned, ...]:
+    wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)  # type: ignore[arg-type]
+    return plan_entries(suite(name), wanted)[0]
+
+
+def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
+    board = {"further": ("nvme", "sata")}
+    assert {e.storage for e in on_storages("elc2015/supports", **board)} == {CARD, "nvme", "sata"}
+    assert {e.storage for e in on_storages("elc2015/mkfs", **board)} == {CARD}
+    assert {e.storage for e in on_storages("ext4-zfs-2023/test2", **board)} == {"nvme", "sata"}
+    assert {e.storage for e in on_storages("ext4-zfs-2023/test2")} == {CARD}
+
+
+def test_the_user_says_on_which_storage_devices_it_measures() -> None:
+    assert {e.storage for e in on_storages("elc2015/mkfs", ("sata",), further=("nvme", "sata"))} == {"sata"}
+    with pytest.raises(ConfigError, match=r"unknown storage device of this board 'stick'\n.*card, nvme"):
+        on_storages("quick", ("stick",), further=("nvme",))
+    with pytest.raises(ConfigError, match="elc2015/boot is measured on the root filesystem"):
+        on_storages("elc2015/boot", ("nvme",), further=("nvme",))
+
+
+def test_the_raw_device_is_measured_once_whatever_filesystems_are() -> None:
+    wanted = Planning(("ext4", "btrfs"), ("6.1",), 1, 1)
+    plan, _ = plan_entries(suite("ext4-zfs-2023/test3"), wanted)
+    assert {e.filesystem for e in plan} == {"raw"}
+    assert len(plan) == 12
+    with pytest.raises(ConfigError, match="raw has no mkfs"):
+        plan_entries(suite("quick"), Planning(("raw",), ("6.1",), 1, 1))
+
+
+def test_a_queue_depth_is_the_storage_devices() -> None:
+    plan = on_storages("ext4-zfs-2023/test1", further=("nvme", "sata"))
+    assert {(e.storage, e.workload.depth) for e in plan if isinstance(e.workload, FioWorkload)} == {
+        ("nvme", 128),
+        ("sata", 16),
+    }
+
+
+def test_buffers_take_no_more_than_a_quarter_of_the_memory() -> None:
+    wanted = Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=2048 * MIB)
+    plan, left_out = plan_entries(suite("ext4-zfs-2023/test1"), wanted)
+    deepest = {
+        e.workload.block_size_bytes // KIB: e.workload.depth for e in plan if isinstance(e.workload, FioWorkload)
+    }
+    assert deepest == {1: 128, 10: 128, 100: 128, 1000: 128, 10_000: 52, 100_000: 5}
+    assert (
+        "ext4-zfs-2023/test1, randread-10000k-direct-qd128-60s: its buffers take 1,250 MiB, the board has 2,048 MiB: "
+        "queue depth 52 instead"
+    ) in left_out
+    with pytest.raises(ConfigError, match="randread-100000k-direct-qd128-60s does not fit the board's memory"):
+        plan_entries(suite("ext4-zfs-2023/test1"), Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=300 * MIB))
+
+
+def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
+    plan = on_storages("ext4-zfs-2023/test2", further=("nvme",))
+    space = Space(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
+    with pytest.raises(ConfigError, match="puts 10240 MiB onto a filesystem, and nvme has room for 819 MiB of files"):
+        check_fits([e for e in plan if e.workload.size_bytes == 10240 * MIB], space, lambda _: 1.0)
+
+
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
         plan_entries(suite("operations"), Planning(("nilfs2",), ("6.1",), repeat=1, seed=1))
@@ -182,5 +253,5 @@ def test_an_estimate_learns_from_what_was_measured() -> None:
     rates = learned([(made.run, made.measurements)])
     assert rates.runs == 1
     assert estimate(plan, rates).seconds != guess.seconds
-    assert rates.mib_per_s.keys() == {pattern.value for pattern in IoPattern}
+    assert rates.mib_per_s.keys() == {pattern.value for pattern in PURE_PATTERNS}
     assert learned([]) == Rates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from rich.table import Table
 from fsjoule import lab, store
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
-from fsjoule.model import MIB, BoardProfile, Planned
+from fsjoule.model import MIB, BoardProfile, Planned, Workload
 from fsjoule.report.numbers import seconds_text
 from fsjoule.report.summary import size_label, workload_label
 from fsjoule.session import choose, planned
@@ -46,6 +47,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     name: Annotated[str, typer.Argument(help="A suite, or a part of one: elc2015/boot.")],
     lg_env: Annotated[Path, typer.Option(help="The board's environment file.")] = Path("env/virtual.yaml"),
     fs: Annotated[str | None, typer.Option(help="Filesystems, a,b; else those of the suite.")] = None,
+    storage: Annotated[str | None, typer.Option(help="Storage devices of the board, a,b; else as it says.")] = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
     repeat: Annotated[int | None, typer.Option(help="Repetitions; else as the suite says.")] = None,
     size_factor: Annotated[float | None, typer.Option(help="Multiplies published sizes.")] = None,
@@ -66,6 +68,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         provision=None,
         results=results,
         seed=1,
+        storages=storage,
         size_factor=1.0 if full else size_factor,
     )
     entries, left_out = planned(choice, profile, choice.kernels)
@@ -108,12 +111,21 @@ def suites_show(  # noqa: PLR0917 - a command's options
 def _table(entries: tuple[Planned, ...]) -> Table:
     """What is measured in each part, with the sizes that this board gets."""
     table = Table(box=None)
-    for column in ("part", "workload", "size"):
+    for column in ("part", "workload", "size", "on"):
         table.add_column(column)
-    for part, workload in dict.fromkeys((entry.suite, entry.workload) for entry in entries):
+    where: dict[tuple[str, Workload], list[str]] = {}
+    for entry in entries:
+        where.setdefault((entry.suite, entry.workload), []).append(entry.storage)
+    for (part, workload), storages in sorted(where.items(), key=lambda found: _place(*found[0])):
         size = size_label(workload.size_bytes) if workload.size_bytes else ""
-        table.add_row(part, workload_label(workload), size)
+        table.add_row(part, workload_label(workload), size, ", ".join(dict.fromkeys(storages)))
     return table
+
+
+def _place(part: str, workload: Workload) -> tuple[object, ...]:
+    """Where a workload stands in a table: by part, and numbers by their value."""
+    words = re.split(r"(\d+)", workload.slug)
+    return (part, [int(word) if word.isdigit() else word for word in words])
 
 
 def _names(name: str) -> list[str]:

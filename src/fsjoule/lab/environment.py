@@ -21,8 +21,8 @@ from labgrid.util.yaml import Loader
 
 from fsjoule.errors import ConfigError
 from fsjoule.lab.cardmodel import read_card_model
-from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.model import BoardProfile, CardModel
+from fsjoule.lab.strategy import BoardStrategy, storages_of
+from fsjoule.model import MIB, BoardProfile, CardModel
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
@@ -224,6 +224,8 @@ class _Reader:
             guest_time=values.get("guest_time", False),
             card_model=self._card_model(entry),
             size_factors={name: float(factor) for name, factor in values.get("size_factors", {}).items()},
+            storages=storages_of(values.get("storages", {})),
+            memory_bytes=values.get("memory_mib", 0) * MIB,
         )
 
     def _card_model(self, entry: _Entry) -> CardModel | None:

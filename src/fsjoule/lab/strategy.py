@@ -23,7 +23,7 @@ from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.model import BoardProfile, ImageFacts
+from fsjoule.model import CARD, MIB, BoardProfile, ImageFacts, Storage
 
 _POWER_TIMEOUT_S: Final = 60.0
 _CONSOLE_ATTEMPTS: Final = 3
@@ -40,6 +40,11 @@ class Status(enum.Enum):
     off = 1
     flashed = 2
     booted = 3
+
+
+def storages_of(written: dict[str, dict[str, Any]]) -> dict[str, Storage]:
+    """Further storage devices as the environment file has them, by name."""
+    return {name: Storage(each["device"], each["size_mib"] * MIB) for name, each in written.items()}
 
 
 class Card(Protocol):
@@ -72,8 +77,31 @@ def _is_factor(value: object) -> bool:
     return isinstance(value, (int, float)) and 0 < value <= 1
 
 
+def _storages() -> Any:  # noqa: ANN401 - as attrs has it
+    def check(_owner: object, _attribute: object, value: object) -> None:
+        if not isinstance(value, dict) or not all(
+            isinstance(name, str) and name != CARD and _is_storage(each)
+            for name, each in cast("dict[object, object]", value).items()
+        ):
+            raise ValueError("it maps names to devices and their sizes: {stick: {device: sda, size_mib: 512}}")
+
+    return attr.ib(factory=dict, validator=check)
+
+
+def _is_storage(value: object) -> bool:
+    match value:
+        case {"device": str(device), "size_mib": int(size_mib), **rest}:
+            return not rest and size_mib > 0 and "/" not in device
+        case _:
+            return False
+
+
 def _flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
     return attr.ib(default=default, validator=attr.validators.instance_of(bool))
+
+
+def _whole(default: int) -> Any:  # noqa: ANN401 - as attrs has it
+    return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.ge(0)])
 
 
 def _seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
@@ -98,6 +126,8 @@ class BoardStrategy(Strategy):
         off_time (float): seconds that the board stays without power, for its capacitors, before it is switched on
         size_factor (float): what published suites multiply their sizes by
         size_factors (dict): the same for single suites or parts, by name
+        storages (dict): block device and size of further storage devices, by name; all of them may be overwritten
+        memory_mib (int): the board's memory, so that no workload is begun that needs more
         guest_time (bool): the board's time stands still while it waits for input, and the meter's with it
         card_model (str): the card, in labgrid/virtual, whose part is projected where the emulated one takes no time
         window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
@@ -123,6 +153,8 @@ class BoardStrategy(Strategy):
     off_time = _number(2.0)
     size_factor = _number(1.0)
     size_factors = _factors()
+    storages = _storages()
+    memory_mib = _whole(0)
     window_excess = _number(0.25)
     guest_time = _flag(False)
     card_model = _text("")
@@ -157,6 +189,8 @@ class BoardStrategy(Strategy):
             purge=self.purge,
             size_factor=self.size_factor,
             size_factors=self.size_factors,
+            storages=storages_of(self.storages),
+            memory_bytes=self.memory_mib * MIB,
             window_excess_s=self.window_excess,
             guest_time=self.guest_time,
             card_model=read_card_model(self.card_model) if self.card_model else None,

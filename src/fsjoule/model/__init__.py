@@ -30,8 +30,10 @@ from fsjoule.model.meter import (
 )
 from fsjoule.model.outcome import FileFate, FlakeyModel, FlakeyWorkload, Outcome, PowerLossWorkload
 from fsjoule.model.plan import (
+    CARD,
     KIB,
     MIB,
+    PURE_PATTERNS,
     FioWorkload,
     IoPattern,
     Plan,
@@ -51,12 +53,15 @@ from fsjoule.model.run import (
     KernelOrigin,
     Run,
     RunStatus,
+    Storage,
 )
 
 __all__ = [
+    "CARD",
     "KIB",
     "MEASUREMENT_SCHEMA",
     "MIB",
+    "PURE_PATTERNS",
     "RUN_SCHEMA",
     "BoardFacts",
     "BoardProfile",
@@ -93,6 +98,7 @@ __all__ = [
     "SampleCounts",
     "SeriesKey",
     "Space",
+    "Storage",
     "TimedKind",
     "TimedWorkload",
     "Trace",

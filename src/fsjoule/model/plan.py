@@ -19,10 +19,23 @@ class IoPattern(StrEnum):
     WRITE = "write"
     RANDREAD = "randread"
     RANDWRITE = "randwrite"
+    READWRITE = "rw"  # one read for each write
+    RANDRW = "randrw"
 
     @property
     def writes(self) -> bool:
-        return self in (IoPattern.WRITE, IoPattern.RANDWRITE)
+        return self not in (IoPattern.READ, IoPattern.RANDREAD)
+
+    @property
+    def reads(self) -> bool:
+        return self not in (IoPattern.WRITE, IoPattern.RANDWRITE)
+
+
+# Those that only read or only write.
+PURE_PATTERNS: Final = (IoPattern.READ, IoPattern.WRITE, IoPattern.RANDREAD, IoPattern.RANDWRITE)
+
+# What a board's first storage device is called, the one that it boots from.
+CARD: Final = "card"
 
 
 class TimedKind(StrEnum):
@@ -56,7 +69,8 @@ class Provision(StrEnum):
 class FioWorkload:
     """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card.
 
-    `size_bytes` is shared out over `files`; with `io_bytes` that much is moved, over and over in the same files. With
+    `size_bytes` is shared out over `files`; with `io_bytes` that much is moved, over and over in the same files, with
+    `runtime_s` as much as that time allows. Each of the `jobs` has its own files, unless they are `shared`. With
     `kernel_threads` the CPU time of each kernel thread is kept as well.
     """
 
@@ -71,6 +85,8 @@ class FioWorkload:
     engine: str = "psync"
     files: int = 1
     io_bytes: int = 0
+    runtime_s: float = 0.0
+    shared: bool = False
     kernel_threads: bool = False
     kind: Literal["fio"] = "fio"
 
@@ -88,6 +104,8 @@ class FioWorkload:
             parts.append(f"fsync{self.fsync_every}")
         if self.files > 1:
             parts.append(f"{self.files}files")
+        if self.runtime_s:
+            parts.append(f"{self.runtime_s:g}s")
         return "-".join(parts)
 
 
@@ -125,7 +143,7 @@ class Planned:
     """One entry of a plan. `number` is its place in the randomised order, counted from 1.
 
     `kernel` is the label of one of the plan's kernels, `suite` the suite or the part of one (`elc2015/boot`) that wants
-    it, `provision` how its filesystem gets onto the board.
+    it, `provision` how its filesystem gets onto the board, `storage` the board's name for the device that it is on.
     """
 
     number: int
@@ -135,10 +153,13 @@ class Planned:
     workload: Workload
     suite: str
     provision: Provision
+    storage: str = CARD
 
     @property
     def slug(self) -> str:
-        return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}"
+        """Short name, unique within a repetition on one kernel: `ext4-read-16k`, `ext4-read-16k-nvme`."""
+        where = "" if self.storage == CARD else f"-{self.storage}"
+        return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}{where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,14 @@ RUN_SCHEMA: Final = "fsjoule.run/4"
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """A further storage device of a board, all of which may be overwritten. `device` is its block device (`sda`)."""
+
+    device: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BoardProfile:
     """What software must know of a board before it runs; stands in the environment file.
 
@@ -23,7 +31,8 @@ class BoardProfile:
     `size_factors` has for the suite.
     `window_excess_s` is how much longer a window may be than the work in it. With `guest_time` the board's time, and
     the meter's with it, stands still while the board waits for input. The emulated card takes no time then, and
-    `card_model` says what another would take.
+    `card_model` says what another would take. `storages` are its storage devices beside the card, by name.
+    `memory_bytes` is 0 where nobody said.
     """
 
     name: str
@@ -38,6 +47,8 @@ class BoardProfile:
     guest_time: bool = False
     card_model: CardModel | None = None
     size_factors: dict[str, float] = field(default_factory=dict[str, float])
+    storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
+    memory_bytes: int = 0
 
     def factor_for(self, suite: str) -> float:
         """What the sizes of a published suite, or of a part of one (`elc2015/boot`), are multiplied by."""

@@ -22,7 +22,8 @@ def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
-    what = f"{measurement.series.filesystem} {measurement.workload.slug}"
+    name = measurement.series.filesystem
+    what = f"{name} {measurement.slug.removeprefix(name.replace(':', '.') + '-')}"
     text = f"{measurement.kernel} {what}" if kernel else what
     text += f": {', '.join(figures) or 'no figure'}"
     if measurement.simulated:

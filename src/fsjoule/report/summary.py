@@ -160,6 +160,11 @@ class Summary:
         return len({entry.suite for entry in self.run.plan.entries}) > 1
 
     @property
+    def several_storages(self) -> bool:
+        """Whether storage devices are to be told apart."""
+        return len({entry.storage for entry in self.run.plan.entries}) > 1
+
+    @property
     def several_kernels(self) -> bool:
         """Whether kernels are to be told apart."""
         return len(self.run.plan.kernels) > 1

@@ -128,6 +128,7 @@ class Table:
 _PART: Final = Column("part", is_figure=False, head=True)
 _OPERATION: Final = Column("operation", is_figure=False, head=True)
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
+_STORAGE: Final = Column("storage", is_figure=False, head=True)
 _KERNEL: Final = Column("kernel", is_figure=False, head=True)
 _N: Final = Column("n", head=True)
 
@@ -324,6 +325,8 @@ def _series_table(
     heads = [(_OPERATION, [Cell(name) for name in operations]), (_FILESYSTEM, [Cell(row.label) for row in rows])]
     if summary.several_parts:
         heads.insert(0, (_PART, [Cell(row.series.suite.split("/")[-1]) for row in rows]))
+    if summary.several_storages:
+        heads.append((_STORAGE, [Cell(row.series.storage) for row in rows]))
     if summary.several_kernels:
         heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
     if with_n:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.suites import copy2015, elc2015, energy_emmc, home_usage, operations, quick
+from fsjoule.suites import copy2015, elc2015, energy_emmc, ext4_zfs, home_usage, operations, quick
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
 from fsjoule.suites.planning import SCRATCH_ROOT, Planning, Space, check_fits, plan_entries, repetition_seed
 from fsjoule.suites.suite import Suite, scaled
@@ -35,6 +35,7 @@ SUITES: Final[dict[str, Suite]] = {
         energy_emmc.SUITE,
         energy_emmc.EXTENDED,
         elc2015.SUITE,
+        ext4_zfs.SUITE,
         home_usage.SUITE,
         copy2015.SUITE,
     )

@@ -12,6 +12,7 @@ from typing import Final
 from fsjoule.model import (
     KIB,
     MIB,
+    PURE_PATTERNS,
     FioWorkload,
     FlakeyModel,
     FlakeyWorkload,
@@ -22,13 +23,12 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.suites.suite import Suite
+from fsjoule.suites.suite import Suite, Where
 
 SOURCE: Final = "Lelong: Filesystem considerations for embedded devices, Embedded Linux Conference, 2015"
 
 _GIB: Final = 1024 * MIB
 _FILESYSTEMS: Final = ("ext4", "btrfs", "f2fs", "xfs", "nilfs2")
-_MIXED_PATTERNS: Final = tuple(IoPattern)
 _JOBS: Final = (1, 2, 4, 8)
 
 
@@ -40,12 +40,12 @@ _BANDWIDTH: Final = tuple(
     FioWorkload(pattern, block, 500 * MIB, direct=direct, engine="libaio", files=50)
     for block in (4 * MIB, 4 * KIB)
     for direct in (True, False)
-    for pattern in IoPattern
+    for pattern in PURE_PATTERNS
 )
 
 SUITE: Final = Suite(
     "elc2015",
-    "bandwidth, threads, boot, mount, kernel threads, CPU, mkfs, fsck",
+    "bandwidth, threads, storage devices, boot, mount, kernel threads, CPU, mkfs, fsck, and what damage does",
     source=SOURCE,
     filesystems=_FILESYSTEMS,
     parts=(
@@ -61,8 +61,17 @@ SUITE: Final = Suite(
         _part(
             "mixed",
             "four I/O patterns with 1 to 8 threads",
-            *(FioWorkload(pattern, 4 * KIB, 32 * MIB, jobs=jobs) for jobs in _JOBS for pattern in _MIXED_PATTERNS),
+            *(FioWorkload(pattern, 4 * KIB, 32 * MIB, jobs=jobs) for jobs in _JOBS for pattern in PURE_PATTERNS),
             remarks=("The talk gives no number of threads, no sizes: 1 to 8 threads, 4 KiB, 32 MiB each are ours.",),
+        ),
+        _part(
+            "supports",
+            "reading and writing 4 MiB blocks, direct, on each storage device",
+            *(
+                FioWorkload(pattern, 4 * MIB, 500 * MIB, direct=True, engine="libaio")
+                for pattern in (IoPattern.READ, IoPattern.WRITE)
+            ),
+            where=Where.EVERY,
         ),
         _part(
             "boot",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Workload
+from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, Workload
 from fsjoule.suites.suite import Suite
 
 SOURCE: Final = (
@@ -17,7 +17,7 @@ SOURCE: Final = (
 )
 
 _WORKLOADS: Final[tuple[Workload, ...]] = tuple(
-    FioWorkload(pattern, block_kib * KIB, 500 * MIB) for block_kib in (16, 32, 64) for pattern in IoPattern
+    FioWorkload(pattern, block_kib * KIB, 500 * MIB) for block_kib in (16, 32, 64) for pattern in PURE_PATTERNS
 )
 
 SUITE: Final = Suite(

@@ -57,7 +57,7 @@ def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
     """What it takes to measure the entries."""
     boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in entries})
     seconds = boots * rates.boot_s + sum(_seconds(entry.workload, rates) for entry in entries)
-    written = sum(written_bytes(entry.workload) for entry in entries)
+    written = sum(_written_bytes(entry.workload, rates) for entry in entries)
     return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
 
 
@@ -96,6 +96,18 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
     )
 
 
+def _speed_mib_per_s(workload: FioWorkload, rates: Rates) -> float:
+    return rates.mib_per_s.get(workload.operation.value) or rates.default_mib_per_s
+
+
+def _written_bytes(workload: Workload, rates: Rates) -> int:
+    written = written_bytes(workload)
+    if not isinstance(workload, FioWorkload) or not workload.runtime_s or not workload.operation.writes:
+        return written
+    moved = workload.runtime_s * _speed_mib_per_s(workload, rates) * MIB
+    return round(written + moved / 2) if workload.operation.reads else max(written, round(moved))
+
+
 def _seconds(workload: Workload, rates: Rates) -> float:
     if isinstance(workload, PowerLossWorkload):
         return rates.around_s + workload.latest_s + rates.boot_s
@@ -106,6 +118,9 @@ def _seconds(workload: Workload, rates: Rates) -> float:
             return 0.0  # counted as a boot
         moved_s = workload.size_bytes / MIB / rates.default_mib_per_s
         return rates.around_s + rates.timed_s.get(workload.operation.value, rates.default_timed_s + moved_s)
-    speed = rates.mib_per_s.get(workload.operation.value) or rates.default_mib_per_s
+    speed = _speed_mib_per_s(workload, rates)
+    if workload.runtime_s:
+        laid_out_s = space_bytes(workload) / MIB / speed if workload.operation.reads else 0.0
+        return rates.around_s + laid_out_s + workload.runtime_s
     moved = max(workload.io_bytes, workload.size_bytes) * workload.jobs / MIB
     return rates.around_s + moved / speed

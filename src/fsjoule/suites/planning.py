@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import MIB, Planned, PowerLossWorkload, Provision, TimedKind, TimedWorkload, Workload
-from fsjoule.suites.suite import Suite, scaled, space_bytes
+from fsjoule.model import (
+    CARD,
+    MIB,
+    FioWorkload,
+    Planned,
+    PowerLossWorkload,
+    Provision,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
+from fsjoule.suites.suite import Suite, Where, buffer_bytes, scaled, space_bytes
 
 # fio takes 64 bits; 31 are a positive number everywhere.
 _SEED_BITS: Final = 31
@@ -18,14 +29,24 @@ _SEED_BITS: Final = 31
 SCRATCH_ROOT: Final = "ext4"
 # What of a partition files may take: the rest is for the filesystem itself.
 _USABLE: Final = 0.8
+# What of a board's memory fio may take for its buffers: the rest is for the page cache, and for the kernel.
+_BUFFERS: Final = 0.25
+_RAW: Final = ("raw",)
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room on a board's card: the scratch partition, and what is free on the root partition."""
+    """Room on a board's card: the scratch partition, and what is free on the root; its further storage, by name."""
 
     scratch_bytes: int
     root_free_bytes: int
+    further_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def scratch_of(self, storage: str) -> tuple[str, int]:
+        """What a storage device's scratch space is called, and how large it is."""
+        if storage == CARD:
+            return "the scratch partition of the card", self.scratch_bytes
+        return storage, self.further_bytes[storage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +55,8 @@ class Planning:
 
     `factor_for` is what the sizes of a published suite, or its part, are multiplied by; ours were made to fit.
     `root_filesystems` are those that a card image can have. `kernel_order` has the kernels of each repetition in the
-    order in which they are to boot, as a comparison of two wants them. `guest_time` is the board's.
+    order in which they are to boot, as a comparison of two wants them. `guest_time`, `memory_bytes` (0: unknown) and
+    its `further` storage devices are the board's; `storages` are those to measure on, None where the suite says it.
     """
 
     filesystems: tuple[str, ...]
@@ -46,6 +68,9 @@ class Planning:
     root_filesystems: tuple[str, ...] = (SCRATCH_ROOT,)
     kernel_order: Sequence[Sequence[str]] | None = None
     guest_time: bool = False
+    memory_bytes: int = 0
+    further: tuple[str, ...] = ()
+    storages: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +80,7 @@ class _Cell:
     filesystem: str
     workload: Workload
     suite: str
+    storage: str = CARD
 
     @property
     def is_boot(self) -> bool:
@@ -102,6 +128,7 @@ def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], 
                     workload=cell.workload,
                     suite=cell.suite,
                     provision=boot.provision,
+                    storage=cell.storage,
                 )
             )
 
@@ -127,15 +154,16 @@ def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[s
     for entry in entries:
         needed = space_bytes(entry.workload)
         from_root = isinstance(entry.workload, TimedWorkload) and entry.workload.from_root
-        room = {"the scratch partition": _USABLE * space.scratch_bytes}
+        where, scratch_bytes = space.scratch_of(entry.storage)
+        room = {where: _USABLE * scratch_bytes}
         if entry.provision is Provision.ROOT or from_root:
-            room["the root partition"] = _USABLE * space.root_free_bytes
+            room["the root partition of the card"] = _USABLE * space.root_free_bytes
         for where, free in room.items():
             if needed > free:
                 factor = factor_for(entry.suite) * free / needed
                 raise ConfigError(
                     f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
-                    f"and {where} of the card has room for {free / MIB:.0f} MiB of files",
+                    f"and {where} has room for {free / MIB:.0f} MiB of files",
                     hint=f"--size-factor {_floor(factor):g} or less would fit; nothing was written or erased",
                 )
 
@@ -164,7 +192,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
             if provision is Provision.SCRATCH and _is_boot(workload):
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
                 continue
-            for name in wanted.filesystems:
+            for storage, name in product(_storages(leaf, provision, wanted), _RAW if leaf.raw else wanted.filesystems):
                 reason = (
                     _no_chance(workload, wanted)
                     or _lacking(leaf, name, workload)
@@ -173,13 +201,58 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
+                fitting, remark = _in_memory(_on(storage, leaf, workload), wanted.memory_bytes)
+                left_out += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
-                cells.append(_Cell(name, workload, leaf.name))
+                cells.append(_Cell(name, fitting, leaf.name, storage))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
     if not boots:
         raise ConfigError(f"nothing is left of {chosen.name}: {'; '.join(left_out)}", hint="choose other filesystems")
     return boots, tuple(dict.fromkeys(left_out))
+
+
+def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str, ...]:
+    """The storage devices to measure on. Raises ConfigError for one that the board has not, or cannot boot from."""
+    every = (CARD, *wanted.further)
+    for name in wanted.storages or ():
+        if name not in every:
+            raise ConfigError.unknown("storage device of this board", name, every)
+    if provision is Provision.ROOT:
+        if wanted.storages not in {None, (CARD,)}:
+            raise ConfigError(
+                f"{leaf.name} is measured on the root filesystem, which is on the card",
+                hint="leave --storage away, or choose --provision scratch",
+            )
+        return (CARD,)
+    if wanted.storages is not None:
+        return wanted.storages
+    return {Where.CARD: (CARD,), Where.FURTHER: wanted.further or (CARD,), Where.EVERY: every}[leaf.where]
+
+
+def _on(storage: str, leaf: Suite, workload: Workload) -> Workload:
+    """The workload with the queue depth that the suite has for a storage device."""
+    if not isinstance(workload, FioWorkload) or storage not in leaf.depths:
+        return workload
+    return replace(workload, depth=leaf.depths[storage])
+
+
+def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
+    """The workload with no more blocks in flight than the board has memory for, and what there is to say of it.
+
+    Raises ConfigError if not even one block of each job fits.
+    """
+    room = _BUFFERS * memory_bytes
+    if not memory_bytes or not isinstance(workload, FioWorkload) or buffer_bytes(workload) <= room:
+        return workload, ""
+    depth = int(room / (workload.jobs * workload.block_size_bytes))
+    needed = f"its buffers take {buffer_bytes(workload) / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
+    if not depth:
+        raise ConfigError(
+            f"{workload.slug} does not fit the board's memory: {needed}",
+            hint="leave the part out, or choose a board with more",
+        )
+    return replace(workload, depth=depth), f"{workload.slug}: {needed}: queue depth {depth} instead"
 
 
 def _provision(leaf: Suite, wanted: Planning) -> Provision:
@@ -207,7 +280,7 @@ def _no_chance(workload: Workload, wanted: Planning) -> str | None:
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
     """Why the filesystem cannot do it. Raises ConfigError for a suite of ours."""
     lacks = filesystem(name).lacks
-    if workload.kind != "timed" or workload.operation.value not in lacks:
+    if workload.kind == "fio" or workload.operation.value not in lacks:
         return None
     if not leaf.source:
         raise ConfigError(

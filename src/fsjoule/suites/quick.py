@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
+from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, TimedKind, TimedWorkload
 from fsjoule.suites.suite import Suite
 
 SUITE: Final = Suite(
@@ -15,6 +15,6 @@ SUITE: Final = Suite(
         TimedWorkload(TimedKind.MKFS),
         TimedWorkload(TimedKind.MOUNT),
         TimedWorkload(TimedKind.UMOUNT),
-        *(FioWorkload(pattern, 16 * KIB, 32 * MIB) for pattern in IoPattern),
+        *(FioWorkload(pattern, 16 * KIB, 32 * MIB) for pattern in PURE_PATTERNS),
     ),
 )
