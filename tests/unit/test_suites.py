@@ -178,6 +178,15 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
         check_fits([e for e in plan if e.workload.size_bytes == 10240 * MIB], space, lambda _: 1.0)
 
 
+def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
+    whole = FioWorkload(IoPattern.READ, 4 * MIB, 500 * MIB, files=50)
+    assert scaled(whole, 1.0) == whole
+    assert scaled(whole, 0.2).io_bytes == 0
+    small = scaled(whole, 0.0625)
+    assert (small.files, small.size_bytes, small.io_bytes) == (3, 30 * MIB, 16 * 4 * MIB)
+    assert scaled(FioWorkload(IoPattern.READ, 4 * KIB, 500 * MIB, files=50), 0.0625).io_bytes == 0
+
+
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
         plan_entries(suite("operations"), Planning(("nilfs2",), ("6.1",), repeat=1, seed=1))
