@@ -179,12 +179,15 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
 
 
 def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
-    whole = FioWorkload(IoPattern.READ, 4 * MIB, 500 * MIB, files=50)
-    assert scaled(whole, 1.0) == whole
-    assert scaled(whole, 0.2).io_bytes == 0
-    small = scaled(whole, 0.0625)
-    assert (small.files, small.size_bytes, small.io_bytes) == (3, 30 * MIB, 16 * 4 * MIB)
-    assert scaled(FioWorkload(IoPattern.READ, 4 * KIB, 500 * MIB, files=50), 0.0625).io_bytes == 0
+    def moved(block: int, factor: float) -> tuple[int, int, int]:
+        small = scaled(FioWorkload(IoPattern.READ, block, 500 * MIB, files=50), factor)
+        assert isinstance(small, FioWorkload)
+        return small.files, small.size_bytes, small.io_bytes
+
+    assert moved(4 * MIB, 1.0) == (50, 500 * MIB, 0)
+    assert moved(4 * MIB, 0.2) == (10, 100 * MIB, 0)
+    assert moved(4 * MIB, 0.0625) == (3, 30 * MIB, 16 * 4 * MIB)
+    assert moved(4 * KIB, 0.0625) == (3, 30 * MIB, 0)
 
 
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
