@@ -5,6 +5,7 @@ A variant is the same filesystem with other options: `btrfs:zstd`, or several to
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,17 +26,26 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Filesystem:
-    """One filesystem. Programs are argument lists without the device, which comes last.
+    """One filesystem. Programs are argument lists; `check` and `repair` are without the device, which comes last.
 
-    `make` overwrites whatever the device held and asks nothing. `check` changes nothing and is empty where there is no
-    checker; `repair` mends what it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite
-    must do without. `identity` gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}`
-    says); it is no option that makes another series. `variants` are its options worth measuring, by name.
+    `make` overwrites whatever the device held and asks nothing; behind its options comes `target`, then `after_make`, a
+    program that belongs to it. `mount` and `unmount` are as with mount(8), if not said otherwise; what is unmounted is
+    whole on the device, and nothing is kept of it in memory. `{device}` and `{directory}` stand for these, `{options}`
+    for -o with the options, if there are any. A filesystem that `keeps_cache` has one of its own, which dropping the
+    kernel's caches leaves as it is. `check` changes nothing and is empty where there is no checker; `repair` mends what
+    it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite must do without. `identity`
+    gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that
+    makes another series. `variants` are its options worth measuring, by name.
     """
 
     name: str
     kernel_type: str
     make: tuple[str, ...]
+    target: tuple[str, ...] = ("{device}",)
+    after_make: tuple[str, ...] = ()
+    mount: tuple[str, ...] = ()
+    unmount: tuple[str, ...] = ("umount", "{directory}")
+    keeps_cache: bool = False
     mount_options: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     repair: tuple[str, ...] = ()
@@ -53,11 +63,19 @@ class Filesystem:
         """With `identity` the filesystem gets that UUID, if its program takes one, instead of a random one."""
         chosen = () if identity is None else self.identity
         digits = "" if identity is None else identity.hex
-        return (*self.make, *(part.format(uuid=identity, hex=digits) for part in chosen), device)
+        words = (part.format(uuid=identity, hex=digits) for part in chosen)
+        made = (*self.make, *words, *(part.format(device=device) for part in self.target))
+        return ("sh", "-c", f'"$@" && {shlex.join(self.after_make)}', "sh", *made) if self.after_make else made
 
     def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
         options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
-        return ("mount", "-t", self.kernel_type, *options, device, directory)
+        command = self.mount or ("mount", "-t", self.kernel_type, "{options}", "{device}", "{directory}")
+        before, after = (command[: (at := command.index("{options}"))], command[at + 1 :])
+        given = {"device": device, "directory": directory}
+        return (*(word.format(**given) for word in before), *options, *(word.format(**given) for word in after))
+
+    def unmount_argv(self, directory: str) -> tuple[str, ...]:
+        return tuple(word.format(directory=directory) for word in self.unmount)
 
     def check_argv(self, device: str) -> tuple[str, ...]:
         """The checker's arguments. Raises ConfigError for a filesystem that has none."""
@@ -69,6 +87,8 @@ class Filesystem:
 # What every filesystem may be mounted with.
 _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
 _COMMON: Final = {**_NOATIME, "discard": Variant("the card is told at once of what was deleted", mount=("discard",))}
+
+_POOL: Final = "fsjoule"
 
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite what is there. nodiscard, -K, -t 0: a board that wants its card purged has it
@@ -202,6 +222,27 @@ _TABLE: Final = (
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
     ),
+    # A filesystem is a pool of one device. It belongs to the pool's name while the pool is imported, and to the device
+    # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f.
+    # ashift: sectors of 4 KiB, whatever the device says that its sectors are.
+    Filesystem(
+        "zfs",
+        "zfs",
+        ("zpool", "create", "-f", "-o", "ashift=12", "-m", "/", "-R", "/run/zpool"),
+        target=(_POOL, "{device}"),
+        after_make=("zpool", "export", _POOL),
+        mount=("zpool", "import", "-f", "-d", "{device}", "-R", "{directory}", "{options}", _POOL),
+        unmount=("zpool", "export", _POOL),
+        keeps_cache=True,
+        modules=("zfs",),
+        lacks=frozenset({"fsck"}),
+        variants={
+            **_NOATIME,
+            "lz4": Variant("compresses what compresses", make=("-O", "compression=lz4")),
+            "nocompression": Variant("stores data as it is", make=("-O", "compression=off")),
+            "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
+        },
+    ),
     Filesystem(
         # No filesystem at all: what the device itself can do, with which the others may be compared.
         "raw",
@@ -242,3 +283,9 @@ def filesystem(name: str) -> Filesystem:
         make=(*row.make, *(word for variant in variants for word in variant.make)),
         mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
     )
+
+
+def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
+    """How a filesystem is unmounted of which only the kernel's name is known."""
+    row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
+    return row.unmount_argv(directory)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import shlex
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,7 +13,7 @@ from fsjoule import fio, onboard, onboard_files
 from fsjoule.errors import LabError, MeasurementInvalid, MeterError
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
-from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, TimedWorkload, Trace
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
@@ -27,6 +28,8 @@ _LEFT_BEHIND: Final = (
     *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
     *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
 )
+_INSTALLER: Final = f"{onboard.DIRECTORY}/install"
+_END: Final = "end-of-fsjoule-script"
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -81,10 +84,11 @@ class Measurer:
     say: Callable[[str], None]
     scratch: Scratch = field(init=False)
     storage_model: str = field(default="", init=False)
-    _storage: str = field(default=CARD, init=False)
+    _storage: str = field(default="", init=False)
     _block_device: str = field(init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
+    _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
     _slug: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
@@ -96,13 +100,6 @@ class Measurer:
         checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
-        self._install_scripts()
-        self.install(onboard_files.SCRIPT, onboard_files.TEXT.encode())
-
-    def _install_scripts(self) -> None:
-        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
-        for path, text in scripts.items():
-            self.install(path, text)
 
     def turn_to(self, name: str) -> None:
         """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
@@ -122,7 +119,8 @@ class Measurer:
             self.storage_model = self._attached[name]
         self._storage = name
         self.scratch.device = scratch
-        self._install_scripts()
+        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode()})
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -162,10 +160,16 @@ class Measurer:
             evidence.kernel_log = self.kernel_log()
         return evidence
 
-    def install(self, path: str, text: bytes) -> None:
-        """Put a program on the board, into its memory."""
-        self.shell.put(path, text)
-        checked(self.shell, "chmod", "+x", path)
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        """Put scripts on the board, into its memory, those that are not there already.
+
+        All at once: each line that is typed on a console takes a tenth of a second and more.
+        """
+        missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
+        if missing:
+            self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
+            checked(self.shell, "sh", "-e", _INSTALLER)
+            self._installed |= missing
 
     def _identity(self) -> UUID | None:
         """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
@@ -210,6 +214,8 @@ class Measurer:
                 laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
                 if laid_out.exit_code != 0:
                     complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
+                if entry.provision is Provision.SCRATCH:
+                    self.scratch.forget(kind)
             settle(self.shell)
         marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
         argv = fio.run_argv(
@@ -255,13 +261,13 @@ class Measurer:
         return evidence
 
     def timed(
-        self, number: int, argv: Sequence[str], *, unmounts: str = "", time_limit_s: float
+        self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
     ) -> tuple[Evidence, CommandResult]:
-        """Run a program between two marks, and take its time; then unmount a directory, if one is given.
+        """Run a program between two marks, and take its time; then the one that unmounts, if there is one.
 
         Whether it was to succeed is for the caller to say.
         """
-        argv = (onboard.TIMED, str(number), unmounts, *argv)
+        argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
         try:
             spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
@@ -304,6 +310,11 @@ class Measurer:
         except LabError as error:
             self.say(f"could not read {path}: {error.what}")
             return b""
+
+
+def _unpacking(path: str, text: bytes) -> bytes:
+    """Shell commands that make a script."""
+    return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _failure(done: CommandResult) -> list[str]:

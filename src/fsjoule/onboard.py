@@ -73,7 +73,7 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
     runs both. A program that starts takes a slow board's CPU for a tenth of a second, so that one job would begin after
     the other: each waits in `start` until the last has come, and only that one sends the mark. `GATE` is a FIFO, which
     need not be waited for when it is opened both ways. Only the last job to end sends the other mark.
-    `timed N DIRECTORY PROGRAM...` runs a program between the two marks, and unmounts the directory, if one is named.
+    `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then what unmounts, a line of the shell.
     """
     mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
@@ -90,11 +90,11 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
         # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
         # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
         TIMED: (
-            "number=$1; mounted=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
+            "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
             f'{counters} > {BEFORE}\necho "S$number" > {mark}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
-            'if [ -n "$mounted" ]; then umount "$mounted" || status=1; now; fi\n'
+            'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
             f'echo "E$number" > {mark}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
             f"{counters} > {AFTER}\nexit $status\n"
         ),

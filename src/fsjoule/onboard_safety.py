@@ -133,9 +133,9 @@ def fates(inspected: str, files: Sequence[Promised]) -> dict[str, FileFate]:
     return {file.name: _fate(told.get(file.name, "unreadable"), file) for file in files}
 
 
-def all_missing(files: Sequence[Promised]) -> dict[str, FileFate]:
+def all_refused(files: Sequence[Promised]) -> dict[str, FileFate]:
     """The fate of files whose filesystem cannot be mounted."""
-    return dict.fromkeys((file.name for file in files), FileFate.MISSING)
+    return dict.fromkeys((file.name for file in files), FileFate.REFUSED)
 
 
 def _fate(told: str, file: Promised) -> FileFate:

@@ -55,7 +55,7 @@ class PowerLoss:
         with measurer.phases("provisioning"):
             measurer.load_modules(*kind.modules)
             measurer.turn_to(self.entry.storage)
-            _install_scripts(measurer)
+            measurer.install(onboard_safety.SCRIPTS)
             pool = onboard_safety.pool_argv(self.seed, onboard_safety.writer_pool_bytes(self.workload))
             checked(measurer.shell, *pool, timeout_s=_POOL_TIMEOUT_S)
             measurer.scratch.make(kind)
@@ -67,10 +67,10 @@ class PowerLoss:
     def recover(self, measurer: Measurer, console: str) -> Evidence:
         """Look, on the board that was booted again, for the files that it has acknowledged on its console before."""
         promised = onboard_safety.promised(console)
-        _install_scripts(measurer)
+        measurer.install(onboard_safety.SCRIPTS)
 
         def look(_kind: Filesystem) -> Evidence:
-            return Survey(measurer, self.kind, promised, repairs=False).run(self.entry.number)
+            return Survey(measurer, self.kind, promised).run(self.entry.number)
 
         evidence = measurer.around(self.entry, look)
         if evidence.outcome is not None:
@@ -78,8 +78,3 @@ class PowerLoss:
         if ended := onboard_safety.stopped(console):
             evidence.complaints.append(f"the files were not written until the power was cut: {ended}")
         return evidence
-
-
-def _install_scripts(measurer: Measurer) -> None:
-    for path, text in onboard_safety.SCRIPTS.items():
-        measurer.install(path, text)

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
-from fsjoule.filesystems import Filesystem
+from fsjoule.filesystems import Filesystem, unmount_argv
 from fsjoule.model import Provision
 from fsjoule.ports import CommandResult, Shell
 
@@ -64,10 +64,17 @@ class Scratch:
         attempted(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
         return SCRATCH_DIRECTORY
 
+    def forget(self, filesystem: Filesystem) -> None:
+        """Empty the cache of a mounted filesystem that keeps one of its own. Raises as `mount` does."""
+        if filesystem.keeps_cache:
+            self.unmount()
+            self.mount(filesystem)
+
     def unmount(self) -> None:
         """Whoever mounted it: an operation that failed half-way must not fail the next one as well."""
-        if f" {SCRATCH_DIRECTORY} " in checked(self.shell, "cat", "/proc/mounts").stdout:
-            checked(self.shell, "umount", SCRATCH_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S)
+        mounts = checked(self.shell, "cat", "/proc/mounts").stdout
+        if types := re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE):
+            checked(self.shell, *unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:

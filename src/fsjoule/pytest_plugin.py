@@ -128,10 +128,10 @@ def _choice(option: Namespace) -> Choice:
             "--kernel": option.kernel,
             "--repeat": option.repeat,
             "--provision": option.provision,
+            "--storage": option.storage,
             "--results": None if option.results is None else Path(option.results).resolve(),
             "--seed": option.seed,
             "--size-factor": option.size_factor,
-            "--storage": option.storage,
         }
         return choose_resumed(option.resume, given, meter_program=option.meter_program)
     return choose(

@@ -37,8 +37,8 @@ class Resumed:
             "--kernel": self.kernels,
             "--repeat": plan.repeat,
             "--seed": plan.seed,
-            "--results": self.path.parent.resolve(),
             "--storage": self.storages,
+            "--results": self.path.parent.resolve(),
         }
         if factors:
             recorded["--size-factor"] = factors.pop() if len(factors) == 1 else tuple(sorted(factors))

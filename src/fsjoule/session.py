@@ -7,7 +7,7 @@ import secrets
 import shlex
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +39,8 @@ class Choice:
     """What the user asked for, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides.
-    With `resumed` the plan is that run's.
+    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides. With
+    `resumed` the plan is that run's.
     """
 
     suite: Suite
@@ -91,8 +91,9 @@ def choose(
     recipe = (
         images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
     )
+    modules = _modules(names)
     for kernel in wanted:
-        images.check_kernel(kernel, recipe)
+        images.check_kernel(kernel, recipe, modules)
     if repeat is None:
         repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
     if repeat < 1:
@@ -146,6 +147,11 @@ def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Pa
 
 def _filesystems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filesystem(name).name for name in _listed(text)))
+
+
+def _modules(filesystems: Sequence[str]) -> tuple[str, ...]:
+    """All modules that these filesystems need."""
+    return tuple(dict.fromkeys(module for name in filesystems for module in filesystem(name).modules))
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -224,7 +230,12 @@ class Session:
             planned(self.choice, self.profile, self.choice.kernels)
         else:
             self.choice.resumed.check_storages(self.profile.storages)
-        self._kernels = images.take_kernels(self.choice.kernels, progress=self.say, recipe=self.profile.recipe)
+        self._kernels = images.take_kernels(
+            self.choice.kernels,
+            progress=self.say,
+            recipe=self.profile.recipe,
+            modules=_modules(self.choice.filesystems),
+        )
         self._check_filesystems()
         self.plan = self._plan()
         for reason in self.plan.left_out:

@@ -32,7 +32,6 @@ class Survey:
     measurer: Measurer
     kind: Filesystem
     promised: Sequence[Promised]
-    repairs: bool
     mounts: bool = False
     read_only: bool = False
     fates: dict[str, FileFate] = dataclasses.field(default_factory=dict[str, FileFate])
@@ -42,13 +41,16 @@ class Survey:
 
     def run(self, number: int) -> Evidence:
         """Mount it, with its time and energy taken, and look. A program that fails, or a panic, is a finding."""
-        self.fates = onboard_safety.all_missing(self.promised)
+        self.fates = onboard_safety.all_refused(self.promised)
         evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S)
         try:
             evidence = self._mount(number)
             with self.measurer.phases("survey"):
                 if self.mounts:
                     self._read()
+                    # Looked at last: reading what is damaged can make a filesystem read-only.
+                    self.read_only = self._is_read_only()
+                    self.measurer.scratch.unmount()
                 self.messages = onboard_safety.messages(checked(self.measurer.shell, *_WARNINGS).stdout)
                 self._check()
         except BoardError as error:
@@ -64,7 +66,8 @@ class Survey:
         evidence, mounted = self.measurer.timed(number, argv, time_limit_s=_MOUNT_TIMEOUT_S)
         self.mounts = mounted.exit_code == 0
         if not self.mounts:
-            evidence.notes.append(f"the filesystem could not be mounted: {mounted.stdout.strip()[-200:]}")
+            said = mounted.stdout.strip().partition("\n")[0]
+            evidence.notes.append(f"the filesystem could not be mounted: {said}")
             options = (*self.kind.mount_options, "ro")
             argv = dataclasses.replace(self.kind, mount_options=options).mount_argv(device, SCRATCH_DIRECTORY)
             self.mounts = self.measurer.shell.run(argv, timeout_s=_MOUNT_TIMEOUT_S).exit_code == 0
@@ -75,19 +78,22 @@ class Survey:
         shell.put(onboard_safety.LIST, onboard_safety.file_list(self.promised))
         read = shell.run((onboard_safety.INSPECTOR, SCRATCH_DIRECTORY), timeout_s=_READ_TIMEOUT_S)
         self.fates = onboard_safety.fates(read.stdout, self.promised)
-        # Looked at last: reading what is damaged can make a filesystem read-only.
-        self.read_only = onboard_safety.is_read_only(checked(shell, "cat", "/proc/mounts").stdout, SCRATCH_DIRECTORY)
-        self.measurer.scratch.unmount()
+
+    def _is_read_only(self) -> bool:
+        mounts = checked(self.measurer.shell, "cat", "/proc/mounts").stdout
+        return onboard_safety.is_read_only(mounts, SCRATCH_DIRECTORY)
 
     def _check(self) -> None:
         shell, device = self.measurer.shell, self.measurer.scratch.device
         if self.kind.check:
             checking = shell.run(self.kind.check_argv(device), timeout_s=_CHECK_TIMEOUT_S)
             self.check_exit = checking.exit_code
-        if self.repairs and self.kind.repair and (not self.mounts or self.check_exit):
+        if self.kind.repair and (not self.mounts or self.check_exit):
             shell.run((*self.kind.repair, device), timeout_s=_CHECK_TIMEOUT_S)
             argv = self.kind.mount_argv(device, SCRATCH_DIRECTORY)
             self.repaired = shell.run(argv, timeout_s=_MOUNT_TIMEOUT_S).exit_code == 0
+            if self.repaired and not self.mounts:
+                self._read()
             self.measurer.scratch.unmount()
 
     def _outcome(self) -> Outcome:

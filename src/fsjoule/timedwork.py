@@ -36,9 +36,9 @@ class TimedWork:
         return self.scratch.shell
 
     @property
-    def unmounts_after(self) -> str:
-        """The directory that is unmounted after the operation, in the same window; empty if none is."""
-        return SCRATCH_DIRECTORY if self.workload.operation.on_files else ""
+    def unmounts_after(self) -> tuple[str, ...]:
+        """What unmounts the filesystem after the operation, in the same window; empty if nothing does."""
+        return self.kind.unmount_argv(SCRATCH_DIRECTORY) if self.workload.operation.on_files else ()
 
     @property
     def time_limit_s(self) -> float:
@@ -70,7 +70,7 @@ class TimedWork:
                 return self.kind.mount_argv(device, SCRATCH_DIRECTORY)
             case TimedKind.UMOUNT:
                 self.scratch.mount(self.kind)
-                return ("umount", SCRATCH_DIRECTORY)
+                return self.kind.unmount_argv(SCRATCH_DIRECTORY)
             case TimedKind.FSCK:
                 return self.kind.check_argv(device)
             case TimedKind.COPY:

@@ -14,42 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bench_runs import ENVIRONMENT, PROJECT, TIMEOUT_S, command, only_run, run_bench
 from lab_leftovers import assert_nothing_left
 
 from fsjoule.model import MIB, FioWorkload, RunStatus
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.store import LoadedRun
 from fsjoule.virtual import lab
-
-PROJECT = Path(__file__).parents[2]
-ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
-# Generous: a busy machine, and perhaps card images to build first.
-TIMEOUT_S = 1200.0
-
-
-def patient_environment(beside: Path) -> Path:
-    """The virtual lab's, but a window may be much longer than its work: these tests share the machine with others."""
-    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
-    assert count == 1
-    path = beside.with_name(f"{beside.name}.yaml")
-    path.write_text(text)
-    return path
-
-
-def command(results: Path, *options: str, environment: Path | None = None) -> list[str]:
-    environment = environment or patient_environment(results)
-    bench = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(environment), "--results", str(results)]
-    return [*bench, "-p", "no:cacheprovider", *options]
-
-
-def run_bench(results: Path, *options: str, environment: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(results, *options, environment=environment),
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
 
 
 class Started:
@@ -86,11 +56,6 @@ def started(results: Path, *options: str) -> Generator[Started]:
             if process.poll() is None:
                 process.terminate()
                 process.wait(120)
-
-
-def only_run(results: Path) -> LoadedRun:
-    [folder] = results.iterdir()
-    return load_run(folder)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import FILESYSTEMS, filesystem
+from fsjoule.filesystems import FILESYSTEMS, filesystem, unmount_argv
 
 ONE = UUID("01234567-89ab-4def-8123-456789abcdef")
 
@@ -23,7 +23,7 @@ def test_a_uuid_of_ones_own_is_given_as_each_program_takes_it() -> None:
 @pytest.mark.parametrize("name", FILESYSTEMS)
 def test_without_one_nothing_is_said_of_it(name: str) -> None:
     kind = filesystem(name)
-    assert kind.make_argv("/dev/x") == (*kind.make, "/dev/x")
+    assert kind.make_argv("/dev/x")[-1] == "/dev/x"
     assert not re.search(r"[{}]", " ".join(kind.make_argv("/dev/x", ONE)))
 
 
@@ -33,6 +33,21 @@ def test_a_variant_is_the_filesystem_with_more_options() -> None:
     assert variant.make_argv("/dev/x") == (*plain.make, "-O", "^has_journal", "/dev/x")
     assert variant.mount_argv("/dev/x", "/mnt")[:5] == ("mount", "-t", "ext4", "-o", "noinit_itable,noatime")
     assert variant.check == plain.check
+
+
+def test_a_filesystem_can_be_made_and_mounted_by_programs_of_its_own() -> None:
+    zfs = filesystem("zfs:lz4+noatime")
+    made = zfs.make_argv("/dev/x")
+    assert made[:4] == ("sh", "-c", '"$@" && zpool export fsjoule', "sh")
+    assert made[-4:] == ("-O", "compression=lz4", "fsjoule", "/dev/x")
+    imported = ("zpool", "import", "-f", "-d", "/dev/x", "-R", "/mnt")
+    assert zfs.mount_argv("/dev/x", "/mnt") == (*imported, "-o", "noatime", "fsjoule")
+    assert filesystem("zfs").mount_argv("/dev/x", "/mnt") == (*imported, "fsjoule")
+
+
+def test_a_filesystem_is_unmounted_as_the_kernels_name_of_it_says() -> None:
+    assert unmount_argv("zfs", "/mnt") == filesystem("zfs").unmount_argv("/mnt") == ("zpool", "export", "fsjoule")
+    assert unmount_argv("ext3", "/mnt") == unmount_argv("unheard-of", "/mnt") == ("umount", "/mnt")
 
 
 def test_the_order_of_variants_makes_no_other_series() -> None:

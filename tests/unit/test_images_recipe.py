@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import ConfigError
+from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.images.dkms import modules_to_build
 from fsjoule.images.recipe import Recipe, load_recipe, parse_recipe
 from fsjoule.toml_lines import line_of
 
@@ -105,6 +107,23 @@ def test_the_board_with_an_x86_cpu_has_no_device_tree() -> None:
     assert (recipe.boot.image, recipe.boot.dtb, recipe.boot.memory_base) == ("bzImage", None, None)
     text = (FOLDER / "x86.toml").read_text(encoding="utf-8") + '[boot.device_tree.x]\nstatus = "okay"\n'
     with pytest.raises(ConfigError, match="there is none: dtb names it"):
+        parse_recipe(text, name="x86", file=FOLDER / "x86.toml")
+
+
+def test_only_zfs_has_to_be_built_and_only_for_kernels_of_the_recipe() -> None:
+    imx6ul, x86 = shipped(), load_recipe(FOLDER, "x86")
+    every = {module for row in FILESYSTEMS.values() for module in row.modules}
+    assert modules_to_build(imx6ul, "6.1", every - {"zfs"}) == modules_to_build(x86, "5.10", every - {"zfs"}) == ()
+    assert modules_to_build(x86, "6.1", every) == ("zfs",)
+    with pytest.raises(ConfigError, match=r"no module zfs for the kernel ./mine(.|\n)*6\.1"):
+        modules_to_build(x86, "./mine", every)
+    with pytest.raises(ConfigError, match="recipe 'imx6ul' have no module zfs"):
+        modules_to_build(imx6ul, "6.1", every)
+
+
+def test_a_module_is_built_for_kernels_that_there_are() -> None:
+    text = (FOLDER / "x86.toml").read_text(encoding="utf-8").replace('kernels = ["', 'kernels = ["4.19", "')
+    with pytest.raises(ConfigError, match=r"modules\.dkms\.zfs is for kernels that there are not: 4\.19"):
         parse_recipe(text, name="x86", file=FOLDER / "x86.toml")
 
 

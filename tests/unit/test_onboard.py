@@ -70,9 +70,13 @@ def test_the_scripts_run_in_a_plain_shell(board: Path) -> None:
     assert spent.unmount_s is None
     assert 0 <= spent.user_s + spent.sys_s < 30
     onboard.usage((board / "before").read_text(), (board / "after").read_text())
+    unmount = f"sh -c 'touch \"$1\"; exit 4' sh '{board}/two words'"
+    done = subprocess.run([board / "timed", "17", unmount, "true"], check=False, timeout=30)
+    assert done.returncode == 1
+    assert (board / "two words").exists()
     subprocess.run([board / "start", "18", "1", "threads"], check=True, timeout=30)
     subprocess.run([board / "stop", "18", "1", "threads"], check=True, timeout=30)
-    assert marks(board)[2:] == ["S18", "E18"]
+    assert marks(board)[2:] == ["S17", "E17", "S18", "E18"]
     assert onboard.kernel_thread_count((board / "threads-before").read_text()) >= 0
     assert (board / "threads-after").exists()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.images import kernels
 from fsjoule.images.cache import Progress, build_once, cache_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
+from fsjoule.images.dkms import modules_to_build
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.kernels import TakenKernel
 from fsjoule.images.partition import partition_key, root_partition
@@ -44,17 +45,24 @@ def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
     return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
 
 
-def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE) -> None:
-    """Raises ConfigError if that is no kernel: an unknown name, no such file, a build folder that lacks something."""
+def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()) -> None:
+    """Raises ConfigError if that is no kernel: an unknown name, no such file, a build folder that lacks something.
+
+    Also if there cannot be one of the modules for it. What a kernel turns out to lack is in its facts.
+    """
     kernels.kernel_choice(_recipe(recipe), kernel)
+    modules_to_build(_recipe(recipe), kernel, modules)
 
 
-def take_kernels(asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE) -> tuple[TakenKernel, ...]:
+def take_kernels(
+    asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()
+) -> tuple[TakenKernel, ...]:
     """Kernels by name, package file or build folder, ready for cards, each with a label of its own.
 
-    Raises ConfigError for what is no kernel for this board, and LabError, transient if it was the download.
+    Of the modules that filesystems need, those that the kernel does not come with are built. Raises ConfigError for
+    what is no kernel for this board, and LabError, transient if it was the download.
     """
-    return kernels.take_kernels(_recipe(recipe), asked, progress=progress)
+    return kernels.take_kernels(_recipe(recipe), asked, modules, progress=progress)
 
 
 def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:

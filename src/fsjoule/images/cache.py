@@ -27,7 +27,7 @@ from fsjoule.paths import cache_dir
 Progress = Callable[[str], None]
 
 # In the order of building.
-STAGES: Final = ("emulator", "kernel", "userland", "partition", "card")
+STAGES: Final = ("emulator", "dkms", "kernel", "userland", "partition", "card")
 LOCK_TIMEOUT_S: Final = 1800.0
 _ENTRY_FILE: Final = "entry.json"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +13,18 @@ from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.apt import Package, PrivateApt, control_fields, debian_mirror, dependencies, source_line
 from fsjoule.images.cache import Progress
+from fsjoule.images.dkms import BuiltModule, built_module
 from fsjoule.images.kernel import Kernel, Parts, kernel_entry, wanted_modules
 from fsjoule.images.recipe import Recipe
 
 _IMAGE: Final = "linux-image-"
 
 
-def archive_kernel(recipe: Recipe, choice: str, *, progress: Progress) -> Kernel:
+def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
     """One of the recipe's kernels, fetched from Debian's archive if it is not in the cache.
 
-    Raises ConfigError for an unknown kernel or module, LabError, transient, if the download failed.
+    `built` are modules of `[modules.dkms]` that it is to have. Raises ConfigError for an unknown kernel or module,
+    LabError, transient, if the download failed.
     """
     source = recipe.kernel(choice)
 
@@ -37,16 +40,35 @@ def archive_kernel(recipe: Recipe, choice: str, *, progress: Progress) -> Kernel
         progress(f"kernel {choice}: unpacking")
         parts = _unpacked(files, work / "tree", recipe.boot.dtb)
         image = next(package for package in packages if package.name == f"{_IMAGE}{parts.modules.name}")
-        return replace(
+        parts = replace(
             parts,
             package=f"{image.name} {image.version}",
             packages={package.name: package.version for package in packages},
             sha256={file.name: package.sha256 for file, package in zip(files, packages, strict=True)},
         )
+        for name in built:
+            module = built_module(
+                recipe, name, source, release=parts.modules.name, version=image.version, progress=progress
+            )
+            parts = _with_module(parts, module)
+        return parts
 
     key = {"source": source.model_dump(include={"suite", "package"}), "architecture": recipe.architecture}
     name = f"{recipe.name}-{choice}"
-    return kernel_entry(recipe, name, key, collect, needs=wanted_modules(recipe), progress=progress)
+    needs = [*wanted_modules(recipe), *built]
+    return kernel_entry(recipe, name, key, collect, needs=needs, built=built, progress=progress)
+
+
+def _with_module(parts: Parts, module: BuiltModule) -> Parts:
+    place = parts.modules / "updates" / "dkms"
+    place.mkdir(parents=True, exist_ok=True)
+    for file in module.modules:
+        shutil.copy(file, place)
+    return replace(
+        parts,
+        packages={**parts.packages, module.package: module.version},
+        sha256={**parts.sha256, module.file: module.sha256},
+    )
 
 
 def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Package]:

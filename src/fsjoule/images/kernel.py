@@ -92,24 +92,27 @@ def kernel_entry(
     collect: Callable[[Path], Parts],
     *,
     needs: Sequence[str],
+    built: Sequence[str] = (),
     progress: Progress,
 ) -> Kernel:
     """The entry of a kernel; `collect` is called with an empty folder to work in if there is none yet.
 
-    `source` is what the entry's key is made from, beside the recipe. Raises ConfigError if the kernel lacks one of the
-    modules in `needs`, or does not fit together.
+    `built` are modules beside those of the recipe, which `collect` brings. `source` is what the entry's key is made
+    from, beside the recipe. Raises ConfigError if the kernel lacks one of the modules in `needs`, or does not fit
+    together.
     """
+    wanted = sorted({*wanted_modules(recipe), *built})
     inputs = {
         "version": STAGE_VERSION,
         **source,
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
-        "modules": wanted_modules(recipe),
+        "modules": wanted,
     }
 
     def build(folder: Path) -> None:
         work = folder / "work"
         work.mkdir()
-        stored = _take(collect(work), folder, recipe, needs)
+        stored = _take(collect(work), folder, recipe, wanted, needs)
         shutil.rmtree(work)
         (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
 
@@ -121,7 +124,7 @@ def kernel_entry(
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
-    """All module names of a recipe: of the card, of the root filesystems, and those loaded on demand."""
+    """All module names of a recipe: of the card, of the root filesystems, and those loaded on demand; none to build."""
     filesystems = [name for filesystem in recipe.filesystems.values() for name in filesystem.modules]
     return sorted({*recipe.modules.card, *recipe.modules.root, *filesystems})
 
@@ -132,7 +135,7 @@ def read_index(folder: Path) -> ModuleIndex:
     return parse_index(**{part: (folder / file).read_text() for part, file in names.items()})
 
 
-def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> dict[str, Any]:
+def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], needs: Sequence[str]) -> dict[str, Any]:
     """Take kernel, device tree and needed modules out of the parts; returns what is to be kept about them."""
     release = parts.modules.name
     if not (parts.modules / "modules.builtin").is_file():
@@ -146,7 +149,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> d
         _change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
     process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
     index = read_index(parts.modules)
-    lacks = [name for name in wanted_modules(recipe) if not index.has(name)]
+    lacks = [name for name in wanted if not index.has(name)]
     if missing := [name for name in lacks if name in needs]:
         raise ConfigError(
             f"the kernel {release} has no {', '.join(missing)}, neither built in nor as a module",
@@ -154,7 +157,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, needs: Sequence[str]) -> d
         )
     target = folder / "modules" / "lib" / "modules" / release
     target.mkdir(parents=True)
-    for module in closure([name for name in wanted_modules(recipe) if name not in lacks], index):
+    for module in closure([name for name in wanted if name not in lacks], index):
         source = parts.modules / index.paths[module]
         into = (target / index.paths[module]).with_name(f"{module_name(source.name)}.ko")
         into.parent.mkdir(parents=True, exist_ok=True)

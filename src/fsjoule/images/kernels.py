@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.images.buildfolder import BuildFolder, build_folder, folder_kernel
 from fsjoule.images.cache import Progress
 from fsjoule.images.debs import PackageFile, archive_kernel, package_file, package_kernel
+from fsjoule.images.dkms import modules_to_build
 from fsjoule.images.kernel import Kernel
 from fsjoule.images.recipe import Recipe
 from fsjoule.model import KernelFacts, KernelOrigin
@@ -57,14 +58,18 @@ def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
     raise ConfigError(f"unknown kernel {asked!r}", hint=f"choose from: {choices}; {_KINDS}")
 
 
-def take_kernel(recipe: Recipe, asked: str, *, progress: Progress) -> TakenKernel:
-    """The kernel, fetched or unpacked if it is not in the cache. Raises as `kernel_choice` does, and LabError."""
+def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:
+    """The kernel, fetched or unpacked if it is not in the cache, with modules that filesystems need.
+
+    Raises as `kernel_choice` and `modules_to_build` do, and LabError.
+    """
     choice = kernel_choice(recipe, asked)
+    built = modules_to_build(recipe, asked, modules)
     describe = ""
     match choice:
         case str():
             origin, label = KernelOrigin.DEBIAN, choice
-            kernel = archive_kernel(recipe, choice, progress=progress)
+            kernel = archive_kernel(recipe, choice, built, progress=progress)
         case PackageFile():
             origin, label = KernelOrigin.PACKAGE, choice.release
             kernel = package_kernel(recipe, choice, progress=progress)
@@ -85,9 +90,11 @@ def take_kernel(recipe: Recipe, asked: str, *, progress: Progress) -> TakenKerne
     return TakenKernel(facts, kernel)
 
 
-def take_kernels(recipe: Recipe, asked: Sequence[str], *, progress: Progress) -> tuple[TakenKernel, ...]:
+def take_kernels(
+    recipe: Recipe, asked: Sequence[str], modules: Collection[str] = (), *, progress: Progress
+) -> tuple[TakenKernel, ...]:
     """All of them, each with a label of its own: what has the same gets a number behind it."""
-    taken = [take_kernel(recipe, one, progress=progress) for one in asked]
+    taken = [take_kernel(recipe, one, modules, progress=progress) for one in asked]
     labels = numbered([kernel.facts.label for kernel in taken])
     return tuple(
         replace(kernel, facts=replace(kernel.facts, label=label)) for kernel, label in zip(taken, labels, strict=True)

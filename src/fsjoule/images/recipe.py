@@ -81,11 +81,22 @@ class Boot(_Table):
         return self
 
 
+class DkmsModule(_Table):
+    """A module that Debian has as source only: its package, from the user land's suite, and the kernels that get it."""
+
+    package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.+-]+-dkms$")]
+    kernels: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
 class Modules(_Table):
-    """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`)."""
+    """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`).
+
+    Those of `dkms` are built, and only for runs that measure a filesystem which needs them.
+    """
 
     card: tuple[Name, ...]
     root: tuple[Name, ...]
+    dkms: dict[Name, DkmsModule] = {}
 
 
 class Userland(_Table):
@@ -163,6 +174,13 @@ class Recipe(_Table):
     kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _builds_for_its_own_kernels(self) -> Self:
+        for name, row in self.modules.dkms.items():
+            if unknown := set(row.kernels) - self.kernels.keys():
+                raise ValueError(f"modules.dkms.{name} is for kernels that there are not: {', '.join(sorted(unknown))}")
+        return self
 
     def kernel(self, choice: str) -> KernelSource:
         """The kernel of that name. Raises ConfigError with the choices."""

@@ -37,7 +37,9 @@ FOOTNOTE: Final = (
 OUTCOME_FOOTNOTE: Final = (
     "failed: a file whose sync had returned is not intact, or the filesystem cannot be mounted for writing; "
     "rate: where the share of failures lies (Clopper-Pearson, 95 %); files: those whose sync had returned, "
-    "by what became of them; unclean: its checker found faults"
+    "by what became of them: damaged and detected (reading is an error), refused (no mount, not even after a repair), "
+    "silent (other bytes are read, and no error), zeroed (as silent, mostly zeros), missing; "
+    "unclean: its checker found faults"
 )
 
 

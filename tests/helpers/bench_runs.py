@@ -1,0 +1,46 @@
+"""A bench as its user starts it: pytest on tests/bench in a process of its own, with a virtual lab."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from fsjoule.store import LoadedRun, load_run
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
+# Generous: a busy machine, and perhaps card images to build first.
+TIMEOUT_S = 1200.0
+
+
+def patient_environment(beside: Path, environment: Path = ENVIRONMENT) -> Path:
+    """The virtual lab's, but a window may be much longer than its work: these tests share the machine with others."""
+    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", environment.read_text())
+    assert count == 1
+    path = beside.with_name(f"{beside.name}.yaml")
+    path.write_text(text)
+    return path
+
+
+def command(results: Path, *options: str, environment: Path | None = None) -> list[str]:
+    environment = environment or patient_environment(results)
+    bench = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(environment), "--results", str(results)]
+    return [*bench, "-p", "no:cacheprovider", *options]
+
+
+def run_bench(results: Path, *options: str, environment: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(results, *options, environment=environment),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def only_run(results: Path) -> LoadedRun:
+    [folder] = results.iterdir()
+    return load_run(folder)

@@ -1,0 +1,48 @@
+"""The scratch partition, on a board that is told what it has mounted."""
+
+from __future__ import annotations
+
+import pytest
+from fake_bench import PROFILE
+
+from fsjoule.filesystems import filesystem
+from fsjoule.ports import CommandResult
+from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch
+from fsjoule.testing import FakeShell
+
+
+def scratch_with(*mounted: str) -> Scratch:
+    lines = ["/dev/root / ext4 rw 0 0", *(f"x {SCRATCH_DIRECTORY} {kind} rw 0 0" for kind in mounted)]
+
+    def answer(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, "\n".join(lines) if argv[0] == "cat" else "")
+
+    return Scratch(FakeShell(answer), PROFILE.scratch_device, PROFILE.purge)
+
+
+def asked(scratch: Scratch) -> list[tuple[str, ...]]:
+    assert isinstance(scratch.shell, FakeShell)
+    return [argv for argv in scratch.shell.asked if argv[0] not in ("cat", "mkdir")]
+
+
+@pytest.mark.parametrize("name", ["ext4", "zfs"])
+def test_whatever_is_mounted_is_unmounted_in_its_own_way(name: str) -> None:
+    scratch = scratch_with(name)
+    scratch.unmount()
+    assert asked(scratch) == [filesystem(name).unmount_argv(SCRATCH_DIRECTORY)]
+
+
+def test_nothing_mounted_is_nothing_to_unmount() -> None:
+    scratch = scratch_with()
+    scratch.unmount()
+    assert asked(scratch) == []
+
+
+def test_a_filesystem_that_keeps_a_cache_is_mounted_again_to_forget_it() -> None:
+    zfs, plain = filesystem("zfs"), scratch_with("ext4")
+    plain.forget(filesystem("ext4"))
+    assert asked(plain) == []
+    keeping = scratch_with("zfs")
+    keeping.forget(zfs)
+    mount = zfs.mount_argv(keeping.device, SCRATCH_DIRECTORY)
+    assert asked(keeping) == [zfs.unmount_argv(SCRATCH_DIRECTORY), mount]
