@@ -228,6 +228,8 @@ class Session:
         if self.choice.resumed is None:
             # Before the kernels are fetched: what cannot be measured is said at once.
             planned(self.choice, self.profile, self.choice.kernels)
+        else:
+            self.choice.resumed.check_storages(self.profile.storages)
         self._kernels = images.take_kernels(
             self.choice.kernels,
             progress=self.say,
