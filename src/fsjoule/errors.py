@@ -13,6 +13,7 @@
      +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but not to be believed (exit code 5)
      +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
+     +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
 
 No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """
@@ -142,3 +143,9 @@ class ResultError(FsjouleError):
     """A run folder is missing, damaged, or written with another schema."""
 
     exit_code = 2
+
+
+class GitLabError(FsjouleError):
+    """GitLab cannot be reached, or refuses."""
+
+    exit_code = 7

@@ -1,0 +1,5 @@
+"""In a pipeline of GitLab CI: the note on a merge request, and the jobs of the child pipeline."""
+
+from fsjoule.ci.note import Job, MergeRequest, job_of, merge_request_of, note_text, post_note
+
+__all__ = ["Job", "MergeRequest", "job_of", "merge_request_of", "note_text", "post_note"]
