@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from fsjoule.bench import Bench
-from fsjoule.errors import FsjouleError, StorageError
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, StorageError
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Choice, Session, choose, choose_resumed, interrupt
@@ -118,6 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except FsjouleError as error:
         pytest.exit(str(error), returncode=error.exit_code)
     config.stash[_SESSION] = session
+    config.pluginmanager.register(ExitCode())
 
 
 def _choice(option: Namespace) -> Choice:
@@ -258,6 +259,28 @@ def _test_id(entry: Planned, plan: Plan) -> str:
     """`07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""
     kernel = f"{entry.kernel}-" if len(plan.kernels) > 1 else ""
     return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"
+
+
+class ExitCode:
+    """Ends pytest with a lab fault's exit code if nothing but the lab failed: only then is it worth another try.
+
+    An invalid measurement beside it may be the lab's as well. Without this pytest says 1, or 2 after a dead board.
+    """
+
+    def __init__(self) -> None:
+        self._failures: list[BaseException] = []
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
+        if call.excinfo is not None:
+            self._failures.append(call.excinfo.value)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        faults = [failure for failure in self._failures if isinstance(failure, LabError)]
+        others = [failure for failure in self._failures if not isinstance(failure, LabError | MeasurementInvalid)]
+        stopped = session.exitstatus == pytest.ExitCode.INTERRUPTED and bool(session.shouldstop)
+        if faults and not others and (stopped or session.exitstatus == pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = LabError.exit_code
 
 
 class _Warnings(logging.Handler):
