@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from fsjoule.ci import job_of, merge_request_of, note_text, post_note
+from fsjoule.ci import child_pipeline, job_of, matrix_jobs, merge_request_of, note_text, post_note, read_matrix
 from fsjoule.cli.common import progress
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.paths import project_dir
+
+_MATRIX: Final = Path(".ci/matrix.toml")
+_PIPELINE: Final = Path(".gitlab-ci.yml")
 
 app = typer.Typer(no_args_is_help=True, help="In a pipeline of GitLab CI (docs/ci.md).")
 
@@ -34,6 +38,32 @@ def note(
         typer.echo(text, nl=False)
         return
     progress(f"note on merge request !{where.number}: {post_note(where, text)}")
+
+
+@app.command("matrix")
+def matrix(
+    output: Annotated[Path, typer.Option(help="Where the child pipeline is written.")],
+    file: Annotated[
+        Path | None, typer.Option("--matrix", help="What it measures (default: the project's .ci/matrix.toml).")
+    ] = None,
+) -> None:
+    """Write the child pipeline: a job for each board, kernel and filesystem. Boards without a place are left out.
+
+    Example: fsjoule ci matrix --output matrix.yml
+    """
+    ours = project_dir()
+    project = Path(os.environ.get("CI_PROJECT_DIR", ours))
+    if file is None:
+        # A kernel's own repository need not have one.
+        file = next((at for at in (project / _MATRIX, ours / _MATRIX) if at.exists()), ours / _MATRIX)
+    wanted = read_matrix(file)
+    jobs = matrix_jobs(wanted, os.environ, ours, file=file)
+    text = child_pipeline(project / _PIPELINE, jobs, wanted)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{output} cannot be written: {error.strerror}") from error
+    progress(f"{len(jobs)} jobs: {', '.join(job.name for job in jobs)}")
 
 
 def _told(file: Path) -> str | None:
