@@ -1,0 +1,190 @@
+"""Jobs that hold a board: however one ends, the board is off and the place free; who waits does not wait for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from lab_leftovers import assert_nothing_left
+
+from fsjoule import process
+from fsjoule.virtual import lab
+from fsjoule.virtual.lab_files import LabPaths
+
+PROJECT = Path(__file__).parents[2]
+CLIENT = Path(sys.executable).with_name("labgrid-client")
+_LIMIT_S = 120.0
+# What a job does that is in the middle of it: board on, and then it takes its time. It ends in its own way.
+WORK = f"trap 'echo cleaned >> told; exit 7' TERM; {CLIENT} power on; echo working >> told; sleep 300 & wait"
+
+
+class Jobs:
+    """A project's jobs, which all are one user of labgrid."""
+
+    def __init__(self, handle: lab.LabHandle, folder: Path) -> None:
+        user = {"LG_HOSTNAME": "gitlab", "LG_USERNAME": "group-project"}
+        self.environment = {**os.environ, **handle.environment, **user}
+        self.folder = folder
+
+    def run(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROJECT / ".ci" / script, *words],
+            cwd=self.folder,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+
+    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PROJECT / ".ci" / "with-board", "virtual", *words],
+            cwd=self.folder,
+            env=self.environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def told(self) -> list[str]:
+        file = self.folder / "told"
+        return file.read_text().split() if file.exists() else []
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def running(module_state: Path) -> Generator[lab.LabHandle]:
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    devices = Path(LabPaths.of("virtual").read().devices)  # pyright: ignore[reportOptionalMemberAccess]
+    yield handle
+    assert lab.down("virtual")
+    assert_nothing_left(module_state, devices)
+
+
+@pytest.fixture
+def jobs(running: lab.LabHandle, tmp_path: Path) -> Generator[Jobs]:
+    assert_free()
+    yield Jobs(running, tmp_path)
+    assert_free()
+
+
+def assert_free() -> None:
+    status = lab.status("virtual")
+    assert status.holder is None
+    assert status.board is not None
+    assert status.board["power"] == "off"
+
+
+def as_somebody_else(handle: lab.LabHandle, *words: str) -> None:
+    environment = {**handle.environment, "LG_HOSTNAME": "desk", "LG_USERNAME": "somebody"}
+    process.run([CLIENT, "-p", "virtual", *words], timeout_s=_LIMIT_S, env=environment)
+
+
+def test_the_command_has_the_board_and_its_exit_code_counts(jobs: Jobs) -> None:
+    script = f"{CLIENT} power on; {CLIENT} -p virtual show | grep acquired:; exit 5"
+    done = jobs.run("with-board", "virtual", "bash", "-c", script)
+    assert done.returncode == 5, done.stderr
+    assert "acquired: gitlab/group-project" in done.stdout
+    assert_free()
+
+
+def test_a_wait_ends_and_leaves_somebody_else_alone(running: lab.LabHandle, tmp_path: Path) -> None:
+    as_somebody_else(running, "acquire")
+    jobs = Jobs(running, tmp_path)
+    done = jobs.run("with-board", "virtual", "touch", "told", BOARD_WAIT_S="3")
+    assert done.returncode == 4
+    assert "virtual was not free within 3 s" in done.stderr
+    assert not (tmp_path / "told").exists()
+    assert jobs.run("release-board", "virtual").returncode == 0
+    assert lab.status("virtual").holder == "desk/somebody"
+    as_somebody_else(running, "release")
+    assert_free()
+
+
+def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Jobs) -> None:
+    with jobs.start("bash", "-c", WORK) as job:
+        wait_for(lambda: jobs.told() == ["working"], "it does not start")
+        os.kill(job.pid, signal.SIGTERM)
+        output, _ = job.communicate(timeout=_LIMIT_S)
+    assert job.returncode == 143, output
+    assert jobs.told() == ["working", "cleaned"]
+    assert_free()
+    assert jobs.run("release-board", "virtual").returncode == 0
+
+
+def killed(jobs: Jobs) -> None:
+    """A job that holds the place and has the board on, and is killed with all that it started."""
+    with jobs.start("bash", "-c", WORK) as job:
+        wait_for(lambda: "working" in jobs.told(), "it does not start")
+        # Its command is a process group of its own in the same session.
+        for pid in process_of_session(job.pid):
+            os.kill(pid, signal.SIGKILL)
+        job.communicate(timeout=_LIMIT_S)
+    status = lab.status("virtual")
+    assert status.holder == "gitlab/group-project"
+    assert status.board is not None
+    assert status.board["power"] == "on"
+
+
+def process_of_session(session: int) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if os.getsid(int(entry.name)) == session:
+                    found.append(int(entry.name))
+            except ProcessLookupError:
+                continue
+    return sorted(found)
+
+
+def test_after_a_killed_job_the_after_script_gives_the_board_back(jobs: Jobs) -> None:
+    killed(jobs)
+    done = jobs.run("release-board", "virtual")
+    assert done.returncode == 0, done.stderr
+    assert_free()
+    again = jobs.run("release-board", "virtual")
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_without_an_after_script_the_next_job_takes_over(jobs: Jobs) -> None:
+    killed(jobs)
+    done = jobs.run("with-board", "virtual", "true", BOARD_WAIT_S="20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_free()
+
+
+def test_a_merge_request_goes_before_the_nightly_matrix(running: lab.LabHandle, tmp_path: Path) -> None:
+    as_somebody_else(running, "acquire")
+    jobs = Jobs(running, tmp_path)
+    other = Jobs(running, tmp_path)
+    other.environment["LG_USERNAME"] = "group-other"
+    with jobs.start("bash", "-c", "echo nightly >> told", BOARD_PRIORITY="0") as nightly:
+        wait_for(lambda: waiting(running) == 1, "no reservation")
+        with other.start("bash", "-c", "echo request >> told", BOARD_PRIORITY="10") as request:
+            wait_for(lambda: waiting(running) == 2, "no second reservation")
+            as_somebody_else(running, "release")
+            assert request.wait(_LIMIT_S) == 0
+        assert nightly.wait(_LIMIT_S) == 0
+    assert jobs.told() == ["request", "nightly"]
+    assert_free()
+
+
+def waiting(handle: lab.LabHandle) -> int:
+    """How many reservations wait."""
+    done = process.run([CLIENT, "reservations"], timeout_s=_LIMIT_S, env=handle.environment)
+    return done.stdout.decode().count("state: waiting")
