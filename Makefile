@@ -1,5 +1,6 @@
 # make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
 # make test           set up what is missing, run all tests, those with the real lab included
+# make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
 # make lint           style, types, layers
 # make firmware       build the meter's firmware, for the Black Pill and for the virtual lab; needs Zephyr: ZEPHYR_BASE
 # make firmware-test  build it for the host, test it there
@@ -23,7 +24,7 @@ ENVIRONMENT ?= env/virtual.yaml
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test lint format firmware firmware-test setup clean help
+.PHONY: bench test test-pipeline lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -33,6 +34,9 @@ bench: setup
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest
+
+test-pipeline: setup
+	$(AS_ROOT) $(BIN)/pytest tests/pipeline
 
 lint: setup
 	$(BIN)/ruff format --check

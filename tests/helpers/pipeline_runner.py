@@ -87,3 +87,16 @@ class Pipeline:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout[done.stdout.index("[\n") :])
+
+    def start(self, *jobs: str, variables: Mapping[str, str | None], log: Path) -> subprocess.Popen[bytes]:
+        """The jobs with the shell of this computer, one after another, in a session of their own."""
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                self.command("--force-shell-executor", "--concurrency", "1", *jobs, variables=variables),
+                cwd=self.repository,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
