@@ -133,15 +133,22 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def test_jobs_that_hold_a_board() -> None:
     holding = {name: job for name, job in expanded().items() if name.startswith("board ")}
     assert list(holding) == ["board imx6ul-evk"]
+    assert holding["board imx6ul-evk"]["variables"]["PLACE"] == "$PLACE_IMX6UL_EVK"
     for job in holding.values():
         assert job["interruptible"] is False
-        assert job["resource_group"] == "board/$PLACE"
+        assert job["resource_group"] == f"board/{job['variables']['PLACE']}"
         assert job["retry"] == {"max": 1, "when": ["runner_system_failure"], "exit_codes": [4]}
         assert job["script"] == ['.ci/with-board "$PLACE" .ci/bench']
         assert job["after_script"][-1] == '.ci/release-board "$PLACE"'
         assert job["tags"] == ["fsjoule-board"]
         assert job["artifacts"]["when"] == "always"
         assert job["artifacts"]["reports"]["junit"] == "junit.xml"
+
+
+def test_the_child_pipelines_variables_are_its_own() -> None:
+    """FS and so on of the whole pipeline, forwarded, would go before those of the child's jobs."""
+    trigger = yaml.safe_load(PIPELINE.read_text())["matrix"]["trigger"]
+    assert trigger["forward"] == {"yaml_variables": False}
 
 
 def test_every_job_has_a_time_limit_and_a_cache() -> None:
