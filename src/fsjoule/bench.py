@@ -350,12 +350,12 @@ class Bench:
         except MeasurementInvalid as error:
             return booted, Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         with self.phases("power-loss"):
-            console = self.board.cut(loss.cut_after_s, loss.seed)
+            cut = self.board.cut(loss.cut_after_s, loss.seed)
         before = booted.transcript.take()
         self._switch_off()
         booted = self._boot(entry)
-        evidence = loss.recover(booted.measurer, console)
-        evidence.attachments["before-the-cut.log"] = before + console.encode()
+        evidence = loss.recover(booted.measurer, cut)
+        evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
 
     def _rest(self, seconds: float) -> None:

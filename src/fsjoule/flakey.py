@@ -16,7 +16,7 @@ from fsjoule.filesystems import Filesystem
 from fsjoule.judging import Evidence
 from fsjoule.measuring import Measurer
 from fsjoule.model import FlakeyModel, FlakeyWorkload, Planned
-from fsjoule.onboard_safety import POOL, Promised
+from fsjoule.onboard_safety import FROM_POOL, POOL, Promised
 from fsjoule.ports import Shell
 from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, attempted, checked
 from fsjoule.survey import Survey
@@ -43,8 +43,7 @@ class _Part:
     @property
     def command(self) -> str:
         """Prints it; `of=` after it writes it to a file."""
-        position = f"skip={self.offset} count={self.size_bytes}"
-        return f"dd if={POOL} bs=64k iflag=skip_bytes,count_bytes status=none {position}"
+        return f"{FROM_POOL} skip={self.offset} count={self.size_bytes}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,8 +33,12 @@ _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
 _SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
 _SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
+_WORKER: Final = "kworker"
 _KTHREADD: Final = 2  # the parent of all kernel threads
 _CPU_IDLE: Final = (3, 4)  # idle and iowait
+_DISK_READS: Final = 0
+_DISK_WRITES: Final = 4
+_DISK_BUSY_MS: Final = 9
 _DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
 
 
@@ -131,16 +136,27 @@ def usage(before: str, after: str) -> Usage:
     return Usage(
         cpu_busy_s=busy / _USER_HZ if ran0_ns is None or ran1_ns is None else (ran1_ns - ran0_ns) / 1e9,
         device=DeviceCounters(
-            reads=disk[0],
+            reads=disk[_DISK_READS],
             read_bytes=disk[2] * _SECTOR_BYTES,
-            writes=disk[4],
+            writes=disk[_DISK_WRITES],
             written_bytes=disk[6] * _SECTOR_BYTES,
             discards=disk[11],
             flushes=disk[15],
             request_ms=disk[3] + disk[7] + disk[14] + disk[16],
-            busy_ms=disk[9],
+            busy_ms=_busy_ms(disk0, disk1),
         ),
     )
+
+
+def _busy_ms(before: Sequence[int], after: Sequence[int]) -> int | None:
+    """How long the device had any request; None while its kernel does not count that.
+
+    Linux 6.1 of 32 bits does not for its first 300 s: its clock, which begins that much before it overflows, has to be
+    after a stamp of 0. Source: `update_io_ticks`, block/blk-core.c; `INITIAL_JIFFIES`, include/linux/jiffies.h.
+    """
+    counted = before if before[_DISK_READS] + before[_DISK_WRITES] else after
+    requests = counted[_DISK_READS] + counted[_DISK_WRITES]
+    return None if requests and not counted[_DISK_BUSY_MS] else after[_DISK_BUSY_MS] - before[_DISK_BUSY_MS]
 
 
 def _ran_ns(text: str) -> int | None:
@@ -209,8 +225,11 @@ def kernel_threads_s(before: str, after: str) -> dict[str, float]:
 
 
 def kernel_thread_count(text: str) -> int:
-    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`."""
-    return len(_threads(text))
+    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`.
+
+    Workers are not counted: they are a pool of the kernel's, and come and go whatever is mounted.
+    """
+    return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())
 
 
 def _threads(text: str) -> dict[int, tuple[str, int]]:
@@ -226,9 +245,9 @@ def _threads(text: str) -> dict[int, tuple[str, int]]:
 
 
 def _thread_name(name: str) -> str:
-    worker = re.fullmatch(r"kworker/[^+-]*[+-]?(.*)", name)
+    worker = re.fullmatch(rf"{_WORKER}/[^+-]*[+-]?(.*)", name)
     if worker is not None:
-        return f"kworker {worker[1]}".rstrip()
+        return f"{_WORKER} {worker[1]}".rstrip()
     return re.sub(r"[/-]?\d+$", "", name) or name
 
 

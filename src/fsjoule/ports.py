@@ -19,6 +19,17 @@ class CommandResult:
     stdout: str
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A cut of the board's power: what it had printed on its console up to then, and what its disks lost, in words.
+
+    Only a virtual board can tell what its disks lost.
+    """
+
+    console: str
+    losses: tuple[str, ...]
+
+
 class Shell(Protocol):
     """Runs programs on the board."""
 
@@ -60,11 +71,11 @@ class Board(Protocol):
         """
         ...
 
-    def cut(self, after_s: float, seed: int) -> str:
+    def cut(self, after_s: float, seed: int) -> Cut:
         """Cut the power of a booted board after so many seconds, in the midst of what it does; it is off then.
 
-        Returns what it printed on its console up to then. A board whose disks lose their cache with the power takes
-        what is lost from `seed`. Raises LabError if the power cannot be cut.
+        A board whose disks lose their cache with the power takes what is lost from `seed`. Raises LabError if the power
+        cannot be cut.
         """
         ...
 

@@ -12,6 +12,7 @@ from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
 from fsjoule.measuring import Measurer
 from fsjoule.model import Planned, PowerLossWorkload
+from fsjoule.ports import Cut
 from fsjoule.provisioning import checked
 from fsjoule.survey import Survey
 
@@ -64,9 +65,9 @@ class PowerLoss:
             checked(measurer.shell, "sync")
         measurer.shell.start(onboard_safety.writer_argv(self.workload, directory, self.seed))
 
-    def recover(self, measurer: Measurer, console: str) -> Evidence:
+    def recover(self, measurer: Measurer, cut: Cut) -> Evidence:
         """Look, on the board that was booted again, for the files that it has acknowledged on its console before."""
-        promised = onboard_safety.promised(console)
+        promised = onboard_safety.promised(cut.console)
         measurer.install(onboard_safety.SCRIPTS)
 
         def look(_kind: Filesystem) -> Evidence:
@@ -75,6 +76,7 @@ class PowerLoss:
         evidence = measurer.around(self.entry, look)
         if evidence.outcome is not None:
             evidence.outcome = dataclasses.replace(evidence.outcome, cut_s=self.cut_after_s, seed=self.seed)
-        if ended := onboard_safety.stopped(console):
+        evidence.notes += cut.losses
+        if ended := onboard_safety.stopped(cut.console):
             evidence.complaints.append(f"the files were not written until the power was cut: {ended}")
         return evidence

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import ImageFacts, KernelFacts, Measurement, Run, RunStatus
+from fsjoule.model import CARD, ImageFacts, KernelFacts, Measurement, Run, RunStatus
 from fsjoule.store import LoadedRun, RunFolder, load_run
 
 _COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` decide on the way what they measure
@@ -37,7 +37,7 @@ class Resumed:
             "--kernel": self.kernels,
             "--repeat": plan.repeat,
             "--seed": plan.seed,
-            "--storage": tuple(sorted({entry.storage for entry in plan.entries})),
+            "--storage": self.storages,
             "--results": self.path.parent.resolve(),
         }
         if factors:
@@ -58,6 +58,16 @@ class Resumed:
     def kernels(self) -> tuple[str, ...]:
         """What the user called the kernels."""
         return tuple(kernel.asked for kernel in self.run.kernels)
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """The storage devices that the plan measures on."""
+        return tuple(sorted({entry.storage for entry in self.run.plan.entries}))
+
+    def check_storages(self, further: Iterable[str]) -> None:
+        """Whether a board with these further storage devices has those of the plan. Raises ConfigError if not."""
+        lacking = [name for name in self.storages if name not in {CARD, *further}]
+        self._refuse(f"the environment file has no storage device {name}" for name in lacking)
 
     def check_board(self, name: str, versions: Mapping[str, str]) -> None:
         """Whether it is the same board and the same programs. Raises ConfigError that says what differs."""

@@ -24,7 +24,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, check_modules, plan_entries, suite
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
 
@@ -228,13 +228,16 @@ class Session:
         if self.choice.resumed is None:
             # Before the kernels are fetched: what cannot be measured is said at once.
             planned(self.choice, self.profile, self.choice.kernels)
+        else:
+            self.choice.resumed.check_storages(self.profile.storages)
         self._kernels = images.take_kernels(
             self.choice.kernels,
             progress=self.say,
             recipe=self.profile.recipe,
             modules=_modules(self.choice.filesystems),
         )
-        self._check_filesystems()
+        for kernel in self._kernels:
+            check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
         self.plan = self._plan()
         for reason in self.plan.left_out:
             self.say(f"left out: {reason}")
@@ -267,16 +270,6 @@ class Session:
             entries=entries,
             left_out=left_out,
         )
-
-    def _check_filesystems(self) -> None:
-        """Raises ConfigError for a kernel without a filesystem that is to be measured: better now than in an hour."""
-        for kernel in self._kernels:
-            for name in self.choice.filesystems:
-                if lacking := set(filesystem(name).modules) & set(kernel.facts.lacks):
-                    raise ConfigError(
-                        f"the kernel {kernel.facts.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
-                        hint="switch it on in the kernel's configuration, or leave the filesystem out",
-                    )
 
     def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
         """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
@@ -316,7 +309,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses)
         meter = lab.board_meter(target)
         clock = HostClock()
         resumed = self.choice.resumed
@@ -425,6 +418,10 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
 
 def _set_seed(seed: int) -> None:
     virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
+
+
+def _losses() -> tuple[str, ...]:
+    return virtual_lab.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:

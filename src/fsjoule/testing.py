@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fsjoule.errors import BoardError, MeterError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
-from fsjoule.ports import CommandResult
+from fsjoule.ports import CommandResult, Cut
 
 
 @dataclass
@@ -118,10 +118,10 @@ class FakeBoard:
         self.powered = True
         return self.shell
 
-    def cut(self, after_s: float, seed: int) -> str:
+    def cut(self, after_s: float, seed: int) -> Cut:
         self.cuts.append((after_s, seed))
         self.powered = False
-        return self.said()
+        return Cut(self.said(), ())
 
     def off(self) -> None:
         self.powered = False

@@ -19,10 +19,10 @@ def shipped() -> Recipe:
     return load_recipe(FOLDER, "imx6ul")
 
 
-def test_the_shipped_recipe_names_four_kernels_and_four_root_filesystems() -> None:
+def test_the_shipped_recipe_names_four_kernels_and_five_root_filesystems() -> None:
     recipe = shipped()
     assert tuple(recipe.kernels) == ("5.10", "6.1", "6.12", "sid")
-    assert tuple(recipe.filesystems) == ("ext4", "btrfs", "f2fs", "xfs")
+    assert tuple(recipe.filesystems) == ("ext4", "btrfs", "f2fs", "xfs", "nilfs2")
     assert recipe.kernel("6.1").flavour == "armmp"
 
 
@@ -36,8 +36,8 @@ def test_unknown_names_list_the_choices() -> None:
     recipe = shipped()
     with pytest.raises(ConfigError, match=r"unknown kernel '4.19'(.|\n)*5.10, 6.1, 6.12, sid"):
         recipe.kernel("4.19")
-    with pytest.raises(ConfigError, match=r"unknown root filesystem 'nilfs2'(.|\n)*btrfs, ext4, f2fs, xfs"):
-        recipe.filesystem("nilfs2")
+    with pytest.raises(ConfigError, match=r"unknown root filesystem 'vfat'(.|\n)*btrfs, ext4, f2fs, nilfs2, xfs"):
+        recipe.filesystem("vfat")
     with pytest.raises(ConfigError, match=r"unknown image recipe 'imx9'(.|\n)*imx6ul"):
         load_recipe(FOLDER, "imx9")
 

@@ -24,6 +24,17 @@ def test_counters_are_differences_in_bytes() -> None:
     assert (device.flushes, device.discards, device.request_ms) == (3, 1, 9)
 
 
+def test_a_device_that_worked_and_was_never_busy_was_not_counted() -> None:
+    """A kernel of 32 bits counts from five minutes after its boot: neither 0 nor a part of the window is the answer."""
+    assert onboard.usage(BEFORE, AFTER).device.busy_ms == 45
+    never = BEFORE.replace("0 30 14", "0 0 14")
+    assert onboard.usage(never, AFTER).device.busy_ms is None
+    assert onboard.usage(never, never).device.busy_ms is None
+    unused = BEFORE.replace("10 0 80 5 20 0 160 9 0 30 14", "0 0 0 0 0 0 0 0 0 0 0")
+    assert onboard.usage(unused, AFTER).device.busy_ms == 75
+    assert onboard.usage(unused, unused).device.busy_ms == 0
+
+
 def test_the_schedulers_count_goes_before_the_ticks() -> None:
     version = "version 15\ntimestamp 4294\n"
     before = BEFORE.replace("\n 10", f"\n{version}cpu0 0 0 0 0 0 0 1500000000 7 8\ncpu1 0 0 0 0 0 0 20 7 8\n 10")
@@ -128,7 +139,9 @@ def test_kernel_threads_are_told_by_name() -> None:
     found = onboard.kernel_threads_s(THREADS, after)
     assert found == pytest.approx({"kworker btrfs-endio": 0.63, "kworker": 0.07, "mmcqd": 0.02})
     assert onboard.kernel_threads_s(THREADS, THREADS) == {}
-    assert (onboard.kernel_thread_count(THREADS), onboard.kernel_thread_count(after)) == (3, 4)
+    assert (onboard.kernel_thread_count(THREADS), onboard.kernel_thread_count(after)) == (1, 1)
+    after += "15 (nilfs_segctord) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n"
+    assert onboard.kernel_thread_count(after) == 2
 
 
 def test_what_timed_leaves_is_read() -> None:

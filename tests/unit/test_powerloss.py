@@ -11,12 +11,12 @@ from fake_bench import AFTER, COUNTERS, FACTS, IMAGE, PROFILE, answer
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
-from fsjoule.errors import BoardError
+from fsjoule.errors import BoardError, ConfigError
 from fsjoule.model import FileFate, Measurement, Plan, Planned, PowerLossWorkload, Run, RunStatus
 from fsjoule.onboard_safety import INSPECTOR, WRITER
 from fsjoule.ports import CommandResult
 from fsjoule.powerloss import PowerLoss
-from fsjoule.suites import Planning, plan_entries, suite
+from fsjoule.suites import Planning, Rates, estimate, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 PLAN_SEED = 5
@@ -178,3 +178,17 @@ def test_a_board_that_does_not_boot_once_after_the_cut_costs_no_iteration() -> N
     assert board.boots == 4
     assert len(board.cuts) == 2
     assert len(set(board.cuts)) == 1
+
+
+def test_every_iteration_is_a_boot_besides_the_first() -> None:
+    taken = estimate(entries(("ext4", "btrfs"), repeat=3), Rates())
+    assert (taken.measurements, taken.boots) == (12, 13)
+
+
+def test_in_guest_time_there_is_no_random_moment() -> None:
+    wanted = Planning(("ext4",), ("6.1",), repeat=1, seed=PLAN_SEED, guest_time=True)
+    with pytest.raises(ConfigError, match=r"nothing is left of elc2015/power-loss.*no random moment"):
+        plan_entries(suite("elc2015/power-loss"), wanted)
+    planned, left_out = plan_entries(suite("elc2015"), wanted)
+    assert not any(isinstance(entry.workload, PowerLossWorkload) for entry in planned)
+    assert any("no random moment" in each for each in left_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from fsjoule.publications.cells import Cell, PublishedFigure, Quantity
 from fsjoule.publications.doubts import energies, far_deviations, impossible_deviations, latencies, shares
 from fsjoule.publications.publication import Publication
 from fsjoule.publications.statements import Holds, Origin, Statement
+from fsjoule.report.suite.statements import doubt_lines
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
 
@@ -105,6 +107,14 @@ def test_what_a_publication_only_says_is_not_called_its_table() -> None:
 
 
 # --------------------------------------------------------------------------------------- cells that do not follow
+
+
+def test_the_documentation_has_all_doubtful_cells() -> None:
+    page = (Path(__file__).parents[2] / "docs/publications.md").read_text()
+    for publication in PUBLICATIONS.values():
+        assert not publication.statements or f"| {len(publication.statements)}" in page
+        for name, text in doubt_lines(publication.doubts):
+            assert f"| {name} | {text.split()[1]} " in page
 
 
 def test_three_energies_do_not_follow_from_power_and_throughput() -> None:

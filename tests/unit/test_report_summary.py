@@ -145,6 +145,8 @@ def test_numbers_as_text() -> None:
     assert (mean_text(None, 1), sd_text(None, 1)) == ("–", "")  # noqa: RUF001
     assert decimals_for([]) == 0
     assert ratio_text(0.274) == "× 0.27"  # noqa: RUF001
+    assert ratio_text(0.001612) == "× 0.0016"  # noqa: RUF001
+    assert ratio_text(0.0) == "× 0.00"  # noqa: RUF001
     assert seconds_text(8.31) == "8.3 s"
     assert seconds_text(252.2) == "4 min 12 s"
 

@@ -196,6 +196,7 @@ def test_options_that_agree_are_taken(aborted: Path) -> None:
         ("--kernel", "6.12", "--kernel 6.12 was given, the run has 6.1"),
         ("--repeat", 4, "--repeat 4 was given, the run has 3"),
         ("--seed", 4, "--seed 4 was given, the run has 3"),
+        ("--storage", "nvme,card", "--storage card,nvme was given, the run has card"),
         ("--provision", "root", "--provision root was given, the run has "),
     ],
 )
@@ -208,6 +209,7 @@ def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
     resumed = resume(aborted)
     resumed.check_board("fake", {"qemu": "7.2", "commit": "c0ffee", "branch": "topic"})
     resumed.check_kernels([_KERNEL])
+    resumed.check_storages(["nvme"])
     resumed.check_images(resumed.run.images)
     with pytest.raises(ConfigError, match=r"the board was fake, it is other now; qemu was 7\.2, it is 9\.0 now"):
         resumed.check_board("other", {"qemu": "9.0"})

@@ -178,6 +178,18 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
         check_fits([e for e in plan if e.workload.size_bytes == 10240 * MIB], space, lambda _: 1.0)
 
 
+def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
+    def moved(block: int, factor: float) -> tuple[int, int, int]:
+        small = scaled(FioWorkload(IoPattern.READ, block, 500 * MIB, files=50), factor)
+        assert isinstance(small, FioWorkload)
+        return small.files, small.size_bytes, small.io_bytes
+
+    assert moved(4 * MIB, 1.0) == (50, 500 * MIB, 0)
+    assert moved(4 * MIB, 0.2) == (10, 100 * MIB, 0)
+    assert moved(4 * MIB, 0.0625) == (3, 30 * MIB, 16 * 4 * MIB)
+    assert moved(4 * KIB, 0.0625) == (3, 30 * MIB, 0)
+
+
 def test_a_filesystem_without_what_the_suite_needs_is_refused() -> None:
     with pytest.raises(ConfigError, match="nilfs2 has no fsck"):
         plan_entries(suite("operations"), Planning(("nilfs2",), ("6.1",), repeat=1, seed=1))

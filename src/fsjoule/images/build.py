@@ -99,10 +99,10 @@ def build_card(
             f"the kernel {label} cannot mount a {root_filesystem} root: it has no {', '.join(lacking)}",
             hint="switch it on in the kernel's configuration, or choose another root filesystem",
         )
-    overlay, init = _folder() / "overlay", _folder() / "initramfs" / "init"
+    overlay, init, fill = _folder() / "overlay", _folder() / "initramfs" / "init", _folder() / "initramfs" / "fill"
     files = userland_stage(chosen, progress=progress)
     name = f"{recipe}-{taken.short_name}-{root_filesystem}"
-    root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay)
+    root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
     inputs = {
         "version": STAGE_VERSION,
         "partition": root_key,
@@ -116,7 +116,15 @@ def build_card(
     def build(folder: Path) -> None:
         started = time.monotonic()
         root_image = root_partition(
-            chosen, root_filesystem, kernel_files, files, name=name, key=root_key, overlay=overlay, progress=progress
+            chosen,
+            root_filesystem,
+            kernel_files,
+            files,
+            name=name,
+            key=root_key,
+            overlay=overlay,
+            fill=fill,
+            progress=progress,
         )
         progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {label} and {root_filesystem}")
         build_card_files(

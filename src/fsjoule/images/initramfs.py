@@ -18,10 +18,13 @@ _APPLETS: Final = ("cat", "insmod", "mount", "sh", "stty", "switch_root", "uslee
 _FOLDERS: Final = ("bin", "dev", "modules", "proc", "root", "sys")
 
 
-def build_initramfs(*, init: Path, busybox: Path, kernel: Kernel, modules: Sequence[str]) -> bytes:
+def build_initramfs(
+    *, init: Path, busybox: Path, kernel: Kernel, modules: Sequence[str], applets: Sequence[str] = ()
+) -> bytes:
     """The archive, uncompressed: unpacking it is then the fastest there is on an emulated CPU.
 
-    `modules` are names; they and their dependencies are loaded in this order.
+    `modules` are names; they and their dependencies are loaded in this order. `applets` are busybox's, besides those
+    that every `init` needs.
     """
     index = kernel.index()
     folder = kernel.modules_root / "lib" / "modules" / kernel.release
@@ -31,7 +34,7 @@ def build_initramfs(*, init: Path, busybox: Path, kernel: Kernel, modules: Seque
     # The kernel opens it before anything is mounted; without it the first messages are lost.
     archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
     archive.add("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes())
-    for name in _APPLETS:
+    for name in (*_APPLETS, *applets):
         archive.add(f"bin/{name}", stat.S_IFLNK | 0o777, b"busybox")
     archive.add("init", stat.S_IFREG | 0o755, init.read_bytes())
     for number, module in enumerate(closure(modules, index)):

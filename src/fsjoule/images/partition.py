@@ -1,4 +1,4 @@
-"""Stage `partition`: the root partition, made without mounting anything. The entry holds `root.img`."""
+"""Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from fsjoule import process
 from fsjoule.images.cache import Progress, build_once, cache_key, folder_digest
+from fsjoule.images.fill import fill_on_board
 from fsjoule.images.kernel import Kernel
 from fsjoule.images.makefs import IMAGE_TIME_S, make_filesystem
 from fsjoule.images.recipe import Recipe
@@ -22,18 +23,23 @@ _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
 _TIMEOUT_S: Final = 300.0
 
 
-def partition_key(recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, overlay: Path) -> str:
-    """Digest of everything that goes into a root partition."""
-    inputs = {
+def partition_key(
+    recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, *, overlay: Path, fill: Path
+) -> str:
+    """Digest of everything that goes into a root partition. `fill` is the program that fills it on the board."""
+    chosen = recipe.filesystem(filesystem)
+    inputs: dict[str, object] = {
         "version": STAGE_VERSION,
         "kernel": kernel.key,
         "userland": userland.key,
         "applets": recipe.userland.applets,
         "hostname": recipe.hostname,
         "size_mib": recipe.card.root_mib,
-        "filesystem": [filesystem, recipe.filesystem(filesystem).make_options],
+        "filesystem": [filesystem, chosen.make_options],
         "overlay": folder_digest(overlay),
     }
+    if chosen.make_on_board:
+        inputs["on_board"] = [chosen.make_on_board, fill.read_text()]
     return cache_key(inputs)
 
 
@@ -46,9 +52,13 @@ def root_partition(
     name: str,
     key: str,
     overlay: Path,
+    fill: Path,
     progress: Progress,
 ) -> Path:
-    """The image of a root partition. Raises ConfigError for a filesystem that cannot be made without mounting it."""
+    """The image of a root partition.
+
+    Raises ConfigError for a filesystem that can neither be made without mounting it nor on an emulated board.
+    """
 
     def build(folder: Path) -> None:
         require_root("a root partition is made")
@@ -56,8 +66,12 @@ def root_partition(
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)
         progress(f"root partition: making {filesystem}, {recipe.card.root_mib} MiB")
-        options = recipe.filesystem(filesystem).make_options
-        make_filesystem(filesystem, tree, folder / "root.img", size_mib=recipe.card.root_mib, options=options)
+        chosen, image = recipe.filesystem(filesystem), folder / "root.img"
+        if chosen.make_on_board:
+            busybox = userland.tree / "bin" / "busybox"
+            fill_on_board(recipe, filesystem, kernel, tree, image, busybox=busybox, init=fill, progress=progress)
+        else:
+            make_filesystem(filesystem, tree, image, size_mib=recipe.card.root_mib, options=chosen.make_options)
         shutil.rmtree(tree)
 
     return build_once("partition", name, key, build, progress=progress) / "root.img"

@@ -130,13 +130,15 @@ class Emulator(_Table):
     """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself.
 
     `for_kernels_from` maps the first kernel version that needs a QEMU to that QEMU's; it is for kernels that are not in
-    the recipe.
+    the recipe. `board` are QEMU's arguments for a board that fills root partitions, `card` those of its card's drive.
     """
 
     program: Name
     package: Name
     suite: Name
     for_kernels_from: dict[Version, Version] = {}
+    board: Words = ()
+    card: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 
 class KernelBuild(_Table):
@@ -147,10 +149,14 @@ class KernelBuild(_Table):
 
 
 class RootFilesystem(_Table):
-    """How a root partition with this filesystem is made and mounted."""
+    """How a root partition with this filesystem is made and mounted.
+
+    `make_on_board` is the program with its arguments where the board has to make it, and to copy the files onto it.
+    """
 
     modules: tuple[Name, ...]
     make_options: Words = ()
+    make_on_board: Words = ()
     mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 

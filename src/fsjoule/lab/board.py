@@ -11,6 +11,7 @@ from fsjoule.lab.facts import board_facts
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.strategy import BoardStrategy, Card
 from fsjoule.model import BoardFacts, ImageFacts
+from fsjoule.ports import Cut
 
 
 class LabgridBoard:
@@ -22,12 +23,14 @@ class LabgridBoard:
         cards: Mapping[tuple[str, str], Card],
         say: Callable[[str], None] = lambda _text: None,
         set_seed: Callable[[int], None] = lambda _seed: None,
+        losses: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        """`set_seed` reaches a virtual board, beside labgrid."""
+        """`set_seed` and `losses` reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._cards = cards
         self._say = say
         self._set_seed = set_seed
+        self._losses = losses
         self._shell: LabgridShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
@@ -51,11 +54,11 @@ class LabgridBoard:
         self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder, self._strategy.lose)
         return self._shell
 
-    def cut(self, after_s: float, seed: int) -> str:
+    def cut(self, after_s: float, seed: int) -> Cut:
         """See ports.Board."""
         self._shell = None
         self._set_seed(seed)
-        return self._strategy.cut(after_s)
+        return Cut(self._strategy.cut(after_s), self._losses())
 
     def off(self) -> None:
         """See ports.Board."""

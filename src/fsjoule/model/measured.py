@@ -88,7 +88,8 @@ class Energy:
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any.
+    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any,
+    None where its kernel does not count that.
     """
 
     reads: int
@@ -130,7 +131,7 @@ class FioResult:
 class Space:
     """A filesystem that was just made and mounted: what it offers, what it has taken itself (statfs, f_bsize units).
 
-    `kernel_threads` is how many more the kernel has while it is mounted.
+    `kernel_threads` is how many more the kernel has while it is mounted, workers apart.
     """
 
     total_bytes: int

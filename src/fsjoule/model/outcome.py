@@ -60,6 +60,11 @@ class PowerLossWorkload:
         return Hazard.POWER_LOSS
 
     @property
+    def mean_s(self) -> float:
+        """When the cut comes on average."""
+        return (self.earliest_s + self.latest_s) / 2
+
+    @property
     def slug(self) -> str:
         """Short name, unique within a suite."""
         return f"power-loss-{'sync' if self.sync else 'async'}"

@@ -38,6 +38,11 @@ class Quantity(StrEnum):
     CPU = "CPU"
     PER_CPU_SECOND = "per CPU second"
     PER_JOULE = "per joule"
+    # Of iterations of a hazard, those in which it was so.
+    LOST = "a file lost or wrong"
+    SILENT = "damage that goes unnoticed"
+    DETECTED = "damage that is noticed"
+    UNMOUNTABLE = "not mountable for writing"
 
     @property
     def unit(self) -> str:

@@ -18,12 +18,15 @@ _FAR_OUT: Final = 5
 class Doubt:
     """A published cell that cannot be had from others. `expected` is what they give, in the cell's unit.
 
-    `text` says how it was found, and what would explain it.
+    `text` says how it was found, and what would explain it. `bound` says what `expected` is if not the value itself
+    (`at most`), `what` what is doubted if not the cell's mean.
     """
 
     figure: PublishedFigure
     expected: float
     text: str
+    bound: str = ""
+    what: str = ""
 
     @property
     def off(self) -> float:
@@ -53,8 +56,8 @@ def _rounding(ratio: float, sources: Sequence[PublishedFigure], figures: Sequenc
     most = (power.value + steps[0]) / (throughput.value - steps[1]) * throughput.value / power.value - 1
     covers = "would cover it" if abs(ratio - 1) <= most else "does not cover it"
     return (
-        f"printed power over printed throughput gives another energy; the rounding of those two, {100 * most:.2f} %, "
-        f"{covers}, but the other energies are theirs to the last digit"
+        f"printed power over printed throughput. Those two are rounded, by up to {100 * most:.2f} % together, which "
+        f"{covers}; but most other energies follow from the printed ones to their last digit"
     )
 
 
@@ -69,7 +72,7 @@ def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
     median = statistics.median(figure.value for figure in deviations)
     for figure in deviations:
         if figure.value > _FAR_OUT * median:
-            text = f"more than {_FAR_OUT} times the median of all these deviations; a misprint, as we read it"
+            text = f"the median of all these deviations; more than {_FAR_OUT} times that is a misprint, as we read it"
             yield Doubt(figure, median, text)
 
 
@@ -85,11 +88,12 @@ def impossible_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]
         most = (figure.value + half) * math.sqrt(figure.n)
         if figure.sd - half > most:
             text = (
-                f"the deviation of {figure.n} times with a mean of {figure.printed} is at most their mean times the "
-                "square root of their number: there were more of them than we know of"
+                f"what {figure.n} times with a mean of {figure.printed} can have, none being below zero (the mean "
+                "times the square root of their number): there were more of them than we know of"
             )
             shown = f"{figure.sd:.2f}"
-            yield Doubt(replace(figure, value=figure.sd, printed=shown, sd=None), most, text)
+            doubted = replace(figure, value=figure.sd, printed=shown, sd=None)
+            yield Doubt(doubted, most, text, bound="at most", what="deviation")
 
 
 def shares(figures: Sequence[PublishedFigure], part: Quantity, whole: Quantity, text: str) -> Iterator[Doubt]:
@@ -98,7 +102,7 @@ def shares(figures: Sequence[PublishedFigure], part: Quantity, whole: Quantity, 
     for figure in figures:
         of = by_cell.get(replace(figure.cell, quantity=whole))
         if figure.cell.quantity is part and of is not None and figure.value > of.value:
-            yield Doubt(figure, of.value, text)
+            yield Doubt(figure, of.value, text, bound="at most")
 
 
 def latencies(
@@ -118,7 +122,7 @@ def latencies(
             mean_ms = 1000 * in_flight / rate.value
             if latency.value < mean_ms:
                 text = (
-                    f"{in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) take {mean_ms:.0f} ms "
-                    "in the mean (Little's law): the longest was measured with fewer, or the queue was never full"
+                    f"the mean latency of {in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) by "
+                    "Little's law: the longest was measured with fewer, or the queue was never full"
                 )
-                yield Doubt(latency, mean_ms, text)
+                yield Doubt(latency, mean_ms, text, bound="at least")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from fsjoule.model import FlakeyModel
 from fsjoule.publications.cells import Cell, PublishedFigure, Quantity
 from fsjoule.publications.doubts import shares
 from fsjoule.publications.publication import Publication, rows_of
-from fsjoule.publications.statements import Origin, Statement, Without, above, all_of, below
+from fsjoule.publications.statements import Never, Origin, Statement, Without, above, all_of, below
 from fsjoule.suites.elc2015 import SOURCE
 
 _SECOND_MS: Final = 1000.0
@@ -38,6 +39,14 @@ def _mkfs(filesystem: str, quantity: Quantity) -> Cell:
 
 def _fsck(filesystem: str, quantity: Quantity = Quantity.REAL) -> Cell:
     return Cell("fsck", filesystem, "fsck", quantity)
+
+
+def _power_loss(filesystem: str, quantity: Quantity) -> tuple[Cell, ...]:
+    return tuple(Cell("power-loss", filesystem, f"power-loss-{mode}", quantity) for mode in ("sync", "async"))
+
+
+def _flakey(filesystem: str, quantity: Quantity) -> tuple[Cell, ...]:
+    return tuple(Cell("dm-flakey", filesystem, f"dm-flakey-{model.value}", quantity) for model in FlakeyModel)
 
 
 def _others(*named: str) -> tuple[str, ...]:
@@ -100,6 +109,41 @@ _STATEMENTS: Final = (
         above(_fsck("xfs", Quantity.SYS), _fsck("xfs", Quantity.USER)),
     ),
     Statement("nilfs2 has no fsck", Origin.SAID, Without(_fsck("nilfs2"))),
+    *(
+        Statement(
+            f"{name} loses no file whose sync had returned to a power cut",
+            Origin.OURS,
+            Never(_power_loss(name, Quantity.LOST)),
+        )
+        for name in _FILESYSTEMS
+    ),
+    *(
+        Statement(
+            f"{name} can be mounted for writing after a power cut",
+            Origin.OURS,
+            Never(_power_loss(name, Quantity.UNMOUNTABLE)),
+        )
+        for name in _FILESYSTEMS
+    ),
+    Statement(
+        "btrfs, which has checksums of data, never gives damaged data back as if it were intact",
+        Origin.OURS,
+        Never(_flakey("btrfs", Quantity.SILENT)),
+    ),
+    Statement(
+        "btrfs detects damage when it is mounted or read",
+        Origin.OURS,
+        Never(_flakey("btrfs", Quantity.DETECTED), ever=True),
+    ),
+    *(
+        Statement(
+            f"{name}, which has no checksums of data, gives damaged data back as if it were intact",
+            Origin.OURS,
+            Never(_flakey(name, Quantity.SILENT), ever=True),
+        )
+        for name in _FILESYSTEMS
+        if name != "btrfs"
+    ),
 )
 
 PUBLICATION: Final = Publication(

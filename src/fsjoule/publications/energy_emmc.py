@@ -31,7 +31,7 @@ _FIGURES: Final = tuple(
     PublishedFigure(
         _cell(row["filesystem"], row["operation"], row["block_size_kib"], quantity), float(row[column]), row[column]
     )
-    for row in rows_of("energy_emmc_2025.csv")
+    for row in rows_of("energy_emmc_2025.csv", "throughput_mib_per_s", "power_mean_w", "energy_mj_per_mib")
     for column, quantity in _COLUMNS.items()
 )
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from fsjoule import filesystems
 from fsjoule.metrics import Metric, figure_of
-from fsjoule.model import MIB, Measurement, Plan, SeriesKey, Workload
+from fsjoule.model import MIB, FileFate, Measurement, Outcome, Plan, SeriesKey, Workload
 from fsjoule.publications.cells import Cell, Figures, Found, Quantity
 from fsjoule.publications.publication import Publication
-from fsjoule.statistics.spread import Spread, spread_of
+from fsjoule.statistics.spread import Proportion, Spread, spread_of
 
 _MS: Final = 1000
 
@@ -64,6 +64,7 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
         spread = spread_of(map(get, valid))
         if spread is not None:
             figures[quantity] = spread
+    figures |= _proportions([m.outcome for m in valid if m.outcome is not None])
     variation = _variation([m.duration_s for m in valid if m.duration_s is not None])
     if variation is not None:
         figures[Quantity.VARIATION] = variation
@@ -84,6 +85,13 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
             if (spread := spread_of(m.kernel_threads_s.get(name, 0.0) for m in valid)) is not None
         },
     )
+
+
+def _proportions(outcomes: Sequence[Outcome]) -> dict[Quantity, Found]:
+    """Of how many iterations what is true."""
+    if not outcomes:
+        return {}
+    return {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
 
 
 def _variation(durations_s: Sequence[float]) -> Spread | None:
@@ -196,4 +204,11 @@ MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
     Quantity.TOTAL: lambda m: m.space.total_bytes / MIB if m.space else None,
     Quantity.USED: lambda m: m.space.used_bytes / MIB if m.space else None,
     Quantity.KERNEL_THREADS: lambda m: float(m.space.kernel_threads) if m.space else None,
+}
+
+OUTCOMES: Final[dict[Quantity, Callable[[Outcome], bool]]] = {
+    Quantity.LOST: lambda o: o.broken > 0,
+    Quantity.SILENT: lambda o: bool(o.files.get(FileFate.SILENT) or o.files.get(FileFate.ZEROED)),
+    Quantity.DETECTED: lambda o: bool(o.files.get(FileFate.DETECTED) or o.files.get(FileFate.REFUSED)),
+    Quantity.UNMOUNTABLE: lambda o: not o.mounts or o.read_only,
 }

@@ -17,8 +17,8 @@ Names = Callable[[str, Workload, Sequence[Workload]], tuple[str, ...]]
 
 
 def by_slug(_part: str, workload: Workload, _workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """A fio job by its slug, anything else by its operation: its sizes are the board's."""
-    return (workload.slug if workload.kind == "fio" else workload.operation.value,)
+    """A timed operation by its name, since its sizes are the board's; anything else by its slug."""
+    return (workload.operation.value if workload.kind == "timed" else workload.slug,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,15 @@ class Publication:
         return Figures(found, self.without)
 
 
-def rows_of(table: str) -> list[dict[str, str]]:
-    """The rows of a table that is kept beside this module."""
+def rows_of(table: str, *even: str) -> list[dict[str, str]]:
+    """The rows of a table that is kept beside this module.
+
+    Columns that are `even` are printed with one number of decimals: zeros at the end, which data lack, are put back.
+    """
     text = files(__name__.rpartition(".")[0]).joinpath(table).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    rows = list(csv.DictReader(text.splitlines()))
+    for column in even:
+        decimals = max(len(row[column].partition(".")[2]) for row in rows)
+        for row in rows:
+            row[column] = f"{float(row[column]):.{decimals}f}"
+    return rows

@@ -86,13 +86,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair with its figures, and how probable they are if it is not as stated, and if it is."""
+    """A pair with its figures, and how probable they are if it is not as stated, and if it is.
+
+    `lead` is by how much the first is above the other, as a share of both; it ranks pairs that are equally probable.
+    """
 
     pair: Pair
     readings: tuple[Reading, ...]
     p_not: float
     p_so: float
     single: bool
+    lead: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,10 @@ class Above:
             return Finding(holds, deciding, len(agreeing), len(self.pairs), single)
 
         if contrary:
-            return finding(Holds.NO, min(contrary, key=lambda each: each.p_so).readings)
+            return finding(Holds.NO, min(contrary, key=lambda each: (each.p_so, each.lead)).readings)
         if missing:
             return finding(Holds.UNTOLD, missing)
-        weakest = max(compared, key=lambda each: each.p_not)
+        weakest = max(compared, key=lambda each: (each.p_not, -each.lead))
         return finding(Holds.YES if len(agreeing) == len(compared) else Holds.UNTOLD, weakest.readings)
 
 
@@ -133,10 +137,12 @@ def _compared(pair: Pair, figures: Figures) -> _Compared | None:
         return None
     readings = tuple(Reading(cell, figures[cell]) for cell in pair.cells)
     p_not, p_so = p_not_above(above, below), p_not_above(below, above)
+    both = abs(above.mean) + abs(below.mean)
+    lead = (above.mean - below.mean) / both if both else 0.0
     if p_not is None or p_so is None:
         p_not, p_so = (float(above.mean <= below.mean), float(above.mean >= below.mean))
-        return _Compared(pair, readings, p_not, p_so, single=True)
-    return _Compared(pair, readings, p_not, p_so, single=False)
+        return _Compared(pair, readings, p_not, p_so, single=True, lead=lead)
+    return _Compared(pair, readings, p_not, p_so, single=False, lead=lead)
 
 
 @dataclass(frozen=True, slots=True)

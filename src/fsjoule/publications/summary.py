@@ -10,7 +10,7 @@ from fsjoule.publications import publication_of
 from fsjoule.publications.doubts import Doubt
 from fsjoule.publications.measured import Row, measured_figures, part_of, rows_of_run
 from fsjoule.publications.publication import Publication
-from fsjoule.publications.statements import Finding, Origin
+from fsjoule.publications.statements import Finding, Origin, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,15 @@ def suite_summary(plan: Plan, measurements: Sequence[Measurement]) -> SuiteSumma
     )
 
 
+def _is_about(statement: Statement, plan: Plan) -> bool:
+    """What is said of one filesystem, and was not published, is nothing to a run without it."""
+    named = {cell.filesystem for cell in statement.rule.cells}
+    return statement.origin is not Origin.OURS or not named.isdisjoint(plan.filesystems)
+
+
 def _told(publication: Publication, plan: Plan, parts: Sequence[str], rows: Sequence[Row]) -> Iterator[Told]:
     for statement in publication.statements:
-        if statement.part not in parts:
+        if statement.part not in parts or not _is_about(statement, plan):
             continue
         published = {
             hardware: statement.rule.tell(publication.on(hardware))

@@ -116,7 +116,8 @@ def grouped(title: str, unit: str, bars: Sequence[Bar], colours: Mapping[str, st
     if not bars:
         return None
     groups = list(dict.fromkeys(bar.group for bar in bars))
-    labels = list(dict.fromkeys(bar.label for bar in bars))
+    present = {bar.label for bar in bars}
+    labels = [label for label in colours if label in present]
     base = _base(groups, labels)
     colour = alt.Color(
         "label:N",

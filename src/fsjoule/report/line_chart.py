@@ -41,7 +41,8 @@ def line_chart(
     values = sorted({point.x for point in points})
     if len(values) < 2:  # noqa: PLR2004 - a line needs two
         return None
-    labels = list(dict.fromkeys(point.label for point in points))
+    present = {point.label for point in points}
+    labels = [label for label in colours if label in present]
     base = alt.Chart(alt.NamedData(_DATA))
     shown = " : ".join(f"datum.value == {x:.17g} ? '{name(x)}'" for x in values)
     axis = alt.Axis(values=values, grid=False, labelOverlap=True, labelExpr=f"{shown} : ''")

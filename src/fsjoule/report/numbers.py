@@ -39,8 +39,11 @@ def sd_text(spread: Spread | None, decimals: int) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """Measured over published, with a multiplication sign before it."""
-    return ABSENT if ratio is None else f"× {ratio:.2f}"  # noqa: RUF001 - a multiplication sign
+    """Measured over published, with a multiplication sign before it; two digits at least say how small it is."""
+    if ratio is None:
+        return ABSENT
+    decimals = max(2, 1 - _exponent(ratio)) if ratio > 0 else 2
+    return f"× {ratio:.{decimals}f}"  # noqa: RUF001 - a multiplication sign
 
 
 def share_text(share: float | None) -> str:

@@ -18,11 +18,9 @@ from fsjoule.report.suite import NOTE, suite_page
 from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.tables import (
     FOOTNOTE,
-    OUTCOME_FOOTNOTE,
     fio_footnote,
     fio_table,
     kernel_tables,
-    outcome_table,
     projected_footnote,
     projected_table,
     published_table,
@@ -81,8 +79,6 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         source_remarks=[(p.source, p.remarks) for p in PUBLICATIONS.values() if p.source in summary.sources],
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
-        outcomes=outcome_table(summary),
-        outcome_footnote=OUTCOME_FOOTNOTE,
         kernel_tables=kernel_tables(summary),
         timed_charts=marked_up(
             [chart for _, charts in timed_charts(summary) for chart in charts] if suite is None else []

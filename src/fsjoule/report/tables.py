@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.model import FileFate
-from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.outcomes import OutcomeRow
+from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
 from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow, size_label, workload_label
 from fsjoule.statistics.spread import Spread
 
@@ -33,15 +30,6 @@ FEWER: Final = "†"
 FOOTNOTE: Final = (
     f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure; net: less idle power"
 )
-
-OUTCOME_FOOTNOTE: Final = (
-    "failed: a file whose sync had returned is not intact, or the filesystem cannot be mounted for writing; "
-    "rate: where the share of failures lies (Clopper-Pearson, 95 %); files: those whose sync had returned, "
-    "by what became of them: damaged and detected (reading is an error), refused (no mount, not even after a repair), "
-    "silent (other bytes are read, and no error), zeroed (as silent, mostly zeros), missing; "
-    "unclean: its checker found faults"
-)
-
 
 # The name of columns of what others have published.
 PUBLISHED: Final = "published"
@@ -176,38 +164,6 @@ def timed_table(summary: Summary) -> Table:
     return _series_table("Timed operations", summary, rows, columns)
 
 
-def outcome_table(summary: Summary) -> Table:
-    """Workload, filesystem, n, failures with an interval on their rate, files by their fate, mounts and checks."""
-    rows = summary.outcomes
-
-    def counts(name: str, get: Callable[[OutcomeRow], int], tone: Tone = Tone.PLAIN) -> tuple[Column, list[Cell]]:
-        return Column(name), [Cell(str(get(row)), tone=tone if get(row) else Tone.PLAIN) for row in rows]
-
-    def shares(name: str, get: Callable[[OutcomeRow], tuple[int, int]]) -> tuple[Column, list[Cell]]:
-        return Column(name), [Cell(f"{get(row)[0]} of {get(row)[1]}" if get(row)[1] else ABSENT) for row in rows]
-
-    rates = [f"{100 * row.rate[0]:.1f} to {100 * row.rate[1]:.1f}" for row in rows]
-    columns = [
-        counts("failed", lambda row: row.failed, Tone.BAD),
-        (Column("rate, 95 %", "%", joins=True), [Cell(rate) for rate in rates]),
-        counts("files", lambda row: row.promised),
-        *(
-            counts(fate.value, partial(_with_fate, fate), Tone.PLAIN if fate is FileFate.INTACT else Tone.BAD)
-            for fate in FileFate
-        ),
-        counts("unmountable", lambda row: row.unmountable, Tone.BAD),
-        counts("read-only", lambda row: row.read_only, Tone.BAD),
-        shares("unclean", lambda row: (row.unclean, row.checked)),
-        counts("kernel warned", lambda row: row.complained),
-        shares("repaired", lambda row: (row.repaired, row.repairs)),
-    ]
-    return _series_table("What was promised, and kept", summary, rows, columns)
-
-
-def _with_fate(fate: FileFate, row: OutcomeRow) -> int:
-    return row.files.get(fate, 0)
-
-
 def published_table(summary: Summary) -> Table | None:
     """Measured, published and their ratio, for throughput and energy; None if nothing is published."""
     rows = [row for row in summary.fio if row.published is not None]
@@ -318,7 +274,7 @@ def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None]
 def _series_table(
     title: str,
     summary: Summary,
-    rows: Sequence[FioRow] | Sequence[TimedRow] | Sequence[OutcomeRow],
+    rows: Sequence[FioRow] | Sequence[TimedRow],
     columns: Sequence[Filled],
     *,
     with_n: bool = True,

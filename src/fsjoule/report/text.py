@@ -19,13 +19,11 @@ from fsjoule.report.suite import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
-    OUTCOME_FOOTNOTE,
     Table,
     Tone,
     fio_footnote,
     fio_table,
     kernel_tables,
-    outcome_table,
     projected_footnote,
     projected_table,
     published_table,
@@ -65,9 +63,6 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
         yield from rich_table(timed_table(summary), width)
-    if summary.outcomes:
-        yield from rich_table(outcome_table(summary), width)
-        yield footnote(OUTCOME_FOOTNOTE)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from rich_table(table, width)
@@ -94,14 +89,14 @@ def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
     for section in suite.sections:
         for table in section.tables:
             yield from rich_table(table, width)
-        for note in section.notes:
+        for note in section.notes if section.tables else ():
             yield footnote(note)
     if suite.statements:
         lines = [
             (Text(line.holds.value, _TONES[line.tone]), "\n".join((line.text, *line.details)))
             for line in suite.statements
         ]
-        yield named_lines("Statements", lines, "")
+        yield named_lines(f"Statements: {suite.tally}", lines, "")
         yield footnote(NOTE)
     if suite.doubts:
         yield named_lines("Published cells that do not follow from others", list(suite.doubts), "")

@@ -7,7 +7,15 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.suites import copy2015, elc2015, energy_emmc, ext4_zfs, home_usage, operations, quick
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
-from fsjoule.suites.planning import SCRATCH_ROOT, Planning, Space, check_fits, plan_entries, repetition_seed
+from fsjoule.suites.planning import (
+    SCRATCH_ROOT,
+    Planning,
+    Space,
+    check_fits,
+    check_modules,
+    plan_entries,
+    repetition_seed,
+)
 from fsjoule.suites.suite import Suite, scaled
 
 __all__ = [
@@ -19,6 +27,7 @@ __all__ = [
     "Space",
     "Suite",
     "check_fits",
+    "check_modules",
     "estimate",
     "learned",
     "plan_entries",

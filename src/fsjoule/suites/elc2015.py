@@ -56,6 +56,7 @@ SUITE: Final = Suite(
             remarks=(
                 "50 files of 10 MiB in whole blocks of 4 MiB are 400 MiB, not 500: fio moves no part of a block.",
                 "fio takes the files in turn, block by block, so that what is called sequential is interleaved.",
+                "Of a few files, scaled down, at least 16 blocks are moved: fio goes through them again, not cached.",
             ),
         ),
         _part(

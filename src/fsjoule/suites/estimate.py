@@ -55,7 +55,10 @@ class Estimate:
 
 def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
     """What it takes to measure the entries."""
-    boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in entries})
+    cuts = [e for e in entries if isinstance(e.workload, PowerLossWorkload)]
+    others = [e for e in entries if not isinstance(e.workload, PowerLossWorkload)]
+    boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in others})
+    boots += len(cuts) + len({(e.kernel, e.provision) for e in cuts})
     seconds = boots * rates.boot_s + sum(_seconds(entry.workload, rates) for entry in entries)
     written = sum(_written_bytes(entry.workload, rates) for entry in entries)
     return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
@@ -110,7 +113,7 @@ def _written_bytes(workload: Workload, rates: Rates) -> int:
 
 def _seconds(workload: Workload, rates: Rates) -> float:
     if isinstance(workload, PowerLossWorkload):
-        return rates.around_s + workload.latest_s + rates.boot_s
+        return rates.around_s + workload.mean_s  # the boot after it is counted
     if isinstance(workload, FlakeyWorkload):
         return rates.around_s + _FLAKEY_S + space_bytes(workload) / MIB / rates.default_mib_per_s
     if isinstance(workload, TimedWorkload):

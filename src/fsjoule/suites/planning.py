@@ -14,6 +14,7 @@ from fsjoule.model import (
     CARD,
     MIB,
     FioWorkload,
+    KernelFacts,
     Planned,
     PowerLossWorkload,
     Provision,
@@ -21,7 +22,7 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.suites.suite import Suite, Where, buffer_bytes, scaled, space_bytes
+from fsjoule.suites.suite import Suite, Where, buffer_bytes, modules_of, scaled, space_bytes
 
 # fio takes 64 bits; 31 are a positive number everywhere.
 _SEED_BITS: Final = 31
@@ -166,6 +167,22 @@ def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[s
                     f"and {where} has room for {free / MIB:.0f} MiB of files",
                     hint=f"--size-factor {_floor(factor):g} or less would fit; nothing was written or erased",
                 )
+
+
+def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts) -> None:
+    """Raises ConfigError for a kernel without what is to be measured: better now than in an hour."""
+    for name in filesystems:
+        if lacking := set(filesystem(name).modules) & set(kernel.lacks):
+            raise ConfigError(
+                f"the kernel {kernel.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
+                hint="switch it on in the kernel's configuration, or leave the filesystem out",
+            )
+    for part in chosen.leaves:
+        if lacking := {module for each in part.workloads for module in modules_of(each)} & set(kernel.lacks):
+            raise ConfigError(
+                f"{part.name} needs what the kernel {kernel.label} lacks: {', '.join(sorted(lacking))}",
+                hint="switch it on in the kernel's configuration, or choose another suite or part; nothing was erased",
+            )
 
 
 def repetition_seed(seed: int, repetition: int) -> int:

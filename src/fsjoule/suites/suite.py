@@ -66,16 +66,19 @@ class Suite:
 def scaled(workload: Workload, factor: float) -> Workload:
     """The workload with its sizes and its time multiplied, in whole blocks, 16 of them at least if it has as many.
 
-    Of several files there are fewer, each as large as before. No time gets shorter than 3 s.
+    Of several files there are fewer, each as large as before; if they have less than 16 blocks they are gone through
+    again, until as many have been moved. No time gets shorter than 3 s.
     """
     if isinstance(workload, PowerLossWorkload):
         return workload  # its files are small, and written for a time
     if not isinstance(workload, FioWorkload):
         return replace(workload, size_bytes=round(workload.size_bytes * factor / KIB) * KIB)
-    if workload.files > 1:
-        files = max(1, round(workload.files * factor))
-        return replace(workload, files=files, size_bytes=files * (workload.size_bytes // workload.files))
     block = workload.block_size_bytes
+    if workload.files > 1:
+        files, each = max(1, round(workload.files * factor)), workload.size_bytes // workload.files
+        again = files * (each // block) < _FEWEST_BLOCKS <= workload.files * (each // block)
+        moved_bytes = _FEWEST_BLOCKS * block if again else workload.io_bytes
+        return replace(workload, files=files, size_bytes=files * each, io_bytes=moved_bytes)
     fewest = _FEWEST_BLOCKS if workload.size_bytes >= _FEWEST_BLOCKS * block else 1
     blocks = max(fewest, round(workload.size_bytes * factor / block))
     moved = max(blocks, round(workload.io_bytes * factor / block)) if workload.io_bytes else 0
@@ -97,6 +100,11 @@ def buffer_bytes(workload: Workload) -> int:
     return workload.jobs * workload.depth * workload.block_size_bytes if isinstance(workload, FioWorkload) else 0
 
 
+def modules_of(workload: Workload) -> tuple[str, ...]:
+    """What a workload needs of the kernel, beside the filesystem."""
+    return ("dm-flakey",) if isinstance(workload, FlakeyWorkload) else ()
+
+
 def written_bytes(workload: Workload) -> int:
     """What a workload writes, its preparation included, as far as its sizes say."""
     if isinstance(workload, FioWorkload):
@@ -104,4 +112,6 @@ def written_bytes(workload: Workload) -> int:
         return max(laid_out, workload.io_bytes * workload.jobs) if workload.operation.writes else laid_out
     if isinstance(workload, TimedWorkload):
         return workload.size_bytes if workload.operation is not TimedKind.BOOT else 0
+    if isinstance(workload, PowerLossWorkload):
+        return round(_FILES_PER_S * workload.mean_s * (workload.smallest_bytes + workload.size_bytes) / 2)
     return space_bytes(workload)

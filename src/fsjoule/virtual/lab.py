@@ -215,15 +215,25 @@ def set_seed(coordinator: str, seed: int) -> None:
 
     A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
     """
-    records = (LabPaths.of(name).read() for name in names())
-    for record in records:
-        if record is not None and record.coordinator == coordinator and record.board_status_url:
-            url = urllib.parse.urljoin(record.board_status_url, "/seed")
-            request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
-            try:
-                urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
-            except OSError as error:
-                raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}") from error
+    for record in _labs_at(coordinator):
+        url = urllib.parse.urljoin(record.board_status_url, "/seed")
+        request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
+        try:
+            urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
+        except OSError as error:
+            raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}") from error
+
+
+def losses(coordinator: str) -> tuple[str, ...]:
+    """What the last cut of power took from the disks of the board of the lab at this coordinator, in words.
+
+    There is nothing to say of disks that keep their cache, nor of a lab that is not one of this machine's.
+    """
+    told: list[str] = []
+    for record in _labs_at(coordinator):
+        status = _board_status(record) or {}
+        told += [f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items()]
+    return tuple(told)
 
 
 def names() -> tuple[str, ...]:
@@ -233,6 +243,12 @@ def names() -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+
+
+def _labs_at(coordinator: str) -> list[LabRecord]:
+    """The lab of this machine at a coordinator, once its board has started."""
+    records = (LabPaths.of(name).read() for name in names())
+    return [r for r in records if r is not None and r.coordinator == coordinator and r.board_status_url]
 
 
 def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:

@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.publications.measured import part_of
 from fsjoule.report.suite import copying, elc2015, energy_emmc, ext4_zfs, home_usage
 from fsjoule.report.suite.sections import Section
-from fsjoule.report.suite.statements import NOTE, Line, doubt_lines, statement_lines
+from fsjoule.report.suite.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
 from fsjoule.report.suite.view import View
 from fsjoule.report.summary import Summary
 from fsjoule.suites import SUITES
@@ -34,6 +34,11 @@ class SuitePage:
     sections: tuple[Section, ...]
     statements: tuple[Line, ...]
     doubts: tuple[tuple[str, str], ...]
+
+    @property
+    def tally(self) -> str:
+        """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+        return tally_text(self.statements)
 
 
 def suite_page(summary: Summary) -> SuitePage | None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from fsjoule.publications.cells import Quantity
 from fsjoule.report.suite.drawing import bars
 from fsjoule.report.suite.sections import Section
-from fsjoule.report.suite.view import View, heads, measured, table, words
-from fsjoule.report.summary import workload_label
+from fsjoule.report.suite.view import View, heads, label_of, measured, table, words
 
 
 def sections(view: View) -> list[Section]:
     """Copies and reads by size; nothing is published as a number."""
     rows = view.part("")
     columns = [
-        *heads(view, rows, words(rows, "operation", lambda row: workload_label(row.workload))),
+        *heads(view, rows, words(rows, "operation", label_of)),
         measured(rows, Quantity.TIME),
         measured(rows, Quantity.THROUGHPUT),
         measured(rows, Quantity.ENERGY),
     ]
     copies = [row for row in rows if row.workload.kind == "timed"]
-    chart = bars(view, "Copies: time", copies, Quantity.TIME, lambda row: workload_label(row.workload))
+    chart = bars(view, "Copies: time", copies, Quantity.TIME, label_of)
     return [Section("Copies", "copies", (table(view, "Copies", columns),), (chart,), (view.footnote(""),))]

@@ -15,10 +15,10 @@ from fsjoule.report.suite.view import View
 
 
 def _colours(view: View, rows: Sequence[Row]) -> dict[str, str]:
-    """By what a line or a bar is called; a filesystem has one colour in all of a run's charts."""
-    own = style.filesystem_colours(list(dict.fromkeys(map(view.label, view.suite.rows))))
+    """By what a line or a bar is called, in order; a filesystem has one colour in all of a run's charts."""
+    own = style.filesystem_colours(list(dict.fromkeys(view.labels.values())))
     others = style.filesystem_colours(list(dict.fromkeys(_name(view, row, rows) for row in rows)))
-    return others | own
+    return own | {name: colour for name, colour in others.items() if name not in own}
 
 
 def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
@@ -28,20 +28,41 @@ def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
     return " ".join([view.label(row), *further])
 
 
-def bars(view: View, title: str, rows: Sequence[Row], quantity: Quantity, group: Callable[[Row], str]) -> Drawing:
-    """A quantity by group and filesystem, the published figure as a tick."""
+def bars(
+    view: View,
+    title: str,
+    rows: Sequence[Row],
+    quantity: Quantity,
+    group: Callable[[Row], str],
+    *,
+    ticks: bool = True,
+) -> Drawing:
+    """A quantity by group and filesystem, with `ticks` the published figure as one.
+
+    The title of a chart of one group names it, since its axis does not.
+    """
 
     def bar(row: Row) -> Bar | None:
-        spread, published = row.spread(quantity), view.published(row, quantity)
+        spread, published = row.spread(quantity), view.published(row, quantity) if ticks else None
         if spread is None:
             return None
         return Bar(group(row), _name(view, row, rows), spread, None, published.value if published else None)
 
     def draw() -> str | None:
         those = [each for each in map(bar, rows) if each is not None]
-        return grouped(title, quantity.unit, those, _colours(view, rows), simulated=view.simulated)
+        groups = {each.group for each in those}
+        alone = groups.pop() if len(groups) == 1 else ""
+        full = title if alone.lower() in title.lower() else f"{title}, {alone}"
+        return grouped(full, quantity.unit, those, _colours(view, rows), simulated=view.simulated)
 
     return draw
+
+
+def drawn_by(
+    rows: Sequence[Row], key: Callable[[Row], str], draw: Callable[[str, list[Row]], Drawing]
+) -> list[Drawing]:
+    """A drawing for each of what `key` says of rows, of those rows."""
+    return [draw(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))]
 
 
 def lines(

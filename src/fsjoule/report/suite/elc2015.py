@@ -9,24 +9,28 @@ from fsjoule.model import FioWorkload
 from fsjoule.publications.cells import Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
-from fsjoule.report.suite.drawing import bars, lines
+from fsjoule.report.suite.drawing import bars, drawn_by, lines
+from fsjoule.report.suite.hazards import dm_flakey, power_loss
 from fsjoule.report.suite.sections import Drawing, Section
-from fsjoule.report.suite.view import View, beside, heads, measured, pivot, table, words
-from fsjoule.report.summary import size_label, workload_label
+from fsjoule.report.suite.view import (
+    View,
+    beside,
+    heads,
+    jobs_of,
+    label_of,
+    measured,
+    pattern_of,
+    pivot,
+    table,
+    words,
+)
+from fsjoule.report.summary import size_label
 from fsjoule.report.tables import Cell, Column, Filled, Table
 
 
 def sections(view: View) -> list[Section]:
     """A section for each part that was planned and that has a form."""
     return [_PARTS[part](view, view.part(part)) for part in view.suite.parts if part in _PARTS]
-
-
-def _label(row: Row) -> str:
-    return workload_label(row.workload)
-
-
-def _pattern(row: Row) -> str:
-    return row.workload.operation.value
 
 
 def _section(
@@ -49,13 +53,17 @@ def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
 
 def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
     columns = _columns(rows, Quantity.THROUGHPUT, Quantity.BUS, Quantity.ENERGY)
-    shown = table(view, "Bandwidth", [*heads(view, rows, words(rows, "operation", _label)), *columns])
-    kinds = list(dict.fromkeys(_kind(row) for row in rows))
-    charts = [
-        bars(view, f"Bandwidth, {kind}", [row for row in rows if _kind(row) == kind], Quantity.THROUGHPUT, _pattern)
-        for kind in kinds
-    ]
-    notes = ("bus busy: the share of the window in which the device had a request",)
+    named = words(rows, "operation", lambda row: f"{pattern_of(row)} {_kind(row)}")
+    shown = table(view, "Bandwidth", [*heads(view, rows, named), *columns])
+    charts = drawn_by(
+        rows, _kind, lambda kind, of: bars(view, f"Bandwidth, {kind}", of, Quantity.THROUGHPUT, pattern_of)
+    )
+    files = sorted({row.workload.files for row in rows if isinstance(row.workload, FioWorkload)})
+    notes = (
+        f"files here: {', '.join(map(str, files))}",
+        "bus busy: the share of the window in which the device had a request",
+        "Linux 6.1 of 32 bits does not count that in the first five minutes after a boot",
+    )
     return _section(view, "bandwidth", "Bandwidth", [shown], charts=charts, notes=notes)
 
 
@@ -66,20 +74,15 @@ def _kind(row: Row) -> str:
     return f"{size_label(row.workload.block_size_bytes)} {'direct' if row.workload.direct else 'buffered'}"
 
 
-def _jobs(row: Row) -> int:
-    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
-
-
 def _mixed(view: View, rows: Sequence[Row]) -> Section:
-    patterns = list(dict.fromkeys(_pattern(row) for row in rows))
     by_jobs = [
         pivot(
             view,
             title,
             rows,
             quantity,
-            head=("operation", _pattern),
-            across=_jobs,
+            head=("operation", pattern_of),
+            across=jobs_of,
             name=lambda jobs: "1 thread" if jobs == 1 else f"{jobs} threads",
             growth=growth,
         )
@@ -88,16 +91,13 @@ def _mixed(view: View, rows: Sequence[Row]) -> Section:
             ("Energy against threads", Quantity.ENERGY, ""),
         )
     ]
-    charts = [
-        lines(
-            view,
-            f"Bandwidth against threads, {pattern}",
-            [row for row in rows if _pattern(row) == pattern],
-            Quantity.THROUGHPUT,
-            ("threads", _jobs),
-        )
-        for pattern in patterns
-    ]
+    charts = drawn_by(
+        rows,
+        pattern_of,
+        lambda pattern, of: lines(
+            view, f"Bandwidth against threads, {pattern}", of, Quantity.THROUGHPUT, ("threads", jobs_of)
+        ),
+    )
     notes = ("scaling: the most threads over the fewest",)
     return _section(view, "mixed", "Several threads", by_jobs, charts=charts, notes=notes)
 
@@ -109,7 +109,7 @@ def _supports(view: View, rows: Sequence[Row]) -> Section:
             title,
             rows,
             quantity,
-            head=("operation", _label),
+            head=("operation", label_of),
             across=lambda row: row.series.storage,
             name=str,
             by_storage=True,
@@ -119,17 +119,17 @@ def _supports(view: View, rows: Sequence[Row]) -> Section:
         of_device("Bandwidth by storage device", Quantity.THROUGHPUT),
         of_device("Energy by storage device", Quantity.ENERGY),
     ]
-    patterns = list(dict.fromkeys(_pattern(row) for row in rows))
-    charts = [
-        bars(
+    charts = drawn_by(
+        rows,
+        pattern_of,
+        lambda pattern, of: bars(
             view,
             f"Bandwidth by storage device, {pattern}",
-            [row for row in rows if _pattern(row) == pattern],
+            of,
             Quantity.THROUGHPUT,
             lambda row: row.series.storage,
-        )
-        for pattern in patterns
-    ]
+        ),
+    )
     return _section(view, "supports", "Storage devices", tables, charts=charts)
 
 
@@ -145,12 +145,12 @@ def _boot(view: View, rows: Sequence[Row]) -> Section:
 
 def _mount(view: View, rows: Sequence[Row]) -> Section:
     columns = _columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY)
-    shown = table(view, "Mount", [*heads(view, rows, words(rows, "operation", _label)), *columns])
+    shown = table(view, "Mount", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     return _section(view, "mount", "Mount", [shown], charts=[_times(view, "Mount", rows)])
 
 
 def _times(view: View, title: str, rows: Sequence[Row]) -> Drawing:
-    return bars(view, f"{title}: time", rows, Quantity.TIME, _label)
+    return bars(view, f"{title}: time", rows, Quantity.TIME, label_of)
 
 
 def _kthreads(view: View, rows: Sequence[Row]) -> Section:
@@ -164,7 +164,7 @@ def _kthreads(view: View, rows: Sequence[Row]) -> Section:
         (Column("CPU time", "s"), [Cell(mean_text(s, decimals), sd_text(s, decimals)) for s in spreads]),
     ]
     of_job = [
-        *heads(view, rows, words(rows, "operation", _label)),
+        *heads(view, rows, words(rows, "operation", label_of)),
         *_columns(rows, Quantity.THROUGHPUT, Quantity.ENERGY),
     ]
     tables = [table(view, "CPU time of kernel threads", per_thread), table(view, "What they worked for", of_job)]
@@ -174,7 +174,7 @@ def _kthreads(view: View, rows: Sequence[Row]) -> Section:
 
 def _cpu(view: View, rows: Sequence[Row]) -> Section:
     columns = _columns(rows, Quantity.CPU, Quantity.PER_CPU_SECOND, Quantity.PER_JOULE, Quantity.THROUGHPUT)
-    shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", _label)), *columns])
+    shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     notes = (
         "CPU: fio's own processes, user and system, over the duration of its I/O",
         "per CPU second: of all that the board's CPU was busy with meanwhile; per joule: of gross energy",
@@ -206,7 +206,9 @@ def _fsck(view: View, rows: Sequence[Row]) -> Section:
         *_columns(rows, Quantity.OPERATION_ENERGY),
     ]
     shown = table(view, "fsck of a clean filesystem", columns, groups=[""] * len(rows))
-    return _section(view, "fsck", "fsck", [shown], charts=[bars(view, "fsck: real time", rows, Quantity.REAL, _label)])
+    return _section(
+        view, "fsck", "fsck", [shown], charts=[bars(view, "fsck: real time", rows, Quantity.REAL, label_of)]
+    )
 
 
 _PARTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
@@ -219,4 +221,6 @@ _PARTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
     "cpu": _cpu,
     "mkfs": _mkfs,
     "fsck": _fsck,
+    "power-loss": power_loss,
+    "dm-flakey": dm_flakey,
 }

@@ -11,11 +11,10 @@ from fsjoule.publications.cells import Quantity
 from fsjoule.publications.energy_emmc import TABLES
 from fsjoule.publications.measured import Row
 from fsjoule.report.charts import energy_chart, throughput_chart
-from fsjoule.report.numbers import ABSENT, decimals_for, mean_text
+from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.suite.sections import Section
-from fsjoule.report.suite.view import View, beside, heads, published_columns, table, words
-from fsjoule.report.summary import workload_label
-from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
+from fsjoule.report.suite.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
+from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table, Tone
 
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 
@@ -34,7 +33,7 @@ def sections(view: View) -> list[Section]:
     if others:
         title = "On filesystems that the publication does not have"
         tables.append(
-            table(view, title, heads(view, others, words(others, "operation", _label)) + _figures(view, others))
+            table(view, title, heads(view, others, words(others, "operation", label_of)) + _figures(view, others))
         )
     notes = (
         view.footnote(""),
@@ -49,13 +48,9 @@ def _block_kib(row: Row) -> int:
     return row.workload.block_size_bytes // KIB if isinstance(row.workload, FioWorkload) else 0
 
 
-def _label(row: Row) -> str:
-    return workload_label(row.workload)
-
-
 def _table(view: View, title: str, rows: Sequence[Row]) -> Table:
     """One of the publication's tables: rows of patterns, columns of throughput, power and energy."""
-    first = words(rows, "operation", lambda row: row.workload.operation.value)
+    first = words(rows, "operation", pattern_of)
     columns = [first, *heads(view, rows)[1:], *_figures(view, rows)]
     return table(
         view, title, columns, groups=[cell.text for cell in first[1]] if view.several_kernels else [""] * len(rows)
@@ -84,10 +79,11 @@ def _power(view: View, rows: Sequence[Row]) -> list[Filled]:
     published = [view.published(row, Quantity.POWER) for row in rows]
     if not any(published):
         return [filled]
-    _, ratio = published_columns(rows, published, Quantity.POWER)
+    _, ratio = published_columns(view, rows, published, Quantity.POWER)
     printed = [(figure, view.published(row, Quantity.POWER_SD)) for figure, row in zip(published, rows, strict=True)]
-    shown = [
-        Cell(figure.printed, f"± {sd.printed}") if figure is not None and sd is not None else Cell(ABSENT)
-        for figure, sd in printed
-    ]
+    shown: list[Cell] = []
+    for figure, sd in printed:
+        mean, deviation = view.published_cell(figure), view.published_cell(sd)
+        tone = Tone.DOUBT if Tone.DOUBT in (mean.tone, deviation.tone) else Tone.PLAIN
+        shown.append(Cell(mean.text, f"± {deviation.text}" if sd else "", tone))
     return [filled, (Column(PUBLISHED, "W", joins=True), shown), ratio]

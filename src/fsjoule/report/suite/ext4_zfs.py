@@ -12,10 +12,10 @@ from fsjoule.publications import PUBLICATIONS
 from fsjoule.publications.cells import PublishedFigure, Quantity
 from fsjoule.publications.measured import Row, measured_figures
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.suite.drawing import lines
+from fsjoule.report.suite.drawing import drawn_by, lines
 from fsjoule.report.suite.sections import Drawing, Section
-from fsjoule.report.suite.view import View, heads, measured, pivot, table, words
-from fsjoule.report.summary import size_label, workload_label
+from fsjoule.report.suite.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
+from fsjoule.report.summary import size_label
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
 from fsjoule.statistics.spread import Spread
 
@@ -30,16 +30,8 @@ def sections(view: View) -> list[Section]:
     return found
 
 
-def _pattern(row: Row) -> str:
-    return row.workload.operation.value
-
-
 def _block_bytes(row: Row) -> int:
     return row.workload.block_size_bytes if isinstance(row.workload, FioWorkload) else 0
-
-
-def _jobs(row: Row) -> int:
-    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
 
 
 def _file_bytes(row: Row) -> int:
@@ -60,16 +52,13 @@ def _of_patterns(
     name: Callable[[float], str] = "{:g}".format,
 ) -> list[Drawing]:
     """A line chart for each pattern."""
-    return [
-        lines(
-            view, f"{title}, {pattern}", [row for row in rows if _pattern(row) == pattern], quantity, across, name=name
-        )
-        for pattern in dict.fromkeys(map(_pattern, rows))
-    ]
+    return drawn_by(
+        rows, pattern_of, lambda pattern, of: lines(view, f"{title}, {pattern}", of, quantity, across, name=name)
+    )
 
 
 def _test1(view: View, rows: Sequence[Row]) -> Section:
-    by_block = partial(pivot, view, rows=rows, head=("operation", _pattern), across=_block_bytes, name=size_label)
+    by_block = partial(pivot, view, rows=rows, head=("operation", pattern_of), across=_block_bytes, name=size_label)
     tables = (
         by_block(title="Throughput against block size", quantity=Quantity.THROUGHPUT),
         by_block(title="Energy against block size", quantity=Quantity.ENERGY),
@@ -80,15 +69,15 @@ def _test1(view: View, rows: Sequence[Row]) -> Section:
 
 def _test2(view: View, rows: Sequence[Row]) -> Section:
     def at_size(row: Row) -> str:
-        return f"{_pattern(row)}, {size_label(_file_bytes(row))}"
+        return f"{pattern_of(row)}, {size_label(_file_bytes(row))}"
 
     def with_jobs(row: Row) -> str:
-        return f"{_pattern(row)}, {_jobs(row)} jobs"
+        return f"{pattern_of(row)}, {jobs_of(row)} jobs"
 
     def job_name(jobs: int) -> str:
         return "1 job" if jobs == 1 else f"{jobs} jobs"
 
-    by_jobs = partial(pivot, view, rows=rows, head=("operation, file", at_size), across=_jobs, name=job_name)
+    by_jobs = partial(pivot, view, rows=rows, head=("operation, file", at_size), across=jobs_of, name=job_name)
     by_size = partial(pivot, view, rows=rows, head=("operation, jobs", with_jobs), across=_file_bytes, name=size_label)
     tables = (
         by_jobs(title="IOPS against jobs", quantity=Quantity.IOPS, most=0),
@@ -97,11 +86,11 @@ def _test2(view: View, rows: Sequence[Row]) -> Section:
         by_size(title="Energy against file size", quantity=Quantity.ENERGY),
     )
     largest = max(map(_file_bytes, rows), default=0)
-    most_jobs = max(map(_jobs, rows), default=0)
+    most_jobs = max(map(jobs_of, rows), default=0)
     of_largest = [row for row in rows if _file_bytes(row) == largest]
-    of_most = [row for row in rows if _jobs(row) == most_jobs]
+    of_most = [row for row in rows if jobs_of(row) == most_jobs]
     charts = [
-        *_of_patterns(view, f"IOPS, files of {size_label(largest)}", of_largest, Quantity.IOPS, ("jobs", _jobs)),
+        *_of_patterns(view, f"IOPS, files of {size_label(largest)}", of_largest, Quantity.IOPS, ("jobs", jobs_of)),
         *_of_patterns(
             view, f"CPU, {most_jobs} jobs", of_most, Quantity.CPU, ("file size", _file_bytes), name=_size_name
         ),
@@ -120,7 +109,7 @@ def _test2(view: View, rows: Sequence[Row]) -> Section:
 
 def _test3(view: View, rows: Sequence[Row]) -> Section:
     columns = [
-        *heads(view, rows, words(rows, "operation", lambda row: workload_label(row.workload))),
+        *heads(view, rows, words(rows, "operation", label_of)),
         measured(rows, Quantity.THROUGHPUT),
         measured(rows, Quantity.LATENCY_MAX, most=1),
         measured(rows, Quantity.CPU, most=1),
@@ -134,7 +123,7 @@ def _test3(view: View, rows: Sequence[Row]) -> Section:
         "operations per CPU per cent: all operations of the job over its mean CPU, as we read it",
         view.footnote("test3"),
     )
-    shown = table(view, "The raw disk", columns, groups=[_pattern(row) for row in rows])
+    shown = table(view, "The raw disk", columns, groups=[pattern_of(row) for row in rows])
     return Section("Test 3: the raw disk", "test3", (shown,), tuple(charts), notes)
 
 
@@ -161,7 +150,7 @@ def _published(view: View) -> Table:
     ]
     if view.several_kernels:
         columns.append(_words("kernel", [kernel for _, kernel in lines_of]))
-    columns.append((Column(PUBLISHED), [Cell(figure.printed) for figure in figures]))
+    columns.append((Column(PUBLISHED), [view.published_cell(figure) for figure in figures]))
     for storage in dict.fromkeys(row.series.storage for row in view.suite.rows):
         columns += _on(view, storage, lines_of)
     return table(view, "Beside the published figures", columns, groups=[figure.cell.part for figure in figures])

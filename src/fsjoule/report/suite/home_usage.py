@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from fsjoule.publications.cells import Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.suite.drawing import bars
+from fsjoule.report.suite.drawing import bars, drawn_by
 from fsjoule.report.suite.sections import Section
-from fsjoule.report.suite.view import View, beside, heads, measured, table, words
-from fsjoule.report.summary import workload_label
+from fsjoule.report.suite.view import View, beside, heads, label_of, measured, table, words
 from fsjoule.report.tables import Cell, Column, Filled, Tone
+
+_TESTS: Final = (
+    "write_files: files of halving sizes are written; hash_files: SHA-512 of each of them",
+    "fragment: directories are filled with files, the oldest removed and made again, up to 75 % of the partition",
+    "removing: all of that is removed",
+)
 
 
 def sections(view: View) -> list[Section]:
     """A table of times, with what share of the slowest they are, and one beside the published figures."""
     rows = view.part("")
 
-    def test(row: Row) -> str:
-        return workload_label(row.workload)
-
-    first = words(rows, "test", test)
+    first = words(rows, "test", label_of)
     times = [
         *heads(view, rows, first),
         *(measured(rows, quantity) for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER)),
@@ -32,19 +35,28 @@ def sections(view: View) -> list[Section]:
     compared = [row for row in rows if view.published(row, Quantity.TOGETHER)]
     tables = [table(view, "Operation and unmount", times)]
     if compared:
-        columns = heads(view, compared, words(compared, "test", test), with_n=False)
+        columns = heads(view, compared, words(compared, "test", label_of), with_n=False)
         for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER):
             columns += beside(view, compared, quantity)
         tables.append(table(view, "Beside the published times", columns))
-    charts = [
-        bars(view, f"{name}: time with unmount", [row for row in rows if test(row) == name], Quantity.TOGETHER, test)
-        for name in dict.fromkeys(map(test, rows))
-    ]
+    factor = view.size_factor("")
+    # Times of less data are no measure of the published ones.
+    as_published = factor in (None, 1)
+    charts = drawn_by(
+        rows,
+        label_of,
+        lambda test, of: bars(view, f"{test}: time with unmount", of, Quantity.TOGETHER, label_of, ticks=as_published),
+    )
+    scaled = (
+        () if as_published else (f"ratios are of times for less data: {factor:g} would be the publication's speed",)
+    )
     notes = (
+        *_TESTS,
+        *scaled,
         "failed: repetitions that are in no mean, for whatever reason; the reasons stand above",
         view.footnote(""),
     )
-    return [Section("Times", "times", tuple(tables), tuple(charts), notes)]
+    return [Section("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
 def _of_the_slowest(rows: Sequence[Row]) -> Filled:

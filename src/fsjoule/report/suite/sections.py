@@ -13,15 +13,16 @@ Drawing = Callable[[], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Tables and charts under one title. `notes` stand below the tables."""
+    """Tables and charts under one title. `notes` stand below the tables, `ticks` are for published figures."""
 
     title: str
     anchor: str
     tables: tuple[Table, ...]
     charts: tuple[Drawing, ...] = ()
     notes: tuple[str, ...] = ()
+    ticks: bool = True
 
     @property
     def has_published(self) -> bool:
-        """Whether a table of it has published figures."""
-        return any(column.name == PUBLISHED for table in self.tables for column in table.columns)
+        """Whether its charts have published figures, as its tables do."""
+        return self.ticks and any(column.name == PUBLISHED for table in self.tables for column in table.columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,12 +19,13 @@ from fsjoule.statistics.spread import Proportion, Spread
 
 NOTE: Final = (
     "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided); not if "
-    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they are"
+    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they "
+    "are. What is never so, or can be so, is counted: the interval of its share (95 %) says how much that is worth"
 )
 _WHOSE: Final = {
     Origin.SAID: "the publication says so",
     Origin.TABLE: "its tables say so",
-    Origin.OURS: "ours: no figures of the publication to compare with",
+    Origin.OURS: "what we expect; the publication's figures of it are not among our data",
 }
 _TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
 _MOST_MISSING: Final = 4
@@ -47,16 +50,28 @@ def statement_lines(view: View) -> list[Line]:
         where = [told.storage] if several_storages and told.storage else []
         where += [told.kernel] if view.several_kernels else []
         text = f"{told.text} ({', '.join(where)})" if where else told.text
-        details = (f"here: {finding_text(told.finding)}", *_published(told))
+        details = (f"here: {finding_text(told.finding, told.text)}", *_published(told))
         lines.append(Line(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
     return lines
+
+
+def tally_text(lines: Sequence[Line]) -> str:
+    """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+    counts = Counter(line.holds for line in lines)
+    words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
+    return ", ".join(
+        f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
+        for holds in Holds
+        if counts[holds]
+    )
 
 
 def _published(told: Told) -> list[str]:
     if not told.published:
         return [_WHOSE[told.origin]]
     texts = [
-        f"{f'{hardware}: ' if hardware else ''}{'' if f.holds is Holds.YES else f'{f.holds.value}: '}{finding_text(f)}"
+        f"{f'{hardware}: ' if hardware else ''}{'' if f.holds is Holds.YES else f'{f.holds.value}: '}"
+        f"{finding_text(f, told.text)}"
         for hardware, f in told.published.items()
     ]
     contradicted = any(finding.holds is Holds.NO for finding in told.published.values())
@@ -64,26 +79,45 @@ def _published(told: Told) -> list[str]:
     return [f"published: {'; '.join(texts)} ({whose})"]
 
 
-def finding_text(finding: Finding) -> str:
-    """The figures that decide: `ext4 22.03 ± 0.33, btrfs 23.04 ± 0.82 MiB/s (n 3)`."""
+def finding_text(finding: Finding, statement: str) -> str:
+    """The figures that decide: `3 of 12 pairs; randread 16 KiB: ext4 12.03 ± 0.33, btrfs 13.04 ± 0.82 MiB/s`."""
     if finding.lacking:
         missing = [reading for reading in finding.deciding if reading.found is None]
         named = ", ".join(_full(reading.cell) for reading in missing[:_MOST_MISSING])
         more = len(missing) - _MOST_MISSING
         return f"not measured: {named}{f' and {more} more' if more > 0 else ''}"
-    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if finding.pairs > 1 else ""
-    least = "closest: " if finding.pairs > 1 and finding.holds is Holds.YES else ""
+    several = finding.pairs > 1 and not any(isinstance(reading.found, Proportion) for reading in finding.deciding)
+    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if several else ""
+    where = _where(finding.deciding, statement) if several else ""
+    least = "closest: " if several and finding.holds is Holds.YES else ""
     single = ", single figures" if finding.single else ""
-    return f"{agreeing}{least}{_readings(finding.deciding)}{single}"
+    return f"{agreeing}{least}{where}{_readings(finding.deciding)}{single}"
 
 
 def _readings(readings: Sequence[Reading]) -> str:
     spreads = [reading.found for reading in readings if isinstance(reading.found, Spread)]
-    decimals = decimals_for(spreads)
+    counts = all(spread.sd is None and spread.mean.is_integer() for spread in spreads)
+    decimals = 0 if counts else decimals_for(spreads)
     names = _short([reading.cell for reading in readings])
     parts = [f"{name} {_found(r.found, decimals)}".strip() for name, r in zip(names, readings, strict=True)]
     units = dict.fromkeys(reading.cell.quantity.unit for reading in readings if isinstance(reading.found, Spread))
     return f"{', '.join(parts)} {' '.join(units)}".rstrip()
+
+
+def _where(readings: Sequence[Reading], statement: str) -> str:
+    """What all these cells share, if the statement is about more than that."""
+    cells = [reading.cell for reading in readings]
+    if len(cells) == 1:
+        return ""
+    filesystems, workloads = {cell.filesystem for cell in cells}, {cell.workload for cell in cells} - {cells[0].part}
+    shared = [each.pop() for each in (filesystems, workloads) if len(each) == 1]
+    named = [text for text in map(_workload, shared) if text not in statement]
+    return f"{' '.join(named)}: " if named else ""
+
+
+def _workload(name: str) -> str:
+    """`read-16k` as tables say it; names of the publication's own as they are."""
+    return re.sub(r"^(\w+)-(\d+)k$", r"\1 \2 KiB", name)
 
 
 def _found(found: Found | None, decimals: int) -> str:
@@ -104,13 +138,15 @@ def _short(cells: Sequence[Cell]) -> list[str]:
     """Each cell by what tells it from the others: filesystem, workload, quantity."""
     several = (
         len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
-        len({cell.workload for cell in cells}) > 1,
+        len({cell.workload for cell in cells}) > 1 or (len(cells) == 1 and cells[0].workload != cells[0].part),
         len({cell.quantity for cell in cells}) > 1,
     )
     return [
         " ".join(
             text
-            for text, shown in zip((cell.filesystem, cell.workload, cell.quantity.value), several, strict=True)
+            for text, shown in zip(
+                (cell.filesystem, _workload(cell.workload), cell.quantity.value), several, strict=True
+            )
             if shown
         )
         for cell in cells
@@ -118,7 +154,8 @@ def _short(cells: Sequence[Cell]) -> list[str]:
 
 
 def _full(cell: Cell) -> str:
-    return f"{cell.filesystem} {cell.workload} {cell.quantity.value}"
+    workload = "" if cell.workload == cell.part else _workload(cell.workload)
+    return " ".join(text for text in (cell.filesystem, workload, cell.quantity.value) if text)
 
 
 def doubt_lines(doubts: Sequence[Doubt]) -> list[tuple[str, str]]:
@@ -126,11 +163,11 @@ def doubt_lines(doubts: Sequence[Doubt]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for doubt in doubts:
         cell, figure = doubt.figure.cell, doubt.figure
-        name = f"{figure.hardware} {_full(cell)}".strip()
+        name = ", ".join(text for text in (f"{figure.hardware} {_full(cell)}".strip(), doubt.what) if text)
         unit = f" {cell.quantity.unit}".rstrip()
         decimals = max(figure.decimals, 2) if figure.decimals else 0
-        said = (
-            f"{figure.printed}{unit} printed, {doubt.expected:.{decimals}f}{unit} expected ({100 * doubt.off:+.2f} %)"
-        )
+        off = f"{100 * doubt.off:+.2f} %" if abs(doubt.off) < 1 else f"{1 + doubt.off:.1f} times that"
+        expected = f"{doubt.bound or 'expected'} {doubt.expected:.{decimals}f}{unit}"
+        said = f"printed {figure.printed}{unit}, {expected} ({off})"
         lines.append((name, f"{said}: {doubt.text}"))
     return lines

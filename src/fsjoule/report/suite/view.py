@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
 
-from fsjoule.model import SeriesKey
+from fsjoule.model import FioWorkload, SeriesKey
 from fsjoule.publications import PUBLICATIONS
 from fsjoule.publications.cells import Cell as PublishedCell
 from fsjoule.publications.cells import PublishedFigure, Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.publications.summary import SuiteSummary
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.summary import Summary, series_labels
-from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, assembled, figures, repetitions
+from fsjoule.report.summary import Summary, series_labels, workload_label
+from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
 from fsjoule.statistics.spread import Spread
 
 FOOTNOTE: Final = f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure"
 
+# Before a published figure that is doubtful.
+DOUBTED: Final = "‡"
 
 T = TypeVar("T", int, str)
 
@@ -33,8 +35,10 @@ class View:
 
     @cached_property
     def labels(self) -> dict[SeriesKey, str]:
-        """The filesystem's name by series, with its options where the run has several."""
-        return series_labels(row.series for row in self.suite.rows)
+        """The filesystem's name by series, in the plan's order, with its options where the run has several."""
+        order = {name: i for i, name in enumerate(self.summary.run.plan.filesystems)}
+        series = (row.series for row in self.suite.rows)
+        return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
 
     @cached_property
     def _published(self) -> dict[PublishedCell, PublishedFigure]:
@@ -62,18 +66,54 @@ class View:
         cells = (PublishedCell(row.part, row.series.filesystem, name, quantity) for name in row.names)
         return next((self._published[cell] for cell in cells if cell in self._published), None)
 
+    @cached_property
+    def _doubted(self) -> frozenset[tuple[PublishedCell, str]]:
+        return frozenset((doubt.figure.cell, doubt.figure.hardware) for doubt in self.suite.doubts)
+
+    def published_cell(self, figure: PublishedFigure | None) -> Cell:
+        """As printed, with the deviation over repetitions if there is one; marked if it is doubtful."""
+        if figure is None:
+            return Cell(ABSENT)
+        sd = "" if figure.sd is None else f"± {figure.sd:.{figure.decimals}f}"
+        if (figure.cell, figure.hardware) in self._doubted:
+            return Cell(f"{DOUBTED}{figure.printed}", sd, Tone.DOUBT)
+        return Cell(figure.printed, sd)
+
     def footnote(self, part: str) -> str:
         """What figures of a part are, and of what sizes."""
-        name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
-        factor = self.summary.size_factors.get(name)
+        factor = self.size_factor(part)
         card = "throughput and energy with the card, which is projected" if self.with_card else ""
         sizes = "" if factor is None else f"size factor {factor:g}" if factor != 1 else "sizes as published"
-        return "; ".join(text for text in (FOOTNOTE, card, sizes) if text)
+        doubted = f"{DOUBTED} does not follow from other published cells: see below" if self._doubts(part) else ""
+        return "; ".join(text for text in (FOOTNOTE, card, sizes, doubted) if text)
+
+    def size_factor(self, part: str) -> float | None:
+        """What the publication's sizes were multiplied by; None if the part is not scaled."""
+        name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
+        return self.summary.size_factors.get(name)
+
+    def _doubts(self, part: str) -> bool:
+        return any(part in ("", cell.part) for cell, _ in self._doubted)
 
     @property
     def with_card(self) -> bool:
         """Whether the board's card takes no time, so that what another would take is projected."""
         return any(row.projected for row in self.summary.fio)
+
+
+def label_of(row: Row) -> str:
+    """Its workload in words."""
+    return workload_label(row.workload)
+
+
+def pattern_of(row: Row) -> str:
+    """`randread`, or the operation of one that is no fio job."""
+    return row.workload.operation.value
+
+
+def jobs_of(row: Row) -> int:
+    """Jobs that fio runs at once; none of a timed operation."""
+    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
 
 
 def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:
@@ -104,11 +144,11 @@ def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", 
     published = [view.published(row, quantity) for row in rows]
     if not any(published):
         return [filled]
-    return [filled, *published_columns(rows, published, quantity)]
+    return [filled, *published_columns(view, rows, published, quantity)]
 
 
 def published_columns(
-    rows: Sequence[Row], published: Sequence[PublishedFigure | None], quantity: Quantity
+    view: View, rows: Sequence[Row], published: Sequence[PublishedFigure | None], quantity: Quantity
 ) -> list[Filled]:
     """What was published, and what is measured over that."""
     ratios = [
@@ -116,16 +156,9 @@ def published_columns(
         for row, figure in zip(rows, published, strict=True)
     ]
     return [
-        (Column(PUBLISHED, quantity.unit, joins=True), [published_cell(figure) for figure in published]),
+        (Column(PUBLISHED, quantity.unit, joins=True), [view.published_cell(figure) for figure in published]),
         (Column("ratio", joins=True), [Cell(ratio_text(ratio)) for ratio in ratios]),
     ]
-
-
-def published_cell(figure: PublishedFigure | None) -> Cell:
-    """As printed, with the deviation over repetitions if there is one."""
-    if figure is None:
-        return Cell(ABSENT)
-    return Cell(figure.printed, "" if figure.sd is None else f"± {figure.sd:.{figure.decimals}f}")
 
 
 def table(view: View, title: str, columns: Sequence[Filled], *, groups: Sequence[str] | None = None) -> Table:

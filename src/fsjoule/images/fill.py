@@ -1,0 +1,128 @@
+"""Root partitions with a filesystem that no program of the host can fill: the emulated board fills them, once.
+
+The board boots the card's kernel. Its card has the layout of any other: the files to copy are on the scratch partition,
+as ext4, and the root partition is what is made.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fsjoule import process
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.images.cache import Progress
+from fsjoule.images.card import copy_data, partition_table
+from fsjoule.images.emulator import emulator_program, needed_qemu
+from fsjoule.images.initramfs import build_initramfs
+from fsjoule.images.kernel import Kernel
+from fsjoule.images.makefs import fill_holes, make_filesystem
+from fsjoule.images.recipe import Recipe
+from fsjoule.model import MIB
+
+_TIMEOUT_S: Final = 1200.0
+_POLL_S: Final = 0.5
+_FILLED: Final = "fsjoule: filled"
+_FAILED: Final = ("initramfs: ", "Kernel panic")
+_SOURCE: Final = "ext4"
+_APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
+
+
+def fill_on_board(
+    recipe: Recipe,
+    filesystem: str,
+    kernel: Kernel,
+    tree: Path,
+    image: Path,
+    *,
+    busybox: Path,
+    init: Path,
+    progress: Progress,
+) -> None:
+    """Make `image` with all that is below `tree`.
+
+    Raises ConfigError if the recipe does not say how its board is emulated, LabError if the board does not get there.
+    """
+    emulated = recipe.emulator.board
+    if not emulated:
+        raise ConfigError(
+            f"a root partition with {filesystem} is filled on an emulated board, and {recipe.name} has none",
+            hint="emulator.board in the recipe says how QEMU emulates it",
+        )
+    folder, layout = image.parent, recipe.card
+    source, card, initrd, log = (folder / name for name in ("source.img", "fill.img", "fill.initrd", "fill.log"))
+    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, options=recipe.filesystem(_SOURCE).make_options)
+    with card.open("wb") as file:
+        file.truncate(layout.size_mib * MIB)
+    process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=60)
+    copy_data(source, card, layout.scratch_start_mib * MIB)
+    chosen = recipe.filesystem(filesystem)
+    modules = [*recipe.modules.card, *recipe.filesystem(_SOURCE).modules, *chosen.modules]
+    initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))
+    program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)], progress=progress)
+    progress(f"root partition: the emulated board makes {filesystem} and copies the files, minutes")
+    _boot([program, *_arguments(recipe, filesystem, kernel, card, initrd)], log)
+    with image.open("wb") as file:
+        file.truncate(layout.root_mib * MIB)
+    _cut_out(card, layout.root_start_mib * MIB, image)
+    # It is a log: what recovery finds behind its end must not be of an earlier life of the same image.
+    fill_holes(image)
+    for each in (source, card, initrd, log):
+        each.unlink()
+
+
+def _arguments(recipe: Recipe, filesystem: str, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
+    """QEMU's arguments. The card is the one of the recipe's board, and its console is on standard output."""
+    root = recipe.boot.root_device
+    words = [
+        *recipe.boot.arguments,
+        f"fsjoule.source={_scratch_device(root)}",
+        f"fsjoule.target={root}",
+        f"fsjoule.filesystem={filesystem}",
+        f"fsjoule.make={','.join(recipe.filesystem(filesystem).make_on_board)}",
+    ]
+    tree = [] if kernel.device_tree is None else ["-dtb", kernel.device_tree]
+    drive = f"format=raw,cache=unsafe,file={str(card).replace(',', ',,')}"
+    return [
+        *recipe.emulator.board,
+        *("-nodefaults", "-display", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"),
+        *("-kernel", kernel.image, "-initrd", initrd, *tree, "-append", " ".join(words)),
+        *("-drive", f"{recipe.emulator.card},{drive}"),
+    ]
+
+
+def _scratch_device(root_device: str) -> str:
+    """The partition behind the root's: `/dev/mmcblk1p2` -> `/dev/mmcblk1p3`."""
+    return f"{root_device[:-1]}{int(root_device[-1]) + 1}"
+
+
+def _boot(argv: Sequence[str | Path], log: Path) -> None:
+    """Run the board until it says that it is done, then cut its power."""
+    board = process.start(argv, log=log)
+    try:
+        end_s = time.monotonic() + _TIMEOUT_S
+        while _FILLED not in (said := log.read_text(errors="replace")):
+            if any(word in said for word in _FAILED) or board.poll() is not None or time.monotonic() > end_s:
+                last = "".join(f"\n  console| {line}" for line in said.splitlines()[-10:])
+                raise LabError(f"the emulated board did not fill the root partition{last}", transient=True)
+            time.sleep(_POLL_S)
+    finally:
+        process.stop(board)
+
+
+def _cut_out(card: Path, offset: int, image: Path) -> None:
+    """Copy the data of a partition of a card; holes stay holes."""
+    with card.open("rb") as reader, image.open("r+b") as writer:
+        end = offset + image.stat().st_size
+        position = offset
+        while position < end:
+            try:
+                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError:  # ENXIO: nothing but a hole up to the end
+                return
+            position = min(end, os.lseek(reader.fileno(), start, os.SEEK_HOLE))
+            while start < position:
+                start += os.copy_file_range(reader.fileno(), writer.fileno(), position - start, start, start - offset)
