@@ -6,7 +6,7 @@ A variant is the same filesystem with other options: `btrfs:zstd`, or several to
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -293,3 +293,8 @@ def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
     """How a filesystem is unmounted of which only the kernel's name is known."""
     row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
+
+
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """All modules that filesystems of these names need."""
+    return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))
