@@ -85,7 +85,7 @@ class _Cell:
 
     @property
     def is_boot(self) -> bool:
-        return self.workload.kind == "timed" and self.workload.operation is TimedKind.BOOT
+        return _is_boot(self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,8 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
     if not boots:
-        raise ConfigError(f"nothing is left of {chosen.name}: {'; '.join(left_out)}", hint="choose other filesystems")
+        reasons = "; ".join(dict.fromkeys(left_out))
+        raise ConfigError(f"nothing is left of {chosen.name}: {reasons}", hint="choose other filesystems")
     return boots, tuple(dict.fromkeys(left_out))
 
 
