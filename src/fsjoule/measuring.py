@@ -89,7 +89,7 @@ class Measurer:
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
     _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
-    _slug: str = field(default="", init=False)
+    _measured: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +147,8 @@ class Measurer:
         Raises LabError when the board does not answer.
         """
         kind = filesystem(entry.filesystem)
-        self._slug, self._made = entry.slug, 0
+        # Parts have workloads of one name, and one part such that differ in their size only.
+        self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
             self.turn_to(entry.storage)
@@ -177,7 +178,7 @@ class Measurer:
         A journal that is not written anew could otherwise be taken for one of the filesystem before.
         """
         self._made += 1
-        return uuid5(_UUIDS, f"{self.seed} {self._slug} {self._made}") if self.profile.guest_time else None
+        return uuid5(_UUIDS, f"{self.seed} {self._measured} {self._made}") if self.profile.guest_time else None
 
     def load_modules(self, *names: str) -> None:
         """Load a filesystem's modules, or the first mount of a boot would take a second longer than the others.

@@ -219,6 +219,19 @@ def test_one_boot_serves_a_repetition() -> None:
     assert {"boot", "flash", "provisioning", "fio", "timed", "idle", "board_on"} <= run.phases_s.keys()
 
 
+def test_no_two_filesystems_of_a_boot_have_one_uuid() -> None:
+    shell = FakeShell(answer)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, guest_time=True)
+    written = entry(bench, "write-16k")
+    assert isinstance(written.workload, FioWorkload)
+    larger = replace(written, number=101, workload=replace(written.workload, size_bytes=64 * MIB))
+    for planned in (written, larger, replace(written, number=102, suite="elc2015/mixed")):
+        bench.measure(planned)
+    uuids = [argv[argv.index("-U") + 1] for argv in shell.asked if argv[0] == "mkfs.ext4"]
+    assert len(set(uuids)) == len(uuids) == 3
+
+
 def test_a_boot_is_measured_from_mark_to_mark() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("Sboot", "Eboot", runtime_s=0.3)))
     result = bench.measure(entry(bench, TimedKind.BOOT.value))
