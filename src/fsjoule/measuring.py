@@ -101,12 +101,14 @@ class Measurer:
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
 
-    def turn_to(self, name: str) -> None:
+    def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
 
-        Raises LabError if the board does not have it.
+        `programs` are installed besides, in the same upload. Raises LabError if the board does not have the device.
         """
+        programs = programs or {}
         if name == self._storage:
+            self.install(programs)
             return
         self.scratch.unmount()
         if name == CARD:
@@ -120,7 +122,7 @@ class Measurer:
         self._storage = name
         self.scratch.device = scratch
         scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
-        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode()})
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
