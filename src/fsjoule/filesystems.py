@@ -6,7 +6,7 @@ A variant is the same filesystem with other options: `btrfs:zstd`, or several to
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -225,11 +225,12 @@ _TABLE: Final = (
     # A filesystem is a pool of one device. It belongs to the pool's name while the pool is imported, and to the device
     # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f, which
     # would also wait 3 s for the udev that is not on the board, to note the device's serial number.
-    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. The check reads all metadata.
+    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. direct: O_DIRECT is taken and ignored, as
+    # by every zfs before 2.3, whose direct I/O refuses blocks that are not whole pages. The check reads all metadata.
     Filesystem(
         "zfs",
         "zfs",
-        ("zpool", "create", "-f", "-o", "ashift=12", "-m", "/", "-R", "/run/zpool"),
+        ("zpool", "create", "-f", "-o", "ashift=12", "-O", "direct=disabled", "-m", "/", "-R", "/run/zpool"),
         target=(_POOL, "{device}"),
         after_make=("zpool", "export", _POOL),
         mount=(
@@ -242,6 +243,7 @@ _TABLE: Final = (
         modules=("zfs",),
         variants={
             **_NOATIME,
+            "direct": Variant("direct I/O, in blocks of whole pages", make=("-O", "direct=standard")),
             "nocompression": Variant("stores data as it is; otherwise lz4", make=("-O", "compression=off")),
             "zstd": Variant("compresses what compresses, more and slower than lz4", make=("-O", "compression=zstd")),
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
@@ -281,15 +283,32 @@ def filesystem(name: str) -> Filesystem:
         if variant not in row.variants:
             raise ConfigError.unknown(f"variant of {plain}", variant, row.variants)
     variants = [row.variants[variant] for variant in names]
+    chosen_options = tuple(word for variant in variants for word in variant.make)
     return replace(
         row,
         name=plain + colon + "+".join(names),
-        make=(*row.make, *(word for variant in variants for word in variant.make)),
+        make=(*_less_properties(row.make, chosen_options), *chosen_options),
         mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
     )
+
+
+def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the properties (`-O name=value`) that a variant has chosen: zpool refuses one that it is given twice."""
+
+    def properties(words: tuple[str, ...]) -> dict[int, str]:
+        return {i: words[i + 1].partition("=")[0] for i, word in enumerate(words[:-1]) if word == "-O"}
+
+    again = set(properties(chosen).values())
+    dropped = {at for i, name in properties(make).items() if name in again for at in (i, i + 1)}
+    return tuple(word for i, word in enumerate(make) if i not in dropped)
 
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
     """How a filesystem is unmounted of which only the kernel's name is known."""
     row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
+
+
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """All modules that filesystems of these names need."""
+    return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))

@@ -25,7 +25,8 @@ def layout_argv(workload: FioWorkload, place: str) -> tuple[str, ...]:
     What is read of a device without a filesystem is written before: a card that knows nothing to be there reads faster.
     """
     if _is_device(place):
-        written = replace(workload, operation=IoPattern.WRITE, block_size_bytes=MIB, jobs=1, depth=1, runtime_s=0.0)
+        once = replace(workload, io_bytes=0, runtime_s=0.0, jobs=1, depth=1)
+        written = replace(once, operation=IoPattern.WRITE, block_size_bytes=MIB)
         return ("fio", *_job(written, place))
     return ("fio", "--create_only=1", *_job(workload, place))
 
@@ -34,7 +35,8 @@ def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, aft
     """Arguments that run the workload, in a directory or, without a filesystem, on a device.
 
     `before` and `after` are programs on the board that fio runs right before the first and after the last I/O
-    (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`). fio writes its JSON to `output`.
+    (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`); each job runs them. `after` may be empty.
+    fio writes its JSON to `output`.
     """
     return (
         "fio",
@@ -43,7 +45,7 @@ def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, aft
         "--eta=never",
         *_job(workload, place),
         f"--exec_prerun={before}",
-        f"--exec_postrun={after}",
+        *((f"--exec_postrun={after}",) if after else ()),
         f"--randseed={seed}",
     )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import images, lab
+from fsjoule.choosing import Choice
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
 from fsjoule.report.gating import Gated, GateSide, GateVerdict
-from fsjoule.session import Choice
 from fsjoule.statistics import History, Policy
 from fsjoule.store.index import UnknownNameError, Where, open_index, points
 from fsjoule.verdicts import Judge, Pair, Side, Sources, Test, histories, recorded_pairs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from fsjoule.bench import Bench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import (
     MIB,
+    FioWorkload,
     Mark,
     Measurement,
     Plan,
     Planned,
     Run,
     RunStatus,
+    Storage,
     TimedKind,
     Trace,
 )
@@ -150,6 +153,25 @@ def test_a_window_that_is_not_fios_makes_it_invalid() -> None:
     assert any("differ by" in reason for reason in bench.measure(wanted).invalid_reasons)
 
 
+def of_four_jobs(excess_s: float) -> Measurement:
+    """A job of fio's four, all of them judged by one window that is longer than the longest of them."""
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    single = entry(bench, "write-16k")
+    assert isinstance(single.workload, FioWorkload)
+    wanted = replace(single, workload=replace(single.workload, jobs=4))
+    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + excess_s))
+    return bench.measure(wanted)
+
+
+def test_the_time_of_several_jobs_is_their_window() -> None:
+    result = of_four_jobs(0.6)
+    assert result.valid, result.invalid_reasons
+    assert result.duration_s == pytest.approx(runtime_s() + 0.6)
+    assert result.throughput_mib_per_s == pytest.approx(4 / (runtime_s() + 0.6))
+    assert result.iops == pytest.approx(256 / (runtime_s() + 0.6))
+    assert any("differ by" in reason for reason in of_four_jobs(4 * 0.25 + 0.1).invalid_reasons)
+
+
 def test_what_the_kernel_reports_makes_it_invalid() -> None:
     def with_error(argv: tuple[str, ...]) -> CommandResult:
         if argv == ("dmesg",):
@@ -196,6 +218,38 @@ def test_one_boot_serves_a_repetition() -> None:
     assert run.status is RunStatus.COMPLETE
     assert not bench.board.powered
     assert {"boot", "flash", "provisioning", "fio", "timed", "idle", "board_on"} <= run.phases_s.keys()
+
+
+def test_each_entry_is_measured_on_its_storage_device() -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        told = {"/sys/class/block/sda/size": "1048576\n", "/sys/class/block/sda/device/model": "QEMU HARDDISK\n"}
+        return CommandResult(argv, 0, told[argv[-1]]) if argv[-1] in told else answer(argv)
+
+    shell = FakeShell(answered)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, storages={"stick": Storage("sda", 512 * MIB)})
+    written = entry(bench, "write-16k")
+    measured_on = [
+        bench.measure(replace(written, number=101 + i, storage=name)).series.storage
+        for i, name in enumerate(("card", "stick", "stick", "card"))
+    ]
+    assert measured_on == ["card", "stick QEMU HARDDISK", "stick QEMU HARDDISK", "card"]
+    made = [argv[-1] for argv in shell.asked if argv[0] == "mkfs.ext4"]
+    assert made == ["/dev/mmcblk1p3", "/dev/fsjoule/sda", "/dev/fsjoule/sda", "/dev/mmcblk1p3"]
+    assert [argv[1] for argv in shell.asked if argv[0].endswith("/attach")] == ["sda"]
+
+
+def test_no_two_filesystems_of_a_boot_have_one_uuid() -> None:
+    shell = FakeShell(answer)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, guest_time=True)
+    written = entry(bench, "write-16k")
+    assert isinstance(written.workload, FioWorkload)
+    larger = replace(written, number=101, workload=replace(written.workload, size_bytes=64 * MIB))
+    for planned in (written, larger, replace(written, number=102, suite="elc2015/mixed")):
+        bench.measure(planned)
+    uuids = [argv[argv.index("-U") + 1] for argv in shell.asked if argv[0] == "mkfs.ext4"]
+    assert len(set(uuids)) == len(uuids) == 3
 
 
 def test_a_boot_is_measured_from_mark_to_mark() -> None:

@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule import images, lab
+from fsjoule.choosing import choose, planned
 from fsjoule.errors import ConfigError
-from fsjoule.session import choose, planned
 from fsjoule.toml_lines import line_of
 
 HEAD: Final = "head"
