@@ -1,0 +1,75 @@
+"""The gate as a job: what it does before anything is measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path, "nothing yet")
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    return subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path, what: str) -> str:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", what)
+    return git(folder, "rev-parse", "HEAD").strip()
+
+
+def gate(repository: Path, base: str) -> subprocess.CompletedProcess[str]:
+    variables = {
+        "CI_PROJECT_DIR": str(repository),
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_COMMIT_SHA": git(repository, "rev-parse", "HEAD").strip(),
+        "GATE_ENVIRONMENT": "env/deterministic.yaml",
+        "GATE_POLICY": "env/gate.toml",
+        "FS": "ext4",
+        "SUITE": "quick",
+    }
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("CI_", "FSJOULE_INDEX"))}
+    argv = [PROJECT / ".ci" / "gate"]
+    return subprocess.run(argv, env=ours | variables, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_target_branch_without_a_kernel_is_no_baseline(repository: Path) -> None:
+    base = git(repository, "rev-parse", "HEAD").strip()
+    (repository / ".ci").mkdir()
+    (repository / ".ci" / "kernel").write_text("6.1\n")
+    commit(repository, "a kernel")
+    done = gate(repository, base)
+    assert done.returncode == 0, done.stderr
+    assert "fsjoule gate: no baseline" in (repository / "note.md").read_text()
+    assert base[:12] in done.stdout
+
+
+def test_a_kernel_that_is_none_leaves_no_old_note(repository: Path) -> None:
+    (repository / ".ci").mkdir()
+    (repository / ".ci" / "kernel").write_text("6.1\n")
+    (repository / "note.md").write_text("of another pipeline")
+    base = commit(repository, "a kernel")
+    (repository / ".ci" / "kernel").write_text("2.6\n")
+    commit(repository, "another")
+    done = gate(repository, base)
+    assert done.returncode == 2
+    assert "unknown kernel '2.6'" in done.stderr
+    assert not (repository / "note.md").exists()
+
+
+def test_a_repository_without_a_kernel_file_is_taken_for_the_kernels_own(repository: Path) -> None:
+    done = gate(repository, git(repository, "rev-parse", "HEAD").strip())
+    assert done.returncode == 2
+    assert "is no kernel's source" in done.stderr
+    assert not (repository / "note.md").exists()
