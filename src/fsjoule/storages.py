@@ -47,6 +47,12 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
     return name
 
 
+def takes_discards(shell: Shell, storage: Storage) -> bool:
+    """Whether an attached device can be purged: most sticks cannot. Where the kernel does not tell, it is tried."""
+    told = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
+    return told.exit_code != 0 or told.stdout.strip() != "0"
+
+
 def name_of(told: str, further: Iterable[str]) -> str:
     """The board's name for the storage device of a series, of which `attach` has told; that of the card, if it is none.
 
