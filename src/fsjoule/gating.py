@@ -10,6 +10,7 @@ from typing import Final
 from fsjoule import images, lab
 from fsjoule.choosing import Choice
 from fsjoule.errors import ConfigError, KernelBuildError
+from fsjoule.filesystems import modules_of
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
 from fsjoule.report.gating import Gated, GateSide, GateVerdict
@@ -59,7 +60,8 @@ def gate_measured(
     `pairing.measure_pairs` does.
     """
     recipe = lab.read_environment(environment_file).profile.recipe
-    baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe)
+    modules = modules_of(choice.filesystems)
+    baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe, modules=modules)
     told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
     ended = ""
     same = baseline.facts.digest == candidate.facts.digest

@@ -17,7 +17,7 @@ from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provisi
 from fsjoule.phases import Phases
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 from fsjoule.provisioning import Scratch, checked, settle, working_directory
-from fsjoule.storages import attach, scratch_node
+from fsjoule.storages import attach, scratch_node, takes_discards
 from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
@@ -113,14 +113,16 @@ class Measurer:
         self.scratch.unmount()
         if name == CARD:
             self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+            purge = self.profile.purge
         else:
             storage = self.profile.storages[name]
             if name not in self._attached:
                 self._attached[name] = attach(self.shell, name, storage)
             self._block_device, scratch = storage.device, scratch_node(storage)
             self.storage_model = self._attached[name]
+            purge = self.profile.purge and takes_discards(self.shell, storage)
         self._storage = name
-        self.scratch.device = scratch
+        self.scratch.device, self.scratch.purge = scratch, purge
         scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from fsjoule.errors import BoardError
-from fsjoule.model import MIB, Storage
+from fsjoule.model import CARD, MIB, Storage
 from fsjoule.ports import Shell
 from fsjoule.provisioning import checked
 
@@ -44,6 +45,20 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
         if told.exit_code == 0 and told.stdout.strip():
             return f"{name} {told.stdout.strip()}"
     return name
+
+
+def takes_discards(shell: Shell, storage: Storage) -> bool:
+    """Whether an attached device can be purged: most sticks cannot. Where the kernel does not tell, it is tried."""
+    told = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
+    return told.exit_code != 0 or told.stdout.strip() != "0"
+
+
+def name_of(told: str, further: Iterable[str]) -> str:
+    """The board's name for the storage device of a series, of which `attach` has told; that of the card, if it is none.
+
+    `further` are the names of the board's further storage devices.
+    """
+    return next((name for name in further if told == name or told.startswith(f"{name} ")), CARD)
 
 
 def scratch_node(storage: Storage) -> str:

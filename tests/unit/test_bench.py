@@ -239,6 +239,21 @@ def test_each_entry_is_measured_on_its_storage_device() -> None:
     assert [argv[1] for argv in shell.asked if argv[0].endswith("/attach")] == ["sda"]
 
 
+@pytest.mark.parametrize(("largest", "purged"), [("0", 2), ("4294966784", 3)])
+def test_a_stick_that_takes_no_discards_is_not_purged(largest: str, purged: int) -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        told = {"/sys/class/block/sda/size": "1048576", "/sys/class/block/sda/queue/discard_max_bytes": largest}
+        return CommandResult(argv, 0, told[argv[-1]] + "\n") if argv[-1] in told else answer(argv)
+
+    shell = FakeShell(answered)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, purge=True, storages={"stick": Storage("sda", 512 * MIB)})
+    written = entry(bench, "write-16k")
+    for i, name in enumerate(("card", "stick", "card")):
+        bench.measure(replace(written, number=101 + i, storage=name))
+    assert len([argv for argv in shell.asked if argv[0] == "blkdiscard"]) == purged
+
+
 def test_no_two_filesystems_of_a_boot_have_one_uuid() -> None:
     shell = FakeShell(answer)
     bench = bench_of(shell=shell, meter=FakeMeter(None))

@@ -261,6 +261,7 @@ class _Choice:
     results: Path
     seed: int | None
     environment_file: Path
+    storages: str
 
 
 def both(series: IndexedSeries, ratio: float) -> dict[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]:
@@ -277,6 +278,7 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, f
     # Both metrics share the boots of the two kernels.
     (choice,) = fresh.choices
     assert (choice.filesystems, choice.kernels) == ("btrfs", ("6.1.106", "6.1.107"))  # pyright: ignore[reportAttributeAccessIssue]
+    assert choice.storages == "card"
     assert "0 changes nominated, 2 changes confirmed" in done.out
     assert "confirmed in 3 pairs of fresh boots, -7.0 %, run f00000, wrong with at most 1 %" in done.out
     assert len(list(Path("results/confirmations").glob("*.json"))) == 2

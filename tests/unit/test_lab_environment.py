@@ -116,6 +116,15 @@ def test_a_missing_strategy_is_said(tmp_path: Path) -> None:
     assert "BoardStrategy" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("device", ["mmcblk1", "mmcblk1p2"])
+def test_the_card_is_no_further_storage(tmp_path: Path, device: str) -> None:
+    file = tmp_path / "env.yaml"
+    file.write_text(_VIRTUAL.read_text().replace("stick: {device: sda,", f"stick: {{device: {device},"))
+    with pytest.raises(ConfigError, match=f"stick is {device}, on the card that the board boots from") as caught:
+        read_environment(file)
+    assert caught.value.line is not None
+
+
 @pytest.mark.parametrize(("text", "what"), [("", "empty"), ("- a\n- b\n", "must be a mapping"), ("a: [\n", "no YAML")])
 def test_a_file_of_something_else(tmp_path: Path, text: str, what: str) -> None:
     file = tmp_path / "env.yaml"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from fsjoule.errors import BoardError
-from fsjoule.model import MIB, Storage
+from fsjoule.model import CARD, MIB, Storage
 from fsjoule.ports import CommandResult
-from fsjoule.storages import attach
+from fsjoule.storages import attach, name_of
 from fsjoule.testing import FakeShell
 
 STICK = Storage("sda", 512 * MIB)
@@ -30,6 +30,14 @@ def test_a_storage_device_says_what_it_is() -> None:
 
 def test_one_without_a_model_has_its_own_name() -> None:
     assert attach(shell_of({"sda": (0, ""), "size": (0, "1048576\n")}), "stick", STICK) == "stick"
+
+
+def test_the_storage_device_of_a_series_is_known_by_what_it_said() -> None:
+    shell = shell_of({"sda": (0, ""), "size": (0, "1048576\n"), "model": (0, "QEMU HARDDISK   \n")})
+    assert name_of(attach(shell, "stick", STICK), ["nvme", "stick"]) == "stick"
+    assert name_of("stick", ["nvme", "stick"]) == "stick"
+    assert name_of("mmc1 QEMU! 1024 MiB", ["nvme", "stick"]) == CARD
+    assert name_of("sticky QEMU", ["stick"]) == CARD
 
 
 def test_one_that_does_not_appear_is_named() -> None:

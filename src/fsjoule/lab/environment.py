@@ -22,7 +22,7 @@ from labgrid.util.yaml import Loader
 from fsjoule.errors import ConfigError
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.strategy import BoardStrategy, storages_of
-from fsjoule.model import MIB, BoardProfile, CardModel
+from fsjoule.model import MIB, BoardProfile, CardModel, Storage
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
@@ -224,9 +224,22 @@ class _Reader:
             guest_time=values.get("guest_time", False),
             card_model=self._card_model(entry),
             size_factors={name: float(factor) for name, factor in values.get("size_factors", {}).items()},
-            storages=storages_of(values.get("storages", {})),
+            storages=self._storages(entry, str(values["card_device"])),
             memory_bytes=values.get("memory_mib", 0) * MIB,
         )
+
+    def _storages(self, entry: _Entry, card_device: str) -> dict[str, Storage]:
+        if "storages" not in entry.arguments:
+            return {}
+        _, value = entry.arguments["storages"]
+        storages = storages_of(self._scalar(value))
+        for name, storage in storages.items():
+            if storage.device.startswith(card_device):
+                what = (
+                    f"{name} is {storage.device}, on the card that the board boots from: all of it would be overwritten"
+                )
+                raise self._wrong(value, what, "the card's own space for filesystems is its scratch_device")
+        return storages
 
     def _card_model(self, entry: _Entry) -> CardModel | None:
         if _CARD_MODEL not in entry.arguments:

@@ -19,6 +19,7 @@ from fsjoule.model import BoardProfile, Provision
 from fsjoule.pairing import Pair, Test, measure_pairs
 from fsjoule.statistics import Policy, Rates, SequentialTest, confirming_test
 from fsjoule.statistics.confirming import outcome_of
+from fsjoule.storages import name_of
 from fsjoule.store import load_run_file
 from fsjoule.store.confirmations import Confirmation, ConfirmedSide, keep
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
@@ -53,6 +54,7 @@ class _Task:
 
     suite: str
     provision: Provision
+    storage: str
     before: str
     after: str
 
@@ -109,7 +111,8 @@ def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels)
         if kernel is None:
             raise ResultError(f"the kernel of run {trend.runs[point.run].run_id} is not known")
         found.append(kernels.find(kernel, trend.runs[point.run]))
-    return _Task(series.series.suite, series.series.provision, *found)
+    storage = name_of(series.series.storage, profile.storages)
+    return _Task(series.series.suite, series.series.provision, storage, *found)
 
 
 def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> list[Confirmation]:
@@ -122,6 +125,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
         kernels=(task.before, task.after),
         repeat=fresh.policy.budget_pairs,
         provision=task.provision.value,
+        storages=task.storage,
         results=fresh.results,
         seed=None,
         environment_file=fresh.environment_file,
