@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from fsjoule import images, lab
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
-from fsjoule.report.gating import Gated, GateSide, GateVerdict
+from fsjoule.report.gating import Gated, GateSide, GateVerdict, to_document
 from fsjoule.session import Choice
 from fsjoule.statistics import History, Policy
+from fsjoule.store import GATE_FILE
+from fsjoule.store.files import write_file
 from fsjoule.store.index import UnknownNameError, Where, open_index, points
 from fsjoule.verdicts import Judge, Pair, Side, Sources, Test, histories, recorded_pairs
 
@@ -55,8 +58,8 @@ def gate_measured(
     """Measure pairs of boots on the board of an environment file until the policy's rates are met.
 
     `sides` is what the user calls the choice's two kernels. Kernels that are the same, byte for byte, are measured with
-    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. Raises as
-    `pairing.measure_pairs` does.
+    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
+    run folder as `gate.json`. Raises as `pairing.measure_pairs` does.
     """
     recipe = lab.read_environment(environment_file).profile.recipe
     baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe)
@@ -77,7 +80,7 @@ def gate_measured(
 
     run = measure_pairs(choice, environment_file, enough=enough, say=say, command=command)
     judge.finish()
-    return Gated(
+    gated = Gated(
         verdict=judge.verdict,
         baseline=told[0],
         candidate=told[1],
@@ -92,6 +95,11 @@ def gate_measured(
         seed=choice.seed,
         command=command,
     )
+    try:
+        write_file(run.folder / GATE_FILE, (json.dumps(to_document(gated), indent=2) + "\n").encode())
+    except OSError as error:  # the answer stands
+        say(f"{run.folder / GATE_FILE} could not be written: {error.strerror}")
+    return gated
 
 
 def gate_recorded(
