@@ -86,7 +86,6 @@ def test_a_measurement_says_what_it_is_of(files: Path, written: Written) -> None
         "tag": "simulated",
     }
     assert "write amplification | 1.030" in result["description"]
-    assert result["links"][0]["url"] == "trends.html#board=virtual&fs=ext4&workload=randwrite-16k"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_measurement_without_a_trace_says_so(files: Path) -> None:
 
 def test_metrics_are_those_of_valid_measurements(files: Path, written: Written) -> None:
     loaded = load_run(written.path)
-    legend, _ = write_results(read_builds([written.path]), files.parent / "again")
+    legend = write_results(read_builds([written.path]), files.parent / "again").legend
     for measurement in loaded.measurements:
         file = files / f"k3v9q2-{measurement.number:02d}-perf.json"
         if not measurement.valid:
@@ -180,7 +179,7 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     assert category(told["skipped"]) == "Not decided"
 
     (copy / GATE_FILE).write_text('{"headline": 3}')
-    _, problems = write_results(read_builds([copy]), tmp_path / "damaged")
+    problems = write_results(read_builds([copy]), tmp_path / "damaged").problems
     assert any(GATE_FILE in problem for problem in problems)
 
 
@@ -206,7 +205,7 @@ def test_earlier_builds_are_history(tmp_path: Path) -> None:
     nightly = [line for line in lines if line["uuid"].startswith("n")]
     assert len(nightly) == BUILDS - 1
     assert nightly == sorted(nightly, key=lambda line: line["timestamp"])
-    legend, _ = write_results(builds, tmp_path / "made")
+    legend = write_results(builds, tmp_path / "made").legend
     title = "btrfs randwrite 16 KiB, throughput"
     (key,) = [key for key, row in legend.items() if row["title"] == title and "nightly" in row["group"]]
     before, after = nightly[STEP_AT - 1]["metrics"][key], nightly[STEP_AT]["metrics"][key]

@@ -78,7 +78,8 @@ def _kind(loaded: LoadedRun) -> tuple[str, str]:
 
 
 def _lacks(loaded: LoadedRun) -> list[str]:
-    lacks = [f"{loaded.path.name}: {name} was left out: {why}" for name, why in loaded.damaged.items()]
+    damaged = {name: why.replace(f"{loaded.path}/", "") for name, why in loaded.damaged.items()}
+    lacks = [f"{loaded.path.name}: {name} was left out: {why}" for name, why in damaged.items()]
     if loaded.run.abort_reason:
         lacks.append(f"{loaded.path.name}: the run was not completed: {loaded.run.abort_reason}")
     return lacks

@@ -70,7 +70,8 @@ class Metric:
 class Result:
     """One test result. `identity` and `parameters` tell it from others and are the same in every build.
 
-    `about` are facts of it that are shown like parameters, and do not tell it from others.
+    `about` are facts of it that are shown like parameters, and do not tell it from others. `trend` is what is to be
+    chosen on the page of trends to see those of its series.
     """
 
     uuid: str
@@ -85,10 +86,15 @@ class Result:
     description: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     about: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
     steps: tuple[Step, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    trend: str = ""
+
+    @property
+    def page_id(self) -> str:
+        """What Allure makes of the name of its file: its page in the report is called so."""
+        return _md5(self.uuid)
 
     @property
     def case_id(self) -> str:
@@ -117,7 +123,6 @@ class Result:
             "description": self.description,
             "labels": [{"name": name, "value": value} for name, value in self.labels],
             "parameters": told,
-            "links": [{"name": name, "url": url, "type": "link"} for name, url in self.links],
             "steps": [step.document() for step in self.steps],
             "attachments": [attachment.document() for attachment in self.attachments],
         }
@@ -138,7 +143,7 @@ class Result:
     def history_document(self) -> dict[str, Any]:
         """What a build's line in Allure's history says of it."""
         return {
-            "id": _md5(self.uuid),
+            "id": self.page_id,
             "name": self.name,
             "fullName": self.identity,
             "environment": "default",

@@ -22,6 +22,10 @@ from fsjoule.paths import cache_dir
 
 Say = Callable[[str], None]
 
+FIRST_PAGE: Final = "index.html"
+# What is to be chosen on the page of trends, by the names of tests' pages; trends-link.html asks for it.
+TRENDS_OF: Final = "trends-of.json"
+
 _LEAST_NODE: Final = 20
 _INSTALL_TIMEOUT_S: Final = 600.0
 _GENERATE_TIMEOUT_S: Final = 600.0
@@ -91,11 +95,14 @@ def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: S
     shutil.rmtree(report, ignore_errors=True)
     argv = (node, program, "generate", "--config", file, "--cwd", work, results)
     done = process.run(argv, timeout_s=_GENERATE_TIMEOUT_S, cwd=work, check=False)
-    if done.returncode != 0 or not (report / "index.html").is_file():
+    if done.returncode != 0 or not (report / FIRST_PAGE).is_file():
         said = (done.stdout + done.stderr).decode(errors="replace").strip()[-2000:]
         raise FsjouleError(f"Allure made no report: {said or 'it said nothing'}")
-    page = report / "index.html"
-    page.write_text(_without_analytics(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page = report / FIRST_PAGE
+    text = _without_analytics(page.read_text(encoding="utf-8"))
+    # Allure has no place for a link that is nobody's.
+    link = files("fsjoule.allure").joinpath("trends-link.html").read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", f"{link}</body>"), encoding="utf-8")
 
 
 def _without_analytics(page: str) -> str:

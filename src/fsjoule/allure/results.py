@@ -5,28 +5,41 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fsjoule import __version__
 from fsjoule.allure.builds import Builds
 from fsjoule.allure.documents import Result, properties
 from fsjoule.allure.metrics import Legend, legend_of
-from fsjoule.allure.tests import TRENDS, kernel_label, run_tests
+from fsjoule.allure.tests import kernel_label, run_tests
 from fsjoule.allure.verdicts import gate_tests
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import Run
 from fsjoule.store import LoadedRun
 
-_TRENDS: Final = "trends-attachment.uri"
+
+@dataclass(frozen=True, slots=True)
+class WrittenResults:
+    """What result files do not say of themselves.
+
+    `legend` says how metrics are to be read, `trends` what is to be chosen on the page of trends for a test, by the
+    name of the test's page, `problems` what is missing.
+    """
+
+    legend: Legend
+    trends: dict[str, str]
+    problems: tuple[str, ...]
 
 
-def write_results(builds: Builds, folder: Path, *, url: str = "") -> tuple[Legend, list[str]]:
-    """Write the result files of the current runs into a new folder; returns the legend of their metrics, and problems.
+def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResults:
+    """Write the result files of the current runs into a new folder.
 
     Raises StorageError if they cannot be written, and if there is something in the folder.
     """
     legend: Legend = {}
+    trends: dict[str, str] = {}
     problems = list(builds.problems)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,15 +54,13 @@ def write_results(builds: Builds, folder: Path, *, url: str = "") -> tuple[Legen
             for test in tests:
                 _write_test(folder, test)
             legend |= _legend(loaded)
+            trends |= {test.page_id: test.trend for test in tests if test.trend}
         _write(folder / "environment.properties", properties(environment(builds.current)).encode())
         _write_json(folder / "executor.json", executor(builds.name, url))
-        _write(folder / _TRENDS, f"{url}{TRENDS}\n".encode())
-        attached = {"name": "Trends of all series", "type": "text/uri-list", "source": _TRENDS}
-        missing = [{"message": problem} for problem in problems]
-        _write_json(folder / "fsjoule-globals.json", {"errors": missing, "attachments": [attached]})
+        _write_json(folder / "fsjoule-globals.json", {"errors": [{"message": problem} for problem in problems]})
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
-    return legend, problems
+    return WrittenResults(legend, trends, tuple(problems))
 
 
 def environment(current: Iterable[LoadedRun]) -> dict[str, str]:

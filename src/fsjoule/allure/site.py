@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -11,17 +12,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fsjoule.allure.builds import MOST, Builds, read_builds
-from fsjoule.allure.generate import Say, configuration, generate
+from fsjoule.allure.generate import FIRST_PAGE, TRENDS_OF, Say, configuration, generate
 from fsjoule.allure.history import history_lines
 from fsjoule.allure.results import write_results
-from fsjoule.allure.tests import TRENDS
+from fsjoule.allure.words import TRENDS
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index import Index, Order, Where, import_runs, open_index
 from fsjoule.trends.page import trend_page
 from fsjoule.trends.trend import trend_of
 
-FIRST_PAGE: Final = "index.html"
 _MARK: Final = "fsjoule-report"
 
 
@@ -48,13 +48,14 @@ def make_site(
     builds = read_builds(paths, most=most)
     with _writing(folder) as (work, made):
         results, history = work / "results", work / "history.jsonl"
-        legend, problems = write_results(builds, results, url=url)
+        written = write_results(builds, results, url=url)
         history.write_text(history_lines(builds.earlier, url), encoding="utf-8")
         say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier ones as their history")
-        generate(results, configuration(builds.name, legend, history, made), work, say=say)
+        generate(results, configuration(builds.name, written.legend, history, made), work, say=say)
+        (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
         (made / TRENDS).write_text(_trends(builds, paths, index, work), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
-    return Site(folder, len(builds.current), len(builds.earlier), tuple(problems))
+    return Site(folder, len(builds.current), len(builds.earlier), written.problems)
 
 
 def check_report(folder: Path) -> None:

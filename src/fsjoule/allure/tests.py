@@ -20,7 +20,6 @@ from fsjoule.store import LoadedRun
 from fsjoule.store.index import IndexedSeries
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 
-TRENDS: Final = "trends.html"
 # More would be cut off on the page.
 _SHORT: Final = 60
 
@@ -42,7 +41,9 @@ def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
         if entry.number in measured:
             yield _measured_test(loaded, entry, measured[entry.number], keep)
         elif entry.number in damaged:
-            yield _without(run, entry, Status.BROKEN, f"{DAMAGED}: {damaged[entry.number]}")
+            yield _without(
+                run, entry, Status.BROKEN, f"{DAMAGED}: {damaged[entry.number].replace(f'{loaded.path}/', '')}"
+            )
         elif not faults:
             yield _without(run, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
 
@@ -74,9 +75,9 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
         start_ms=start_ms,
         stop_ms=max(ends_ms),
         description=_description(m, problems),
-        links=_links(m),
         steps=steps,
         attachments=attachments,
+        trend=_trend(m),
         metrics=metrics_of(m, kernel_label(run, m.kernel)),
     )
 
@@ -144,10 +145,9 @@ def _size(entry: Planned) -> str:
     return str(getattr(entry.workload, "size_bytes", "") or "")
 
 
-def _links(measurement: Measurement) -> tuple[tuple[str, str], ...]:
+def _trend(measurement: Measurement) -> str:
     series = measurement.series
-    chosen = urlencode({"board": series.board, "fs": series.filesystem, "workload": series.workload})
-    return (("trends of this series", f"{TRENDS}#{chosen}"),)
+    return urlencode({"board": series.board, "fs": series.filesystem, "workload": series.workload})
 
 
 def _description(measurement: Measurement, problems: Sequence[str]) -> str:

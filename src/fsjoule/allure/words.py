@@ -1,10 +1,13 @@
-"""How a test's message begins, and the categories that Allure makes of it. Pure."""
+"""Words that parts of the report must agree on: how a test's message begins, categories, pages. Pure."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from fsjoule.allure.documents import Status
+
+# The page of trends, beside Allure's.
+TRENDS: Final = "trends.html"
 
 REGRESSION: Final = "regression"
 INVALID: Final = "invalid measurement"

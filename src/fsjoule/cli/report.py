@@ -53,8 +53,7 @@ def allure(
     from fsjoule.allure.results import write_results  # noqa: PLC0415
 
     builds = read_builds(runs or _RESULTS, most=most)
-    _, problems = write_results(builds, output, url=url)
-    _tell(problems)
+    _tell(write_results(builds, output, url=url).problems)
     out.print(str(output), soft_wrap=True)
 
 
@@ -99,6 +98,6 @@ def serve(
             pass
 
 
-def _tell(problems: list[str] | tuple[str, ...]) -> None:
+def _tell(problems: tuple[str, ...]) -> None:
     for problem in problems:
         progress(f"missing: {problem}")
