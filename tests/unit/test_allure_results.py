@@ -119,7 +119,7 @@ def test_a_second_try_follows_its_fault(files: Path, written: Written) -> None:
 def test_steps_are_those_of_labgrid(files: Path, written: Written) -> None:
     fault = numbered(files, written.retried)[0]
     transition, sync = fault["steps"]
-    assert transition["name"] == "BoardStrategy: transition"
+    assert transition["name"] == "BoardStrategy: transition: Status.booted"
     assert [step["name"] for step in transition["steps"]] == ["NetworkPowerDriver: off", "NetworkPowerDriver: on"]
     assert transition["stop"] - transition["start"] == LAB_STEPS[0].duration_ms
     assert sync["status"] == "broken"

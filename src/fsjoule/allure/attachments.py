@@ -54,7 +54,7 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
         if file.name not in _NOT_ATTACHED:
             add(file.name, _TYPES.get(file.suffix, "application/octet-stream"), file.read_bytes())
     console = loaded.attachment(measurement.number, "console.log") or b""
-    add("repeat it.sh", "text/x-sh", repeating(loaded.run, measurement, console.decode(errors="replace")).encode())
+    add("repeat it.sh", "text/plain", repeating(loaded.run, measurement, console.decode(errors="replace")).encode())
     return Attached(tuple(attachments), tuple(problems))
 
 

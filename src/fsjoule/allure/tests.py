@@ -181,7 +181,7 @@ def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
         end = next((i for i in range(at + 1, len(steps)) if steps[i].level <= first.level), len(steps))
         found.append(
             Step(
-                name=f"{first.source}: {first.title}" if first.source else first.title,
+                name=_step_name(first),
                 status=Status.BROKEN if first.error else Status.PASSED,
                 start_ms=first.started_utc_ms,
                 stop_ms=first.started_utc_ms + first.duration_ms,
@@ -192,3 +192,10 @@ def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
         )
         at = end
     return tuple(found)
+
+
+def _step_name(step: LabStep) -> str:
+    """`LabgridShell: run: mount -t ext4 ...`: what was told to whom, as far as it fits in a line."""
+    told = next(iter(step.args.values()), "")
+    told = told if len(told) <= _SHORT else f"{told[: _SHORT - 1]}…"
+    return ": ".join(filter(None, (step.source, step.title, told)))

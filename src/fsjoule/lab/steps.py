@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from labgrid.protocol import ConsoleProtocol
 from labgrid.step import steps
 
 from fsjoule.model import LabStep
 
-_LONGEST: Final = 200
+_LONGEST: Final = 1000
 # What a run of many hours without a measurement may keep in memory.
 _MOST: Final = 5000
 
 
 class _Recorder:
-    """Steps in the order in which they began. Reads and writes of a console are left out: its log has them."""
+    """Steps in the order in which they began. What is done with a console is left out: its log has that."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[Any, int]] = []
 
     def notify(self, event: Any) -> None:  # noqa: ANN401 - labgrid's
-        if event.data.get("state") == "start" and event.step.tag is None and len(self._begun) < _MOST:
-            self._begun.append((event.step, round(time.time() * 1000)))
+        step = event.step
+        shown = step.tag is None and not isinstance(step.source, ConsoleProtocol)
+        if event.data.get("state") == "start" and shown and len(self._begun) < _MOST:
+            self._begun.append((step, round(time.time() * 1000)))
 
     def take(self) -> tuple[LabStep, ...]:
         taken, self._begun = self._begun, []
@@ -44,7 +48,7 @@ def recorded_steps() -> Generator[Callable[[], tuple[LabStep, ...]]]:
 
 def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
     return LabStep(
-        title=str(step.title),
+        title=str(step.title).strip("_"),
         source=type(step.source).__name__ if step.source is not None else "",
         level=int(step.level),
         started_utc_ms=started_ms,
@@ -55,5 +59,5 @@ def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
 
 
 def _text(value: object) -> str:
-    text = str(value)
+    text = shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
