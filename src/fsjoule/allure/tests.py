@@ -13,7 +13,7 @@ from fsjoule.allure.documents import Result, Status, Step
 from fsjoule.allure.metrics import metrics_of
 from fsjoule.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
 from fsjoule.errors import ResultError
-from fsjoule.model import Fault, LabStep, Measurement, Planned, Run
+from fsjoule.model import Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.report.facts import measurement_facts
 from fsjoule.report.summary import workload_label
 from fsjoule.store import LoadedRun
@@ -104,7 +104,9 @@ def _without(run: Run, entry: Planned, status: Status, message: str) -> Result:
 
 
 def _why_not(run: Run) -> str:
-    return run.abort_reason or run.ended_early or f"the run is {run.status.value}"
+    if run.status is RunStatus.COMPLETE:
+        return run.ended_early or "it was not chosen"
+    return run.abort_reason or f"the run is {run.status.value}"
 
 
 def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) -> Result:
