@@ -186,7 +186,7 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
 def test_environment_and_executor(files: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     told = dict(line.split(" = ", 1) for line in (files / "environment.properties").read_text().splitlines())
     assert (told["board"], told["simulated"], told["kernel"]) == ("virtual", "yes", "6.1.0-44-armmp")
-    assert json.loads((files / "executor.json").read_text())["buildName"] == "2026-03-09 10:00 k3v9q2"
+    assert json.loads((files / "executor.json").read_text())["buildName"] == "k3v9q2, 2026-03-09 10:00"
     monkeypatch.setenv("GITLAB_CI", "true")
     monkeypatch.setenv("CI_PIPELINE_IID", "42")
     monkeypatch.setenv("CI_PIPELINE_URL", "https://gitlab.example/p/42")

@@ -25,19 +25,17 @@ class Builds:
 
     @property
     def name(self) -> str:
-        """What the report is called: it stands in the table of builds when it has become history."""
-        if len(self.current) == 1:
-            return build_name(self.current[0])
+        """What the report is called."""
         if not self.current:
             return "no run"
-        return f"{len(self.current)} runs until {build_name(self.current[-1])}"
+        newest = self.current[-1]
+        what = build_name(newest) if len(self.current) == 1 else f"{len(self.current)} runs"
+        return f"{what}, {newest.run.started_utc[:16].replace('T', ' ')}"
 
 
 def build_name(loaded: LoadedRun) -> str:
-    """`2026-03-09 10:00 k3v9q2`, with the commit under test if it is known."""
-    run = loaded.run
-    commit = run.versions.get("commit", "")[:12]
-    return " ".join(filter(None, (run.started_utc[:16].replace("T", " "), run.run_id, commit)))
+    """What tables of builds call it, beside its date: `k3v9q2`, with the commit under test if it is known."""
+    return f"{loaded.run.run_id} {loaded.run.versions.get('commit', '')[:12]}".rstrip()
 
 
 def read_builds(paths: Iterable[Path], *, most: int = MOST) -> Builds:
