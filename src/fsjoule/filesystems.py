@@ -6,7 +6,7 @@ A variant is the same filesystem with other options: `btrfs:zstd`, or several to
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -225,11 +225,12 @@ _TABLE: Final = (
     # A filesystem is a pool of one device. It belongs to the pool's name while the pool is imported, and to the device
     # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f, which
     # would also wait 3 s for the udev that is not on the board, to note the device's serial number.
-    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. The check reads all metadata.
+    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. direct: O_DIRECT is taken and ignored, as
+    # by every zfs before 2.3, whose direct I/O refuses blocks that are not whole pages. The check reads all metadata.
     Filesystem(
         "zfs",
         "zfs",
-        ("zpool", "create", "-f", "-o", "ashift=12", "-m", "/", "-R", "/run/zpool"),
+        ("zpool", "create", "-f", "-o", "ashift=12", "-O", "direct=disabled", "-m", "/", "-R", "/run/zpool"),
         target=(_POOL, "{device}"),
         after_make=("zpool", "export", _POOL),
         mount=(
@@ -242,6 +243,7 @@ _TABLE: Final = (
         modules=("zfs",),
         variants={
             **_NOATIME,
+            "direct": Variant("direct I/O, in blocks of whole pages", make=("-O", "direct=standard")),
             "nocompression": Variant("stores data as it is; otherwise lz4", make=("-O", "compression=off")),
             "zstd": Variant("compresses what compresses, more and slower than lz4", make=("-O", "compression=zstd")),
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
@@ -293,3 +295,8 @@ def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
     """How a filesystem is unmounted of which only the kernel's name is known."""
     row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
+
+
+def modules_of(names: Iterable[str]) -> tuple[str, ...]:
+    """All modules that filesystems of these names need."""
+    return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))

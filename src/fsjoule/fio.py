@@ -34,7 +34,8 @@ def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, aft
     """Arguments that run the workload, in a directory or, without a filesystem, on a device.
 
     `before` and `after` are programs on the board that fio runs right before the first and after the last I/O
-    (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`). fio writes its JSON to `output`.
+    (`exec_prerun` comes after the layout, `exec_postrun` after `end_fsync`); each job runs them. `after` may be empty.
+    fio writes its JSON to `output`.
     """
     return (
         "fio",
@@ -43,7 +44,7 @@ def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, aft
         "--eta=never",
         *_job(workload, place),
         f"--exec_prerun={before}",
-        f"--exec_postrun={after}",
+        *((f"--exec_postrun={after}",) if after else ()),
         f"--randseed={seed}",
     )
 

@@ -47,6 +47,15 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """Files up to `last` were synced that long after the device was made; programs that failed have said why."""
+
+    last: str
+    synced_s: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Flakey:
     """One iteration. `seed` gives the contents of the files."""
 
@@ -69,17 +78,18 @@ class Flakey:
             begun_s = _uptime_s(shell)
             checked(shell, "mkdir", "-p", SCRATCH_DIRECTORY)
             attempted(shell, *kind.mount_argv(device, SCRATCH_DIRECTORY))
-            notes = self._write(shell, self._parts[:1], begun_s)
+            written = [self._write(shell, self._parts[:1], begun_s)]
             if self.workload.model is FlakeyModel.AFTER_10S:
                 # On a fast device everything would be written before the damage begins.
                 measurer.rest(max(0.0, begun_s + _BEGINS_S + _MARGIN_S - _uptime_s(shell)))
-            notes += self._write(shell, self._parts[1:], begun_s)
+            written.append(self._write(shell, self._parts[1:], begun_s))
             measurer.scratch.unmount()
         while_writing = measurer.kernel_log()
         checked(shell, "dmesg", "-C")
         evidence = Survey(measurer, kind, promised).run(self.entry.number)
-        evidence.notes += notes
-        evidence.attachments["while-writing.log"] = while_writing.encode()
+        evidence.notes += [f"not all was written: {each.said[-200:]}" for each in written if each.said]
+        log = [f"{each.last} was synced {each.synced_s:.1f} s after the device was made" for each in written]
+        evidence.attachments["while-writing.log"] = "\n".join([*log, while_writing]).encode()
         return evidence
 
     @property
@@ -106,12 +116,11 @@ class Flakey:
             Promised(part.name, part.size_bytes, line.split()[0]) for part, line in zip(self._parts, sums, strict=True)
         ]
 
-    def _write(self, shell: Shell, parts: Sequence[_Part], begun_s: float) -> list[str]:
-        """Write files and sync. Returns what there is to say of it."""
+    def _write(self, shell: Shell, parts: Sequence[_Part], begun_s: float) -> _Written:
+        """Write files and sync."""
         writing = [f"{part.command} of={SCRATCH_DIRECTORY}/{part.name}" for part in parts]
         written = shell.run(("sh", "-c", "\n".join([*writing, "sync"])), timeout_s=_WRITE_TIMEOUT_S)
-        notes = [f"not all was written: {said[-200:]}"] if (said := written.stdout.strip()) else []
-        return [*notes, f"{parts[-1].name} was synced {_uptime_s(shell) - begun_s:.1f} s after the device was made"]
+        return _Written(parts[-1].name, _uptime_s(shell) - begun_s, written.stdout.strip())
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import images, lab
+from fsjoule.choosing import Choice
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
 from fsjoule.report.gating import Gated, GateSide, GateVerdict, to_document
-from fsjoule.session import Choice
 from fsjoule.statistics import History, Policy
 from fsjoule.store import GATE_FILE
 from fsjoule.store.files import write_file

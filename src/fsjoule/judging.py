@@ -82,7 +82,8 @@ def judge(
     started_utc: str,
 ) -> Measurement:
     """The measurement, with every reason for which it is not to be believed. `storage` is what it was measured on."""
-    metered = _metered(evidence, profile.window_excess_s)
+    jobs = entry.workload.jobs if entry.workload.kind == "fio" else 1
+    metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
     else:
@@ -92,8 +93,10 @@ def judge(
             metered = Metered(notes=(*metered.notes, *(f"no energy: {each}" for each in metered.complaints)))
     moved_mib = evidence.moved_bytes / MIB
     duration_s = evidence.duration_s
-    if duration_s is None and metered.window is not None:
-        duration_s = metered.window.duration_s  # a boot: nothing on the board lives as long as it does
+    if metered.window is not None and (duration_s is None or jobs > 1):
+        # Nothing on the board lives as long as a boot does. Of several jobs each knows its own time, none when the
+        # first of them began and the last was done: what they moved in their window is never too much.
+        duration_s = metered.window.duration_s
     # Of what is read and written at once the device's counter tells what was written, fio's bytes are both.
     only_writes = not entry.workload.operation.reads if entry.workload.kind == "fio" else moved_mib > 0
     usage, fio = evidence.usage, evidence.fio
@@ -113,7 +116,7 @@ def judge(
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
         throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
-        iops=fio.iops if fio else None,
+        iops=fio.ios / duration_s if fio and duration_s else None,
         energy=metered.energy,
         energy_mj_per_mib=energy.per_mib(metered.energy.gross_mj, evidence.moved_bytes) if metered.energy else None,
         energy_net_mj_per_mib=energy.per_mib(metered.energy.net_mj, evidence.moved_bytes) if metered.energy else None,

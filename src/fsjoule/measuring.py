@@ -217,16 +217,17 @@ class Measurer:
                 if entry.provision is Provision.SCRATCH:
                     self.scratch.forget(kind)
             settle(self.shell)
-        marking = f"{entry.number} {workload.jobs}" + (" threads" if workload.kernel_threads else "")
+        number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
         argv = fio.run_argv(
             workload,
             directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {marking}",
-            # In the shell that fio starts for it: a second one for each of several jobs would come too late.
-            after=f"set -- {marking} && . {onboard.STOP}" if workload.jobs > 1 else f"{onboard.STOP} {marking}",
+            before=f"{onboard.START} {number} {workload.jobs} {threads}".rstrip(),
+            after="" if workload.jobs > 1 else f"{onboard.STOP} {number} {threads}".rstrip(),
             seed=self.seed,
         )
+        if workload.jobs > 1:
+            argv = (onboard.JOBS, number, threads, *argv)
         evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
         evidence.complaints[:0] = [*complaints, *_failure(done)]
         if workload.kernel_threads:

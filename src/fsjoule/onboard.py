@@ -24,6 +24,7 @@ THREADS_BEFORE: Final = f"{DIRECTORY}/threads-before"
 THREADS_AFTER: Final = f"{DIRECTORY}/threads-after"
 START: Final = f"{DIRECTORY}/start"
 STOP: Final = f"{DIRECTORY}/stop"
+JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
 
@@ -53,20 +54,15 @@ def stop_mark(number: int) -> str:
 BOOT_START: Final = "Sboot"
 BOOT_STOP: Final = "Eboot"
 
-
-def _last_of_jobs(gate: str, otherwise: str) -> str:
-    """Shell that lets the last of several jobs through, and has the others do something else.
-
-    With noclobber only one of them can make a file.
-    """
-    return f"""\
+# Lets the last of several jobs through, and has the others wait. With noclobber only one of them can make a file.
+_LAST_OF_JOBS: Final = f"""\
 jobs=$2
 if [ "$jobs" -gt 1 ]; then
     place=1
     set -C
-    until true > "{gate}-$1-$place"; do place=$((place + 1)); done 2> /dev/null
+    until true > "{START}-$1-$place"; do place=$((place + 1)); done 2> /dev/null
     set +C
-    if [ "$place" -lt "$jobs" ]; then {otherwise}exit 0; fi
+    if [ "$place" -lt "$jobs" ]; then read -r go <&3; exit 0; fi
 fi
 """
 
@@ -74,24 +70,25 @@ fi
 def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
     """The scripts by path.
 
-    `start N JOBS`, `stop N JOBS` bracket fio; with `threads` behind them the kernel's threads are read too. Each job
-    runs both. A program that starts takes a slow board's CPU for a tenth of a second, so that one job would begin after
-    the other: each waits in `start` until the last has come, and only that one sends the mark. `GATE` is a FIFO, which
-    need not be waited for when it is opened both ways. Only the last job to end sends the other mark.
+    `start N JOBS` is run by each job of fio before its first I/O, `stop N` after the last I/O by the one job that there
+    is; with `threads` behind them the kernel's threads are read too. A program that starts takes a slow board's CPU for
+    a tenth of a second. Several jobs would therefore begin one after the other: each waits in `start` until the last
+    has come, and only that one sends the mark. `GATE` is a FIFO, which need not be waited for when it is opened both
+    ways. At their end they would delay the mark by a program each, so `jobs N THREADS PROGRAM...`, which has waited for
+    fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then what unmounts, a line of the shell.
     """
     mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
+    stop = f'echo "E$number" > {mark}\n{counters} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
-            f"exec 3<> {GATE}\n{_last_of_jobs(START, 'read -r go <&3; ')}"
+            f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
             f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\necho "S$1" > {mark}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
-        STOP: (
-            f'{_last_of_jobs(STOP, "")}echo "E$1" > {mark}\n{counters} > {AFTER}\n'
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_AFTER}\nexit 0\n'
-        ),
+        STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
+        JOBS: f'number=$1; threads=$2; shift 2\n"$@"\nstatus=$?\n{stop}exit $status\n',
         # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
         # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
         TIMED: (

@@ -22,10 +22,11 @@ from typing import Final
 
 from fsjoule import lab
 from fsjoule.bench import Bench
+from fsjoule.choosing import Choice
 from fsjoule.errors import LabError, StorageError
 from fsjoule.metrics import Figure, figure_of, metrics_of
 from fsjoule.model import Measurement, Planned, Provision
-from fsjoule.session import Choice, Session, interrupt
+from fsjoule.session import Session, interrupt
 from fsjoule.statistics import Side
 from fsjoule.store.index import IndexedSeries
 from fsjoule.verdicts import Enough, Pair, Test

@@ -20,10 +20,11 @@ import pytest
 from rich.console import Console
 
 from fsjoule.bench import Bench
+from fsjoule.choosing import Choice, choose, choose_resumed
 from fsjoule.errors import FsjouleError, StorageError
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.session import Choice, Session, choose, choose_resumed, interrupt
+from fsjoule.session import Session, interrupt
 
 _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"

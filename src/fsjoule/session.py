@@ -7,7 +7,7 @@ import secrets
 import shlex
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +18,12 @@ from rich.console import Console
 
 from fsjoule import images, lab, report, store
 from fsjoule.bench import Bench
+from fsjoule.choosing import Choice, planned
 from fsjoule.clock import HostClock
-from fsjoule.errors import ConfigError, FsjouleError, StorageError
-from fsjoule.filesystems import filesystem
-from fsjoule.model import BoardProfile, Measurement, Plan, Planned, Provision, Run, RunStatus
-from fsjoule.resuming import Resumed, resume
-from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Planning, Space, Suite, check_fits, check_modules, plan_entries, suite
+from fsjoule.errors import FsjouleError, StorageError
+from fsjoule.filesystems import modules_of
+from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
 
@@ -32,168 +31,6 @@ PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
 _RUN_ID_BYTES: Final = 5
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What the user asked for, every name checked.
-
-    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides. With
-    `resumed` the plan is that run's.
-    """
-
-    suite: Suite
-    filesystems: tuple[str, ...]
-    kernels: tuple[str, ...]
-    repeat: int
-    provision: Provision | None
-    results: Path
-    seed: int
-    meter_program: Path | None = None
-    paired: bool = False
-    size_factor: float | None = None
-    storages: tuple[str, ...] | None = None
-    resumed: Resumed | None = None
-
-    def factor_for(self, name: str, profile: BoardProfile) -> float:
-        """What the sizes of a published suite or part are multiplied by on a board."""
-        return profile.factor_for(name) if self.size_factor is None else self.size_factor
-
-
-def choose(
-    *,
-    suite_name: str,
-    filesystems: str | None,
-    kernels: str | tuple[str, str],
-    repeat: int | None,
-    provision: str | None,
-    results: Path,
-    seed: int | None,
-    meter_program: Path | None = None,
-    size_factor: float | None = None,
-    storages: str | None = None,
-    environment_file: Path | None = None,
-) -> Choice:
-    """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
-
-    Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
-    What a kernel can be depends on the board of the environment file; without one it is the usual virtual board.
-    Raises ConfigError with the choices for a name that is none of them.
-    """
-    chosen = suite(suite_name)
-    names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
-    if not names:
-        raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = _listed(kernels) if isinstance(kernels, str) else kernels
-    if not wanted:
-        raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
-    recipe = (
-        images.DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
-    )
-    modules = _modules(names)
-    for kernel in wanted:
-        images.check_kernel(kernel, recipe, modules)
-    if repeat is None:
-        repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
-    if repeat < 1:
-        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
-    if provision not in {None, *(p.value for p in Provision)}:
-        raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if size_factor is not None and not 0 < size_factor <= 1:
-        raise ConfigError(f"--size-factor {size_factor:g}: it is above 0 and at most 1, the published sizes")
-    return Choice(
-        chosen,
-        names,
-        wanted,
-        repeat,
-        None if provision is None else Provision(provision),
-        results,
-        secrets.randbits(32) if seed is None else seed,
-        meter_program,
-        paired=not isinstance(kernels, str),
-        size_factor=size_factor,
-        storages=None if storages is None else _listed(storages),
-    )
-
-
-def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Path | None = None) -> Choice:
-    """What an unfinished run was asked for. `given` are options that were given besides, by their names.
-
-    Raises ResultError if it is no run that can go on, ConfigError for an option that contradicts it.
-    """
-    resumed = resume(path)
-    asked = dict(given)
-    if given.get("--fs") is not None:
-        asked["--fs"] = _filesystems(str(given["--fs"]))
-    if given.get("--kernel") is not None:
-        asked["--kernel"] = _listed(str(given["--kernel"]))
-    if given.get("--storage") is not None:
-        asked["--storage"] = tuple(sorted(_listed(str(given["--storage"]))))
-    resumed.check_options(asked)
-    plan = resumed.run.plan
-    return Choice(
-        suite(plan.suite),
-        plan.filesystems,
-        resumed.kernels,
-        plan.repeat,
-        provision=None,
-        results=resumed.path.parent,
-        seed=plan.seed,
-        meter_program=meter_program,
-        resumed=resumed,
-    )
-
-
-def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in _listed(text)))
-
-
-def _modules(filesystems: Sequence[str]) -> tuple[str, ...]:
-    """All modules that these filesystems need."""
-    return tuple(dict.fromkeys(module for name in filesystems for module in filesystem(name).modules))
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    """`a,b` as an option has it; nothing twice."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def planned(
-    choice: Choice, profile: BoardProfile, labels: tuple[str, ...]
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """The entries of a plan, kernels by label, and what was left out.
-
-    Raises ConfigError for what cannot be measured on this board, or does not fit its card.
-    """
-
-    def factor_for(name: str) -> float:
-        return choice.factor_for(name, profile)
-
-    wanted = Planning(
-        filesystems=choice.filesystems,
-        kernels=labels,
-        repeat=choice.repeat,
-        seed=choice.seed,
-        provision=choice.provision,
-        factor_for=factor_for,
-        root_filesystems=images.root_filesystem_choices(profile.recipe),
-        kernel_order=_pairs(choice, labels) if choice.paired else None,
-        guest_time=profile.guest_time,
-        memory_bytes=profile.memory_bytes,
-        further=tuple(profile.storages),
-        storages=choice.storages,
-    )
-    entries, left_out = plan_entries(choice.suite, wanted)
-    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(entries, Space(*images.card_space(profile.recipe), further), factor_for)
-    return entries, left_out
-
-
-def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The labels of baseline and candidate in the order in which they boot, pair by pair."""
-    label = dict(zip(Side, labels, strict=True))
-    return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]
 
 
 @dataclass
@@ -234,7 +71,7 @@ class Session:
             self.choice.kernels,
             progress=self.say,
             recipe=self.profile.recipe,
-            modules=_modules(self.choice.filesystems),
+            modules=modules_of(self.choice.filesystems),
         )
         for kernel in self._kernels:
             check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)

@@ -22,10 +22,10 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
+from fsjoule.choosing import choose
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
 from fsjoule.pairing import Pair, measure_pairs
 from fsjoule.report.gating import GateVerdict
-from fsjoule.session import choose
 from fsjoule.statistics import Policy, parse_policy
 from fsjoule.suites import SUITES, Suite
 from fsjoule.verdicts import Judge

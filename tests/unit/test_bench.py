@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fsjoule.bench import Bench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import (
     MIB,
+    FioWorkload,
     LabStep,
     Mark,
     Measurement,
@@ -150,6 +152,25 @@ def test_a_window_that_is_not_fios_makes_it_invalid() -> None:
     wanted = entry(bench, "write-16k")
     bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.4))
     assert any("differ by" in reason for reason in bench.measure(wanted).invalid_reasons)
+
+
+def of_four_jobs(excess_s: float) -> Measurement:
+    """A job of fio's four, all of them judged by one window that is longer than the longest of them."""
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    single = entry(bench, "write-16k")
+    assert isinstance(single.workload, FioWorkload)
+    wanted = replace(single, workload=replace(single.workload, jobs=4))
+    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + excess_s))
+    return bench.measure(wanted)
+
+
+def test_the_time_of_several_jobs_is_their_window() -> None:
+    result = of_four_jobs(0.6)
+    assert result.valid, result.invalid_reasons
+    assert result.duration_s == pytest.approx(runtime_s() + 0.6)
+    assert result.throughput_mib_per_s == pytest.approx(4 / (runtime_s() + 0.6))
+    assert result.iops == pytest.approx(256 / (runtime_s() + 0.6))
+    assert any("differ by" in reason for reason in of_four_jobs(4 * 0.25 + 0.1).invalid_reasons)
 
 
 def test_what_the_kernel_reports_makes_it_invalid() -> None:

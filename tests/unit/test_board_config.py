@@ -84,6 +84,12 @@ def test_a_disk_image_is_sparse_and_gets_the_size_of_its_config(tmp_path: Path) 
         prepare_disk(tmp_path / "none" / "card-d.img", MIB)
 
 
+def test_the_lossy_example_loses_the_cache_of_its_stick() -> None:
+    config = BoardConfig.from_toml(EXAMPLE.with_name("lossy.toml"))
+    assert config.disks["stick"].cache is Cache.TORN
+    assert config.disks["stick"].device == BoardConfig.from_toml(EXAMPLE).disks["stick"].device
+
+
 def test_the_deterministic_example_is_right() -> None:
     config = BoardConfig.from_toml(EXAMPLE.with_name("deterministic.toml"))
     assert config.guest_time is not None

@@ -18,12 +18,12 @@ from nights import Nights
 from results_factory import KERNEL
 
 from fsjoule import images
+from fsjoule.choosing import Choice
 from fsjoule.cli import main
 from fsjoule.errors import ConfigError
 from fsjoule.metrics import Figure, Metric
 from fsjoule.model import IoPattern
 from fsjoule.pairing import Enough, Pair, PairedRun
-from fsjoule.session import Choice
 from fsjoule.store.index import IndexedSeries, Where, import_runs, list_series, open_index
 from fsjoule.trends import again, confirm
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def test_the_virtual_board() -> None:
     assert environment.profile.simulated
     assert environment.profile.recipe == "imx6ul"
     assert environment.profile.mark_device == "/dev/ttymxc1"
+
+
+def test_the_lossy_board_is_the_usual_one_with_another_name_and_config() -> None:
+    usual, lossy = (read_environment(path) for path in (_VIRTUAL, _VIRTUAL.with_name("virtual-lossy.yaml")))
+    assert (lossy.virtual_lab, lossy.virtual_board) == ("virtual-lossy", "lossy")
+    assert replace(lossy.profile, name=usual.profile.name) == usual.profile
 
 
 def test_the_deterministic_board() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -48,13 +49,16 @@ class Board:
         said = self.folder / "console"
         with (
             said.open("wb") as console,
-            subprocess.Popen([self.here(script), *arguments], stdout=console, env=self.environment) as writer,
+            subprocess.Popen(
+                [self.here(script), *arguments], stdout=console, env=self.environment, start_new_session=True
+            ) as writer,
         ):
             deadline = time.monotonic() + _TIMEOUT_S
             while said.read_text().count("\n") < files and writer.poll() is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            writer.send_signal(signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # with the program that it has just started
+                os.killpg(writer.pid, signal.SIGKILL)
         return said.read_text()
 
     def fates(self, promised: Sequence[Promised]) -> dict[str, FileFate]:

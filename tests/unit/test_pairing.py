@@ -10,12 +10,12 @@ from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
+from fsjoule.choosing import choose
 from fsjoule.errors import BoardError, LabError
 from fsjoule.metrics import Metric
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
 from fsjoule.pairing import Pair, run_pairs
 from fsjoule.ports import CommandResult
-from fsjoule.session import choose
 from fsjoule.statistics import Side, interleaved
 from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore

@@ -12,10 +12,10 @@ from results_factory import KERNEL
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
+from fsjoule.choosing import choose_resumed
 from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.model import BoardFacts, Measurement, Plan, Run, RunStatus
 from fsjoule.resuming import Resumed, resume
-from fsjoule.session import choose_resumed
 from fsjoule.store import RunFolder, load_run
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell

@@ -14,12 +14,12 @@ from typing import Annotated, Final
 
 import typer
 
+from fsjoule.choosing import Choice, choose
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.gating import Sides, build_sides, gate_measured, gate_recorded
 from fsjoule.report.gating import Gated, print_gate, to_document, to_markdown
-from fsjoule.session import Choice, choose
 from fsjoule.statistics import Policy, parse_policy
 from fsjoule.store.index import VARIABLE, Where
 

@@ -11,12 +11,12 @@ import typer
 from rich.table import Table
 
 from fsjoule import lab, store
+from fsjoule.choosing import choose, planned
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
 from fsjoule.model import MIB, BoardProfile, Planned, Workload
 from fsjoule.report.numbers import seconds_text
 from fsjoule.report.summary import size_label, workload_label
-from fsjoule.session import choose, planned
 from fsjoule.suites import SUITES, Rates, estimate, learned, suite
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")

@@ -122,10 +122,6 @@ class FioResult:
     def mib_per_s(self) -> float | None:
         return self.io_bytes / MIB / (self.runtime_ns / 1e9) if self.runtime_ns else None
 
-    @property
-    def iops(self) -> float | None:
-        return self.ios / (self.runtime_ns / 1e9) if self.runtime_ns else None
-
 
 @dataclass(frozen=True, slots=True)
 class Space:

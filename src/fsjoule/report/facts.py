@@ -9,6 +9,7 @@ from typing import Final
 
 from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
 from fsjoule.report.numbers import ABSENT, samples_text
+from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.summary import size_label, workload_label
 
 Fact = tuple[str, str]
@@ -28,6 +29,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("IOPS", _number(m.iops, "", 1)),
         ("energy per MiB", _value(m.energy_mj_per_mib, "mJ/MiB", 3)),
         ("net energy per MiB", _value(m.energy_net_mj_per_mib, "mJ/MiB", 3)),
+        *_outcome_facts(m),
         *_energy_facts(m),
         ("CPU time per MiB", _number(m.cpu_s_per_mib, "s/MiB", 4)),
         ("CPU busy", _number(m.cpu_busy_s, "s", 3)),
@@ -38,6 +40,20 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("samples", samples_text(m.samples) if m.samples else ABSENT),
     ]
     return [(name, text) for name, text in facts if text != ABSENT]
+
+
+def _outcome_facts(m: Measurement) -> list[Fact]:
+    outcome = m.outcome
+    if outcome is None:
+        return []
+    return [
+        ("what is left", outcome_text(outcome)),
+        ("not intact", ", ".join(outcome.damaged) or ABSENT),
+        ("the checker's exit code", ABSENT if outcome.check_exit is None else str(outcome.check_exit)),
+        ("power cut after", _number(outcome.cut_s, "s", 3)),
+        ("seed", ABSENT if outcome.seed is None else str(outcome.seed)),
+        *((f"kernel's message {i}", message) for i, message in enumerate(outcome.messages, start=1)),
+    ]
 
 
 def _energy_facts(m: Measurement) -> list[Fact]:

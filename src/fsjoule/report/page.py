@@ -14,6 +14,7 @@ from fsjoule.publications import PUBLICATIONS
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.suite import NOTE, suite_page
 from fsjoule.report.summary import Summary, workload_label
 from fsjoule.report.tables import (
@@ -108,6 +109,8 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
 
 
 def _brief(m: Measurement) -> tuple[str, ...]:
+    if m.outcome is not None:
+        return (outcome_text(m.outcome),)
     parts: list[str] = []
     if m.throughput_mib_per_s is not None:
         parts.append(f"{m.throughput_mib_per_s:.2f} MiB/s")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
+from fsjoule.choosing import choose
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import BoardProfile, Provision
 from fsjoule.pairing import Pair, Test, measure_pairs
-from fsjoule.session import choose
 from fsjoule.statistics import Policy, Rates, SequentialTest, confirming_test
 from fsjoule.statistics.confirming import outcome_of
 from fsjoule.store import load_run_file

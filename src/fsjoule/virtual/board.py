@@ -111,7 +111,11 @@ class VirtualBoard:
                 "image": str(self._card.image),
                 "host_device": str(self._card.host_device),
             },
-            "losses": {name: str(disk.last_loss) for name, disk in self._lossy.items() if disk.last_loss},
+            "losses": {
+                name: str(disk.last_loss)
+                for name, disk in self._lossy.items()
+                if disk.last_loss and disk.last_loss.unflushed
+            },
             "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
             "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
             "supply": {"volts": self._feed.volts, "watts": round(self._feed.watts, 4), "records": self._feed.records},
