@@ -95,11 +95,17 @@ def gate_measured(
         seed=choice.seed,
         command=command,
     )
-    try:
-        write_file(run.folder / GATE_FILE, (json.dumps(to_document(gated), indent=2) + "\n").encode())
-    except OSError as error:  # the answer stands
-        say(f"{run.folder / GATE_FILE} could not be written: {error.strerror}")
+    keep_gate(gated, run.folder, say=say)
     return gated
+
+
+def keep_gate(gated: Gated, folder: Path, *, say: Say) -> None:
+    """Put the answer into its run folder. It stands, whether it can be written or not."""
+    file = folder / GATE_FILE
+    try:
+        write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())
+    except OSError as error:
+        say(f"{file} could not be written: {error.strerror}")
 
 
 def gate_recorded(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import signal
 from collections.abc import Generator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.error import HTTPError
@@ -12,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 from browser import DESK, PHONE, Browser, browser
+from command_line import finished, started
 from reported_runs import BUILDS, STEP_AT, write_gate, write_nights, write_run
 from results_factory import make_measurement
 
@@ -203,6 +206,17 @@ def test_only_this_machine_is_served(site: Served) -> None:
     assert "googletagmanager" not in page
     with pytest.raises(HTTPError, match="404"):
         urlopen(f"{site.address}../results/index.sqlite", timeout=10)
+
+
+def test_the_server_ends_when_it_is_told_to(site: Served) -> None:
+    with ExitStack() as closing:
+        command = started(closing, "report", "serve", site.folder, "--port", "0")
+        assert command.stdout is not None
+        address = command.stdout.readline().strip()
+        with urlopen(f"{address}trends.html", timeout=10) as answer:
+            assert answer.status == 200
+        command.send_signal(signal.SIGINT)
+        assert finished(command).code == 0
 
 
 def test_a_report_of_nothing_names_what_is_missing(opened: Browser, tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from nights import Nights
 from results_factory import make_run
 
+from fsjoule.gating import keep_gate
 from fsjoule.metrics import Figure, Metric
 from fsjoule.model import Fault, IoPattern, LabStep, Run, RunStatus
 from fsjoule.report.comparison.model import Subject
-from fsjoule.report.gating import Gated, GateSide, GateVerdict, Tested, to_document
+from fsjoule.report.gating import Gated, GateSide, GateVerdict, Tested
 from fsjoule.statistics import Decision, Interval, Policy, State
-from fsjoule.store import GATE_FILE, RunFolder
+from fsjoule.store import RunFolder
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 
 BUILDS = 12
@@ -91,8 +92,11 @@ def write_run(results: Path) -> Written:
     return Written(folder.path, made.run, invalid, damaged, missing, retried, failed, buggy)
 
 
-def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
-    """What `fsjoule gate` keeps: the first series has regressed, the second has not, the third is not decided."""
+def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> list[str]:
+    """Keep a gate as `fsjoule gate` does, and return what it said.
+
+    The first series has regressed, the second has not, the third is not decided.
+    """
     decisions = (Decision.REGRESSED, Decision.NOT_REGRESSED, Decision.UNDECIDED)
     tested = tuple(
         Tested(
@@ -116,4 +120,6 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
         tested=tested,
         command=("fsjoule", "gate", "--baseline", "main", "--candidate", "HEAD"),
     )
-    (run_folder / GATE_FILE).write_text(json.dumps(to_document(gated)), encoding="utf-8")
+    said: list[str] = []
+    keep_gate(gated, run_folder, say=said.append)
+    return said
