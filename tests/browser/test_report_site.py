@@ -24,7 +24,7 @@ from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
 from fsjoule.report.comparison.model import Subject
 from fsjoule.store import load_run
-from fsjoule.store.index import IndexedSeries
+from fsjoule.store.index import IndexedSeries, import_runs, open_index
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,17 @@ def test_a_report_of_nothing_names_what_is_missing(opened: Browser, tmp_path: Pa
         assert all("widgets/metrics.json" in error for error in opened.errors())
         opened.open(f"{address}trends.html")
         opened.wait(lambda: "0 series" in text(opened))
+
+
+def test_an_index_knows_more_than_the_runs_that_are_there(site: Served, tmp_path: Path) -> None:
+    location = str(tmp_path / "index.sqlite")
+    with open_index(location, create=True) as index:
+        import_runs(index, [site.results])
+    newest = max(site.results.glob("*-nightly-*"))
+    make_site([newest], tmp_path / "report", index=location, say=lambda _: None)
+    page = (tmp_path / "report" / "trends.html").read_text()
+    assert "16 series on 3 boards" in page
+    assert "slower since" in page
 
 
 def test_an_older_report_is_replaced_and_nothing_else(site: Served, tmp_path: Path) -> None:

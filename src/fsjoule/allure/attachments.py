@@ -35,6 +35,7 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     """Hand all files of a measurement to `keep`, by their names in the results."""
     attachments: list[Attachment] = []
     problems: list[str] = []
+    contents: dict[str, bytes] = {}
 
     def add(name: str, kind: str, content: bytes) -> None:
         source = f"{uuid}-{len(attachments)}-attachment{Path(name).suffix}"
@@ -51,9 +52,16 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
         else:
             problems.append("the meter recorded nothing: there is no trace and no energy")
     for file in loaded.files(measurement.number):
-        if file.name not in _NOT_ATTACHED:
-            add(file.name, _TYPES.get(file.suffix, "application/octet-stream"), file.read_bytes())
-    console = loaded.attachment(measurement.number, "console.log") or b""
+        if file.name in _NOT_ATTACHED:
+            continue
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            problems.append(f"{file.name} cannot be read: {error.strerror}")
+            continue
+        contents[file.name] = content
+        add(file.name, _TYPES.get(file.suffix, "application/octet-stream"), content)
+    console = contents.get("console.log", b"")
     add("repeat it.sh", "text/plain", repeating(loaded.run, measurement, console.decode(errors="replace")).encode())
     return Attached(tuple(attachments), tuple(problems))
 

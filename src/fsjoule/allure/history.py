@@ -17,12 +17,12 @@ from fsjoule.allure.tests import milliseconds, run_tests
 from fsjoule.store import LoadedRun
 
 
-def history_lines(earlier: Iterable[LoadedRun], url: str = "") -> str:
-    """`history.jsonl` of runs in the order of time."""
-    return "".join(f"{json.dumps(_line(loaded, url), separators=(',', ':'))}\n" for loaded in earlier)
+def history_lines(earlier: Iterable[LoadedRun]) -> str:
+    """`history.jsonl` of runs in the order of time. Where their own reports are, if they had any, is not known."""
+    return "".join(f"{json.dumps(_line(loaded), separators=(',', ':'))}\n" for loaded in earlier)
 
 
-def _line(loaded: LoadedRun, url: str) -> dict[str, Any]:
+def _line(loaded: LoadedRun) -> dict[str, Any]:
     tests = list(run_tests(loaded))
     return {
         "uuid": loaded.run.run_id,
@@ -32,7 +32,7 @@ def _line(loaded: LoadedRun, url: str) -> dict[str, Any]:
         # Of retries the last one counts.
         "testResults": {test.history_id: test.history_document() for test in tests},
         "metrics": _means(tests),
-        "url": url,
+        "url": "",
     }
 
 

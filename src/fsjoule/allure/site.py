@@ -23,6 +23,8 @@ from fsjoule.trends.page import trend_page
 from fsjoule.trends.trend import trend_of
 
 _MARK: Final = "fsjoule-report"
+# Measurements of an index: so many are read in half a second.
+_MOST_READ: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,9 @@ def make_site(
     with _writing(folder) as (work, made):
         results, history = work / "results", work / "history.jsonl"
         written = write_results(builds, results, url=url)
-        history.write_text(history_lines(builds.earlier, url), encoding="utf-8")
-        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier ones as their history")
+        history.write_text(history_lines(builds.earlier), encoding="utf-8")
+        rest = f"; {builds.left_out} older ones were left out" if builds.left_out else ""
+        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier ones as their history{rest}")
         generate(results, configuration(builds.name, written.legend, history, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
         (made / TRENDS).write_text(_trends(builds, paths, index, work), encoding="utf-8")
@@ -98,7 +101,7 @@ def _trends(builds: Builds, paths: Sequence[Path], location: str | None, work: P
 def _page(opened: Index, paths: Sequence[Path]) -> str:
     known = [each for path in paths for each in confirmations(path / FOLDER)[0]]
     by_time, by_kernel = (
-        trend_of(opened, Where(), order=order, confirmations=known, all_names=True)
+        trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
         for order in (Order.TIME, Order.KERNEL)
     )
     return trend_page(by_time, by_kernel, report=FIRST_PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -60,7 +61,7 @@ def milliseconds(utc: str) -> int:
 
 def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, keep: Keep | None) -> Result:
     m, run = measurement, loaded.run
-    bare = _test(run, entry, m, f"{run.run_id}-{m.number:02d}")
+    bare = _test(run, entry, m, uuid_of(run, f"{m.number:02d}"))
     start_ms = milliseconds(m.started_utc)
     attachments, steps, problems = (), (), ()
     if keep is not None:
@@ -87,7 +88,7 @@ def _fault_test(run: Run, entry: Planned, fault: Fault, attempt: int) -> Result:
     first, _, rest = fault.what.partition("\n")
     hint = f"\nhint: {fault.hint}" if fault.hint else ""
     return replace(
-        _test(run, entry, None, f"{run.run_id}-{entry.number:02d}-fault-{attempt}"),
+        _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-fault-{attempt}")),
         status=Status.BROKEN,
         message=f"{kind}: {first}",
         trace=f"{rest}{hint}".strip("\n"),
@@ -99,7 +100,7 @@ def _fault_test(run: Run, entry: Planned, fault: Fault, attempt: int) -> Result:
 
 def _without(run: Run, entry: Planned, status: Status, message: str) -> Result:
     """The test of an entry of which there is no measurement."""
-    bare = _test(run, entry, None, f"{run.run_id}-{entry.number:02d}-none")
+    bare = _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-none"))
     return replace(bare, status=status, message=message)
 
 
@@ -140,6 +141,11 @@ def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) 
         parameters=(("repetition", str(entry.repetition)),),
         about=(("kernel", release), ("run", run.run_id), ("number", str(entry.number))),
     )
+
+
+def uuid_of(run: Run, rest: str) -> str:
+    """A name that is the same whenever a report is made, and with which a file can be named."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{run.run_id}-{rest}")
 
 
 def _size(entry: Planned) -> str:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from fsjoule.allure.documents import Result, Status
-from fsjoule.allure.tests import milliseconds
+from fsjoule.allure.tests import milliseconds, uuid_of
 from fsjoule.allure.words import REGRESSION, UNDECIDED
 from fsjoule.errors import ResultError
 from fsjoule.statistics import Decision
@@ -89,7 +89,7 @@ def _test(loaded: LoadedRun, gate: _Gate, tested: _Tested) -> Result:
     }.get(tested.decision, "")
     start_ms = milliseconds(run.started_utc)
     return Result(
-        uuid=f"{run.run_id}-gate-{series.key}-{tested.metric}",
+        uuid=uuid_of(run, f"gate-{series.key}-{tested.metric}"),
         identity=f"{series.board}/gate/{series.key}/{tested.metric}",
         name=f"gate: {tested.label}, {tested.metric}",
         status=_STATUS[tested.decision],

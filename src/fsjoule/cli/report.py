@@ -17,9 +17,7 @@ _REPORT: Final = Path("report")
 _MOST: Final = 60
 
 _Runs = Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some (default: results).")]
-_Url = Annotated[
-    str, typer.Option("--url", metavar="URL", help="Where the report will be read, with a slash at its end.")
-]
+_Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
 _Most = Annotated[int, typer.Option("--builds", min=1, help="So many runs at most, the newest.")]
 
 
