@@ -82,6 +82,8 @@ def choose(
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
+    if storages is not None and not _listed(storages):
+        raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
         raise ConfigError(f"--size-factor {size_factor:g}: it is above 0 and at most 1, the published sizes")
     return Choice(

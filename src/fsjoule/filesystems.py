@@ -283,12 +283,24 @@ def filesystem(name: str) -> Filesystem:
         if variant not in row.variants:
             raise ConfigError.unknown(f"variant of {plain}", variant, row.variants)
     variants = [row.variants[variant] for variant in names]
+    chosen_options = tuple(word for variant in variants for word in variant.make)
     return replace(
         row,
         name=plain + colon + "+".join(names),
-        make=(*row.make, *(word for variant in variants for word in variant.make)),
+        make=(*_less_properties(row.make, chosen_options), *chosen_options),
         mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
     )
+
+
+def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the properties (`-O name=value`) that a variant has chosen: zpool refuses one that it is given twice."""
+
+    def properties(words: tuple[str, ...]) -> dict[int, str]:
+        return {i: words[i + 1].partition("=")[0] for i, word in enumerate(words[:-1]) if word == "-O"}
+
+    again = set(properties(chosen).values())
+    dropped = {at for i, name in properties(make).items() if name in again for at in (i, i + 1)}
+    return tuple(word for i, word in enumerate(make) if i not in dropped)
 
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:

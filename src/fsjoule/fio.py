@@ -25,7 +25,8 @@ def layout_argv(workload: FioWorkload, place: str) -> tuple[str, ...]:
     What is read of a device without a filesystem is written before: a card that knows nothing to be there reads faster.
     """
     if _is_device(place):
-        written = replace(workload, operation=IoPattern.WRITE, block_size_bytes=MIB, jobs=1, depth=1, runtime_s=0.0)
+        once = replace(workload, io_bytes=0, runtime_s=0.0, jobs=1, depth=1)
+        written = replace(once, operation=IoPattern.WRITE, block_size_bytes=MIB)
         return ("fio", *_job(written, place))
     return ("fio", "--create_only=1", *_job(workload, place))
 

@@ -65,7 +65,8 @@ class Flakey:
 
     def measure(self, measurer: Measurer) -> Evidence:
         """Raises LabError when the board does not answer. What the filesystem does wrong is in the outcome."""
-        measurer.install(onboard_safety.SCRIPTS)
+        with measurer.phases("provisioning"):
+            measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
         return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> Evidence:

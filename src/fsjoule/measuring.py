@@ -89,7 +89,7 @@ class Measurer:
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
     _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
-    _slug: str = field(default="", init=False)
+    _measured: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -101,12 +101,14 @@ class Measurer:
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
 
-    def turn_to(self, name: str) -> None:
+    def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
 
-        Raises LabError if the board does not have it.
+        `programs` are installed besides, in the same upload. Raises LabError if the board does not have the device.
         """
+        programs = programs or {}
         if name == self._storage:
+            self.install(programs)
             return
         self.scratch.unmount()
         if name == CARD:
@@ -120,7 +122,7 @@ class Measurer:
         self._storage = name
         self.scratch.device = scratch
         scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
-        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode()})
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def measure(self, entry: Planned) -> Evidence:
         """Measure one entry of the plan that needs no boot of its own.
@@ -147,7 +149,8 @@ class Measurer:
         Raises LabError when the board does not answer.
         """
         kind = filesystem(entry.filesystem)
-        self._slug, self._made = entry.slug, 0
+        # Parts have workloads of one name, and one part such that differ in their size only.
+        self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
             self.turn_to(entry.storage)
@@ -177,7 +180,7 @@ class Measurer:
         A journal that is not written anew could otherwise be taken for one of the filesystem before.
         """
         self._made += 1
-        return uuid5(_UUIDS, f"{self.seed} {self._slug} {self._made}") if self.profile.guest_time else None
+        return uuid5(_UUIDS, f"{self.seed} {self._measured} {self._made}") if self.profile.guest_time else None
 
     def load_modules(self, *names: str) -> None:
         """Load a filesystem's modules, or the first mount of a boot would take a second longer than the others.

@@ -59,8 +59,7 @@ class PowerLoss:
             now = measurer.clock.utc()[: len("2026-01-01T00:00:00")]
             checked(measurer.shell, "date", "-u", "-s", now.replace("T", " "))
             measurer.load_modules(*kind.modules)
-            measurer.turn_to(self.entry.storage)
-            measurer.install(onboard_safety.SCRIPTS)
+            measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
             pool = onboard_safety.pool_argv(self.seed, onboard_safety.writer_pool_bytes(self.workload))
             checked(measurer.shell, *pool, timeout_s=_POOL_TIMEOUT_S)
             measurer.scratch.make(kind)
@@ -72,7 +71,8 @@ class PowerLoss:
     def recover(self, measurer: Measurer, cut: Cut) -> Evidence:
         """Look, on the board that was booted again, for the files that it has acknowledged on its console before."""
         promised = onboard_safety.promised(cut.console)
-        measurer.install(onboard_safety.SCRIPTS)
+        with measurer.phases("provisioning"):
+            measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
 
         def look(_kind: Filesystem) -> Evidence:
             return Survey(measurer, self.kind, promised).run(self.entry.number)

@@ -38,7 +38,7 @@ class Resumed:
             "--repeat": plan.repeat,
             "--seed": plan.seed,
             "--storage": self.storages,
-            "--results": self.path.parent.resolve(),
+            "--results": self.path.resolve().parent,
         }
         if factors:
             recorded["--size-factor"] = factors.pop() if len(factors) == 1 else tuple(sorted(factors))
@@ -61,8 +61,9 @@ class Resumed:
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """The storage devices that the plan measures on."""
-        return tuple(sorted({entry.storage for entry in self.run.plan.entries}))
+        """The storage devices that the plan measures on; a boot is on the card, whichever those are."""
+        entries = self.run.plan.entries
+        return tuple(sorted({entry.storage for entry in entries if not entry.is_boot})) or (CARD,)
 
     def check_storages(self, further: Iterable[str]) -> None:
         """Whether a board with these further storage devices has those of the plan. Raises ConfigError if not."""
@@ -82,12 +83,15 @@ class Resumed:
         self._refuse(differs)
 
     def check_kernels(self, kernels: Iterable[KernelFacts]) -> None:
-        """Whether the kernels are the same, byte for byte. Raises ConfigError that says which is not."""
-        then = {kernel.label: kernel for kernel in self.run.kernels}
+        """Whether kernels, in the order of the run's, are the same, byte for byte.
+
+        Raises ConfigError that says which is not.
+        """
         self._refuse(
-            f"the kernel {now.label} was {_kernel(then[now.label])}, it is {_kernel(now)} now"
-            for now in kernels
-            if now.digest != then[now.label].digest
+            f"the kernel {then.label} was {_kernel(then)}, "
+            f"{'it' if now.label == then.label else now.label} is {_kernel(now)} now"
+            for then, now in zip(self.run.kernels, kernels, strict=True)
+            if (now.label, now.digest) != (then.label, then.digest)
         )
 
     def check_images(self, images: Iterable[ImageFacts]) -> None:

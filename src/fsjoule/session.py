@@ -75,6 +75,8 @@ class Session:
         )
         for kernel in self._kernels:
             check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
+        if self.choice.resumed is not None:
+            self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
         self.plan = self._plan()
         for reason in self.plan.left_out:
             self.say(f"left out: {reason}")
@@ -84,7 +86,6 @@ class Session:
             for root in root_filesystems(self.plan)
         }
         if self.choice.resumed is not None:
-            self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
             self.choice.resumed.check_images(card.facts for card in self._cards.values())
         if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
             self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
@@ -192,8 +193,8 @@ class Session:
         """The command that measures what is missing, if the run was aborted."""
         if self._folder is None or store.load_run_file(self._folder).status is not RunStatus.ABORTED:
             return None
-        command = self.command if "--resume" in self.command else (*self.command, "--resume", str(self._folder))
-        return shlex.join(command)
+        resumed = self.choice.resumed is not None
+        return shlex.join(self.command if resumed else (*self.command, "--resume", str(self._folder)))
 
     @property
     def folder(self) -> Path | None:

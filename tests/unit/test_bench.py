@@ -24,6 +24,7 @@ from fsjoule.model import (
     Planned,
     Run,
     RunStatus,
+    Storage,
     TimedKind,
     Trace,
 )
@@ -249,6 +250,38 @@ def test_one_boot_serves_a_repetition() -> None:
     assert run.status is RunStatus.COMPLETE
     assert not bench.board.powered
     assert {"boot", "flash", "provisioning", "fio", "timed", "idle", "board_on"} <= run.phases_s.keys()
+
+
+def test_each_entry_is_measured_on_its_storage_device() -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        told = {"/sys/class/block/sda/size": "1048576\n", "/sys/class/block/sda/device/model": "QEMU HARDDISK\n"}
+        return CommandResult(argv, 0, told[argv[-1]]) if argv[-1] in told else answer(argv)
+
+    shell = FakeShell(answered)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, storages={"stick": Storage("sda", 512 * MIB)})
+    written = entry(bench, "write-16k")
+    measured_on = [
+        bench.measure(replace(written, number=101 + i, storage=name)).series.storage
+        for i, name in enumerate(("card", "stick", "stick", "card"))
+    ]
+    assert measured_on == ["card", "stick QEMU HARDDISK", "stick QEMU HARDDISK", "card"]
+    made = [argv[-1] for argv in shell.asked if argv[0] == "mkfs.ext4"]
+    assert made == ["/dev/mmcblk1p3", "/dev/fsjoule/sda", "/dev/fsjoule/sda", "/dev/mmcblk1p3"]
+    assert [argv[1] for argv in shell.asked if argv[0].endswith("/attach")] == ["sda"]
+
+
+def test_no_two_filesystems_of_a_boot_have_one_uuid() -> None:
+    shell = FakeShell(answer)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    bench.profile = replace(PROFILE, guest_time=True)
+    written = entry(bench, "write-16k")
+    assert isinstance(written.workload, FioWorkload)
+    larger = replace(written, number=101, workload=replace(written.workload, size_bytes=64 * MIB))
+    for planned in (written, larger, replace(written, number=102, suite="elc2015/mixed")):
+        bench.measure(planned)
+    uuids = [argv[argv.index("-U") + 1] for argv in shell.asked if argv[0] == "mkfs.ext4"]
+    assert len(set(uuids)) == len(uuids) == 3
 
 
 def test_a_boot_is_measured_from_mark_to_mark() -> None:

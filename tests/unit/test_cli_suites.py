@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine, command_line
+from results_factory import make_run
 
+from fsjoule.store import RunFolder
 from fsjoule.suites import SUITES
 
 _ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
+_X86 = _ENVIRONMENT.with_name("virtual-x86.yaml")
 
 
 @pytest.fixture
@@ -47,3 +51,36 @@ def test_published_sizes_that_do_not_fit_are_refused(fsjoule: CommandLine, tmp_p
     assert "does not fit" in refused.err
     assert "--size-factor 0." in refused.err
     assert fsjoule("suites", "show", "elc2015/boat", "--lg-env", _ENVIRONMENT).code == 2
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_suite_can_be_measured_on_a_virtual_board(fsjoule: CommandLine, tmp_path: Path, suite: str) -> None:
+    shown = fsjoule("suites", "show", suite, "--lg-env", _X86, "--results", tmp_path)
+    assert (shown.code, shown.err) == (0, "")
+
+
+def test_a_filesystem_needs_a_kernel_of_the_board(fsjoule: CommandLine, tmp_path: Path) -> None:
+    options = ("--lg-env", _ENVIRONMENT, "--results", tmp_path)
+    refused = fsjoule("suites", "show", "ext4-zfs-2023/test1", *options)
+    assert refused.code == 2
+    assert "cards of the recipe 'imx6ul' have no module zfs" in refused.err
+    assert fsjoule("suites", "show", "ext4-zfs-2023/test3", *options).code == 0
+
+
+def test_an_empty_list_of_storage_devices_is_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
+    refused = fsjoule("suites", "show", "quick", "--storage", "", "--lg-env", _X86, "--results", tmp_path)
+    assert refused.code == 2
+    assert "--storage names no storage device" in refused.err
+
+
+def test_an_estimate_learns_from_runs_of_the_same_board(fsjoule: CommandLine, tmp_path: Path) -> None:
+    made = make_run(repeat=1)
+    for name in ("virtual", "virtual-x86"):
+        boards = {label: replace(facts, name=name) for label, facts in made.run.boards.items()}
+        store = RunFolder(tmp_path)
+        store.begin(replace(made.run, boards=boards))
+        for measurement in made.measurements:
+            store.add(measurement, None, {})
+        store.finish(replace(made.run, boards=boards))
+    document = fsjoule("suites", "show", "quick", "--lg-env", _ENVIRONMENT, "--results", tmp_path, "--json").document
+    assert document["learned_from_runs"] == 1

@@ -69,3 +69,12 @@ def test_each_variant_changes_something(name: str) -> None:
 def test_what_there_is_not_is_refused_with_what_there_is(name: str, choices: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s){choices}"):
         filesystem(name)
+
+
+def test_a_variant_takes_the_place_of_a_property() -> None:
+    def direct(name: str) -> list[str]:
+        return [word for word in filesystem(name).make_argv("/dev/x") if word.startswith("direct=")]
+
+    assert direct("zfs") == direct("zfs:zstd") == ["direct=disabled"]
+    assert direct("zfs:direct") == ["direct=standard"]
+    assert filesystem("zfs:direct").make.count("-O") == 1

@@ -64,12 +64,12 @@ def test_files_of_all_jobs_have_one_name() -> None:
 
 
 def test_a_device_is_written_before_it_is_read() -> None:
-    workload = FioWorkload(IoPattern.RANDRW, 16 * KIB, 8 * MIB, jobs=4, depth=8, runtime_s=3.0)
+    workload = FioWorkload(IoPattern.RANDRW, 16 * KIB, 8 * MIB, jobs=4, depth=8, io_bytes=64 * MIB, runtime_s=3.0)
     run = fio.run_argv(workload, "/dev/sda", output="o", before="b", after="a", seed=7)
     assert {"--filename=/dev/sda", "--unified_rw_reporting=mixed", "--rw=randrw"} <= set(run)
     layout = fio.layout_argv(workload, "/dev/sda")
     assert {"--filename=/dev/sda", "--rw=write", "--size=8388608", "--numjobs=1"} <= set(layout)
-    assert not any(option.startswith(("--runtime", "--create_only", "--directory")) for option in layout)
+    assert not any(option.startswith(("--runtime", "--io_size", "--create_only", "--directory")) for option in layout)
 
 
 def test_layout_is_the_same_job_without_its_io() -> None:

@@ -103,6 +103,9 @@ def test_the_next_iteration_begins_on_the_boot_after_the_cut() -> None:
     numbers = [measured(bench, number).boot for number in (0, 1)]
     assert isinstance(bench.board, FakeBoard)
     assert (numbers, bench.board.boots) == ([2, 3], 3)
+    # Scripts reach each boot in one upload, which takes seconds on a console.
+    installed = [argv for argv in bench.board.shell.asked if argv == ("sh", "-e", f"{onboard.DIRECTORY}/install")]
+    assert len(installed) == 3
 
 
 @pytest.mark.parametrize(

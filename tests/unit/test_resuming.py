@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,20 @@ def test_only_what_has_not_ended_can_go_on(aborted: Path) -> None:
         resume(aborted)
 
 
+def test_a_run_that_was_killed_can_go_on(aborted: Path) -> None:
+    file = aborted / "run.json"
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps({**stored, "status": "running", "abort_reason": None, "finished_utc": None}))
+    (aborted / "measurements" / "notes.txt").write_text("not a measurement")
+    resumed = resume(aborted)
+    bench = gone_on(resumed)
+    assert len(resumed.kept) == taken(bench.plan)
+    for entry in bench.plan.entries:
+        bench.measure(entry)
+    bench.finish()
+    assert load_run(aborted).run.status is RunStatus.COMPLETE
+
+
 def test_two_cannot_go_on_with_one_run(aborted: Path) -> None:
     first, second = resume(aborted), resume(aborted)
     bench = gone_on(first)
@@ -186,6 +201,15 @@ def test_options_that_agree_are_taken(aborted: Path) -> None:
     choice = choose_resumed(aborted, {**given, "--results": aborted.parent.resolve(), "--seed": None})
     assert (choice.suite.name, choice.filesystems, choice.kernels) == ("quick", ("ext4",), ("6.1",))
     assert (choice.repeat, choice.seed, choice.results) == (3, 3, aborted.parent)
+
+
+def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
+    resumed = resume(aborted)
+    entries = tuple(e if e.is_boot else dataclasses.replace(e, storage="nvme") for e in resumed.run.plan.entries)
+    plan = dataclasses.replace(resumed.run.plan, entries=entries)
+    dataclasses.replace(resumed, run=dataclasses.replace(resumed.run, plan=plan)).check_options(
+        {"--storage": ("nvme",)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,5 +241,8 @@ def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
         ConfigError, match=r"the kernel 6\.1 was 6\.1 \(cdcdcdcdcdcd\), it is 6\.1 \(abababababab\) now"
     ):
         resumed.check_kernels([dataclasses.replace(_KERNEL, digest="ab" * 32)])
+    # A build folder is called after its commit.
+    with pytest.raises(ConfigError, match=r"the kernel 6\.1 was .*, v6\.1-3-gc0ffee is 6\.1 \("):
+        resumed.check_kernels([dataclasses.replace(_KERNEL, label="v6.1-3-gc0ffee", digest="ab" * 32)])
     with pytest.raises(ConfigError, match=r"card with kernel 6\.1 and ext4 as its root is not the one of the run"):
         resumed.check_images([dataclasses.replace(image, card_sha256="1" * 64) for image in resumed.run.images])

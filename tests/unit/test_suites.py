@@ -244,14 +244,15 @@ def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
         wanted = Planning(("ext4",), ("6.1",), 1, 1, factor_for=lambda _: factor)
         return plan_entries(suite("copy-2015"), wanted)[0]
 
-    with pytest.raises(ConfigError, match=r"copy-24576m puts 24576 MiB .* has room for 432 MiB") as caught:
-        check_fits([e for e in planned(1.0) if e.workload.slug == "copy-24576m"], space, lambda _: 1.0)
+    words = r"copy-24576m puts 24576 MiB .* the root partition of the card has room for 166 MiB"
+    with pytest.raises(ConfigError, match=words) as caught:
+        check_fits(planned(1.0), space, lambda _: 1.0)
     assert caught.value.hint is not None
     fitting = float(caught.value.hint.split()[1])
-    assert 0.01 < fitting < 0.02
-    with pytest.raises(ConfigError, match="the root partition of the card has room for 166 MiB"):
-        check_fits(planned(fitting), space, lambda _: fitting)
-    check_fits(planned(0.006), space, lambda _: 0.006)
+    assert 0.006 < fitting < 0.007
+    check_fits(planned(fitting), space, lambda _: fitting)
+    with pytest.raises(ConfigError, match=r"puts 983 MiB .* the scratch partition of the card has room for 432 MiB"):
+        check_fits(planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
 
 
 def test_an_estimate_learns_from_what_was_measured() -> None:

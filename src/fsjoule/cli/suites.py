@@ -70,6 +70,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         seed=1,
         storages=storage,
         size_factor=1.0 if full else size_factor,
+        environment_file=lg_env,
     )
     entries, left_out = planned(choice, profile, choice.kernels)
     rates = _rates(results, profile)
@@ -150,9 +151,14 @@ def _rates(results: Path, profile: BoardProfile) -> Rates:
     """Learned from the newest runs of this board below `results`."""
     folders = sorted((path.parent for path in results.glob(f"*-{profile.name}-*/run.json")), reverse=True)
     loaded: list[store.LoadedRun] = []
-    for folder in folders[:_RUNS_LOOKED_AT]:
+    for folder in folders:
         try:
-            loaded.append(store.load_run(folder))
+            run = store.load_run_file(folder)
+            # A folder of `virtual-x86` has the name `virtual` in its own as well.
+            if {board.name for board in run.boards.values()} == {profile.name}:
+                loaded.append(store.load_run(folder))
         except ResultError:
             continue  # an estimate can do without a damaged run
+        if len(loaded) == _RUNS_LOOKED_AT:
+            break
     return learned((each.run, each.measurements) for each in loaded)

@@ -161,6 +161,10 @@ class Planned:
         where = "" if self.storage == CARD else f"-{self.storage}"
         return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}{where}"
 
+    @property
+    def is_boot(self) -> bool:
+        return self.workload.kind == "timed" and self.workload.operation is TimedKind.BOOT
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:

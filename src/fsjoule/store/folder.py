@@ -60,7 +60,7 @@ class RunFolder:
             measurements.mkdir(exist_ok=True)
             for partial in measurements.glob(f"*{PARTIAL_SUFFIX}"):
                 shutil.rmtree(partial)
-            names = [entry.name for entry in measurements.iterdir()]
+            names = [entry.name for entry in measurements.iterdir() if entry.is_dir()]
         folder._stored = {int(name.partition("-")[0]): name for name in names}
         if folder._stored.keys() != numbers:
             raise ResultError(f"{path} was changed meanwhile", hint="try again")

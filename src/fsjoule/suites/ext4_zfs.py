@@ -44,9 +44,9 @@ def _test3(pattern: IoPattern, block_kib: int, minutes: int) -> FioWorkload:
     return FioWorkload(pattern, block_kib * KIB, _GIB, jobs=5, direct=True, runtime_s=minutes * _MINUTE_S, shared=True)
 
 
-def _part(number: int, title: str, *workloads: FioWorkload, **more: object) -> Suite:
-    name = f"ext4-zfs-2023/test{number}"
-    return Suite(name, title, workloads, SOURCE, _FILESYSTEMS, repeat=1, where=Where.FURTHER, **more)  # type: ignore[arg-type]
+def _part(number: int, title: str, *workloads: FioWorkload, raw: bool = False, **more: object) -> Suite:
+    name, filesystems = f"ext4-zfs-2023/test{number}", ("raw",) if raw else _FILESYSTEMS
+    return Suite(name, title, workloads, SOURCE, filesystems, repeat=1, where=Where.FURTHER, raw=raw, **more)  # type: ignore[arg-type]
 
 
 SUITE: Final = Suite(

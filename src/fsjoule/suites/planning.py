@@ -85,7 +85,7 @@ class _Cell:
 
     @property
     def is_boot(self) -> bool:
-        return self.workload.kind == "timed" and self.workload.operation is TimedKind.BOOT
+        return _is_boot(self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,8 @@ def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], 
 
 
 def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
-    """Raises ConfigError, with the size factor that would do, for the first entry that the card cannot take."""
+    """Raises ConfigError for what the board's storage cannot take, with the size factor at which all would fit."""
+    worst: tuple[float, str] | None = None
     for entry in entries:
         needed = space_bytes(entry.workload)
         from_root = isinstance(entry.workload, TimedWorkload) and entry.workload.from_root
@@ -160,13 +161,18 @@ def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[s
         if entry.provision is Provision.ROOT or from_root:
             room["the root partition of the card"] = _USABLE * space.root_free_bytes
         for where, free in room.items():
-            if needed > free:
-                factor = factor_for(entry.suite) * free / needed
-                raise ConfigError(
+            factor = factor_for(entry.suite) * free / needed if needed > free else None
+            if factor is not None and (worst is None or factor < worst[0]):
+                what = (
                     f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
-                    f"and {where} has room for {free / MIB:.0f} MiB of files",
-                    hint=f"--size-factor {_floor(factor):g} or less would fit; nothing was written or erased",
+                    f"and {where} has room for {free / MIB:.0f} MiB of files"
                 )
+                worst = (factor, what)
+    if worst is not None:
+        factor, what = worst
+        raise ConfigError(
+            what, hint=f"--size-factor {_floor(factor):g} or less would fit; nothing was written or erased"
+        )
 
 
 def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts) -> None:
@@ -225,7 +231,8 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
     if not boots:
-        raise ConfigError(f"nothing is left of {chosen.name}: {'; '.join(left_out)}", hint="choose other filesystems")
+        reasons = "; ".join(dict.fromkeys(left_out))
+        raise ConfigError(f"nothing is left of {chosen.name}: {reasons}", hint="choose other filesystems")
     return boots, tuple(dict.fromkeys(left_out))
 
 
