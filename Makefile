@@ -1,6 +1,7 @@
 # make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
 # make test           set up what is missing, run all tests, those with the real lab included
 # make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
+# make report         Allure's report of all that is in results/, with trends, in report/; to see it: .venv/bin/fsjoule report serve
 # make lint           style, types, layers
 # make firmware       build the meter's firmware, for the Black Pill and for the virtual lab; needs Zephyr: ZEPHYR_BASE
 # make firmware-test  build it for the host, test it there
@@ -21,10 +22,12 @@ KERNEL ?= 6.1
 SUITE ?= quick
 REPEAT ?= 3
 ENVIRONMENT ?= env/virtual.yaml
+RESULTS ?= results
+REPORT ?= report
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test test-pipeline lint format firmware firmware-test setup clean help
+.PHONY: bench test test-pipeline report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -37,6 +40,10 @@ test: setup
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
+
+report: setup
+	@mkdir -p $(RESULTS)
+	$(BIN)/fsjoule report build $(RESULTS) --output $(REPORT)
 
 lint: setup
 	$(BIN)/ruff format --check

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule import onboard
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, StorageError
+from fsjoule.faults import fault_of
 from fsjoule.filesystems import filesystem
 from fsjoule.flakey import Flakey
 from fsjoule.judging import Evidence, judge
@@ -19,6 +20,7 @@ from fsjoule.model import (
     BoardFacts,
     BoardProfile,
     FlakeyWorkload,
+    LabStep,
     Measurement,
     MeterInfo,
     Plan,
@@ -34,6 +36,7 @@ from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
 from fsjoule.powerloss import PowerLoss
 from fsjoule.provisioning import working_directory
+from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
 _ATTEMPTS: Final = 2
@@ -96,6 +99,7 @@ class Bench:
     """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
 
     `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
+    `take_steps` gives what the lab has done since it was last asked.
     """
 
     run: Run
@@ -107,6 +111,7 @@ class Bench:
     say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
     kept: Sequence[Measurement] = ()
+    take_steps: Callable[[], tuple[LabStep, ...]] = tuple
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
@@ -137,9 +142,13 @@ class Bench:
             if kept.number == entry.number:
                 return kept
         for attempt in range(1, _ATTEMPTS + 1):
+            started_utc = self.clock.utc()
             try:
                 measurement = self._measure(entry)
-            except LabError as error:
+            except Exception as error:
+                self._note(entry, started_utc, error)
+                if not isinstance(error, LabError):
+                    raise
                 try:
                     self._switch_off()
                 except FsjouleError as off:
@@ -206,6 +215,8 @@ class Bench:
         with self.phases("store"):
             attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
             attachments["kernel.log"] = evidence.kernel_log.encode()
+            if steps := self.take_steps():
+                attachments[STEPS_FILE] = encode_steps(steps)
             self.store.add(measurement, evidence.trace, attachments)
         if evidence.board_lost:
             self._switch_off()
@@ -228,6 +239,15 @@ class Bench:
             case _:
                 booted = self._boot_for(entry)
                 return booted, booted.measurer.measure(entry)
+
+    def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
+        """Keep an attempt that failed, so that whoever reads the run later knows of it."""
+        fault = fault_of(error, entry, started_utc=started_utc, ended_utc=self.clock.utc(), steps=self.take_steps())
+        self.run = dataclasses.replace(self.run, faults=(*self.run.faults, fault))
+        try:
+            self.store.update(self.run)
+        except StorageError as full:
+            self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
 
     def _root_filesystem(self, entry: Planned) -> str:
         return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT

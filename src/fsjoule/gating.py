@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.filesystems import modules_of
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
-from fsjoule.report.gating import Gated, GateSide, GateVerdict
+from fsjoule.report.gating import Gated, GateSide, GateVerdict, to_document
 from fsjoule.statistics import History, Policy
+from fsjoule.store import GATE_FILE
+from fsjoule.store.files import write_file
 from fsjoule.store.index import UnknownNameError, Where, open_index, points
 from fsjoule.verdicts import Judge, Pair, Side, Sources, Test, histories, recorded_pairs
 
@@ -56,8 +59,8 @@ def gate_measured(
     """Measure pairs of boots on the board of an environment file until the policy's rates are met.
 
     `sides` is what the user calls the choice's two kernels. Kernels that are the same, byte for byte, are measured with
-    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. Raises as
-    `pairing.measure_pairs` does.
+    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
+    run folder as `gate.json`. Raises as `pairing.measure_pairs` does.
     """
     recipe = lab.read_environment(environment_file).profile.recipe
     modules = modules_of(choice.filesystems)
@@ -79,7 +82,7 @@ def gate_measured(
 
     run = measure_pairs(choice, environment_file, enough=enough, say=say, command=command)
     judge.finish()
-    return Gated(
+    gated = Gated(
         verdict=judge.verdict,
         baseline=told[0],
         candidate=told[1],
@@ -94,6 +97,17 @@ def gate_measured(
         seed=choice.seed,
         command=command,
     )
+    keep_gate(gated, run.folder, say=say)
+    return gated
+
+
+def keep_gate(gated: Gated, folder: Path, *, say: Say) -> None:
+    """Put the answer into its run folder. It stands, whether it can be written or not."""
+    file = folder / GATE_FILE
+    try:
+        write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())
+    except OSError as error:
+        say(f"{file} could not be written: {error.strerror}")
 
 
 def gate_recorded(

@@ -22,7 +22,7 @@ from rich.console import Console
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, StorageError
-from fsjoule.model import Measurement, Plan, Planned
+from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, interrupt
 
@@ -155,7 +155,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "planned" not in metafunc.fixturenames:
         return
     plan = _session(metafunc.config).plan
-    metafunc.parametrize("planned", plan.entries, ids=[_test_id(e, plan) for e in plan.entries])
+    metafunc.parametrize("planned", plan.entries, ids=list(map(plan.test_id, plan.entries)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -254,12 +254,6 @@ def _number(item: pytest.Item) -> int | None:
     """The entry of the plan that a test is for, if it is for one."""
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
     return entry.number if isinstance(entry, Planned) else None
-
-
-def _test_id(entry: Planned, plan: Plan) -> str:
-    """`07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""
-    kernel = f"{entry.kernel}-" if len(plan.kernels) > 1 else ""
-    return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"
 
 
 class ExitCode:

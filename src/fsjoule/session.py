@@ -158,22 +158,23 @@ class Session:
             resumed.check_board(self.profile.name, versions(self._emulator) | revision())
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
             self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
-        bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured, kept)
-        bench.phases.add("setup", self._setup_s)
-        bench.begin()
-        self._folder = folder.path
-        self.say(f"results go to {folder.path}")
-        reason: str | None = None
-        try:
-            yield bench
-        except FsjouleError as error:
-            reason = error.what.splitlines()[0]
-            raise
-        finally:
-            # Also after Ctrl-C: what was measured is kept, and shown.
-            reason = "interrupted" if self.interrupted else reason
-            bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
-            self._write_page(folder.path)
+        with lab.recorded_steps() as take_steps:
+            bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured, kept, take_steps)
+            bench.phases.add("setup", self._setup_s)
+            bench.begin()
+            self._folder = folder.path
+            self.say(f"results go to {folder.path}")
+            reason: str | None = None
+            try:
+                yield bench
+            except FsjouleError as error:
+                reason = error.what.splitlines()[0]
+                raise
+            finally:
+                # Also after Ctrl-C: what was measured is kept, and shown.
+                reason = "interrupted" if self.interrupted else reason
+                bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
+                self._write_page(folder.path)
 
     def _new_run(self, utc: str) -> Run:
         return Run(

@@ -77,6 +77,7 @@ class FakeStore:
 
     runs: list[Run] = field(default_factory=list[Run])
     measurements: list[Measurement] = field(default_factory=list[Measurement])
+    attachments: dict[int, dict[str, bytes]] = field(default_factory=dict[int, dict[str, bytes]])
 
     def begin(self, run: Run) -> None:
         self.runs.append(run)
@@ -85,8 +86,9 @@ class FakeStore:
         self.runs.append(run)
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
-        del trace, attachments
+        del trace
         self.measurements.append(measurement)
+        self.attachments[measurement.number] = attachments
 
     def finish(self, run: Run) -> None:
         self.runs.append(run)

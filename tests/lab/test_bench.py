@@ -17,8 +17,11 @@ import pytest
 from bench_runs import ENVIRONMENT, PROJECT, TIMEOUT_S, command, only_run, run_bench
 from lab_leftovers import assert_nothing_left
 
+from fsjoule.allure.builds import read_builds
+from fsjoule.allure.results import write_results
 from fsjoule.model import MIB, FioWorkload, RunStatus
 from fsjoule.store import LoadedRun
+from fsjoule.store.steps import STEPS_FILE, decode_steps
 from fsjoule.virtual import lab
 
 
@@ -132,6 +135,25 @@ def test_the_run_can_be_repeated_from_what_it_keeps(quick: tuple[str, LoadedRun]
     assert {"fsjoule", "labgrid", "qemu"} <= run.versions.keys()
     assert run.plan.seed == 7
     assert {"setup", "flash", "boot", "provisioning", "fio", "timed", "board_on"} <= run.phases_s.keys()
+
+
+def test_what_labgrid_did_is_kept_and_reported(quick: tuple[str, LoadedRun], tmp_path: Path) -> None:
+    run = quick[1]
+    steps = {m.number: decode_steps(run.attachment(m.number, STEPS_FILE) or b"") for m in run.measurements}
+    everything = [step for of in steps.values() for step in of]
+    assert ("BoardStrategy", "transition") in {(step.source, step.title) for step in everything}
+    assert ("NetworkPowerDriver", "on") in {(step.source, step.title) for step in everything}
+    assert not [step for step in everything if step.error]
+    for measurement in run.measurements:
+        if isinstance(measurement.workload, FioWorkload):
+            # The one before it lays out the files that are read.
+            *_, fio = [s for s in steps[measurement.number] if s.args.get("argv", "").startswith("fio ")]
+            assert fio.duration_ms >= 1000 * (measurement.duration_s or 0)
+    write_results(read_builds([run.path]), tmp_path / "allure")
+    told = [json.loads(file.read_text()) for file in (tmp_path / "allure").glob("*-result.json")]
+    assert {result["status"] for result in told} == {"passed"}
+    assert all(result["steps"] for result in told)
+    assert all(any(each["name"] == "power trace.svg" for each in result["attachments"]) for result in told)
 
 
 def test_show_prints_the_run_again_and_as_json(quick: tuple[str, LoadedRun]) -> None:

@@ -17,6 +17,7 @@ from fsjoule.errors import BoardError, LabError
 from fsjoule.model import (
     MIB,
     FioWorkload,
+    LabStep,
     Mark,
     Measurement,
     Plan,
@@ -28,6 +29,7 @@ from fsjoule.model import (
     Trace,
 )
 from fsjoule.ports import CommandResult
+from fsjoule.store.steps import STEPS_FILE, decode_steps
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
@@ -195,6 +197,36 @@ def test_a_transient_fault_is_given_a_second_try() -> None:
     assert bench.board.boots == 2
     first, again = bench.board.seeds
     assert first == again
+
+
+def test_attempts_that_failed_are_kept_with_what_the_lab_did() -> None:
+    fault = BoardError("hung", console_tail=("Oops",), hint="look at it")
+    store, bench = FakeStore(), bench_of(shell=FakeShell(answer), meter=FakeMeter(None), faults=[fault])
+    bench.store = store
+    taken = [(LabStep("transition", "BoardStrategy", 1, 1, 2),), (LabStep("run", "LabgridShell", 1, 3, 4),)]
+    bench.take_steps = lambda: taken.pop(0)
+    wanted = entry(bench, "write-16k")
+    bench.measure(wanted)
+    (kept,) = bench.run.faults
+    assert (kept.number, kept.transient, kept.bug, kept.hint) == (wanted.number, True, False, "look at it")
+    assert "Oops" in kept.what
+    assert [each.title for each in kept.steps] == ["transition"]
+    assert store.runs[-1].faults == (kept,)
+    (step,) = decode_steps(store.attachments[wanted.number][STEPS_FILE])
+    assert (step.title, step.duration_ms) == ("run", 4)
+
+
+def test_what_is_no_fault_of_the_lab_is_kept_as_a_bug() -> None:
+    def broken(_argv: tuple[str, ...]) -> CommandResult:
+        raise ZeroDivisionError("by nothing")
+
+    bench = bench_of(shell=FakeShell(broken), meter=FakeMeter(None))
+    with pytest.raises(ZeroDivisionError):
+        bench.measure(entry(bench, "write-16k"))
+    (kept,) = bench.run.faults
+    assert (kept.bug, kept.transient) == (True, False)
+    assert kept.what.startswith("ZeroDivisionError: by nothing\n")
+    assert "in broken" in kept.what
 
 
 @pytest.mark.parametrize(("transient", "boots"), [(True, 2), (False, 1)])

@@ -13,7 +13,7 @@ from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError
 
 # Groups of commands by the modules of their names; those of `results` stand beside them.
-_GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "suites")
+_GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "report", "suites")
 _RESULTS: Final = "results"
 # Commands that have a module of their own.
 _COMMANDS: Final = ("compare", "gate", "trend")

@@ -10,7 +10,7 @@ import typer
 from fsjoule import __version__, images, report, store
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.filesystems import FILESYSTEMS
-from fsjoule.session import show_run, summary_of, write_report
+from fsjoule.session import show_run, summary_of
 from fsjoule.suites import SUITES
 
 app = typer.Typer()
@@ -36,17 +36,6 @@ def show(
         return
     loaded = store.load_run(run)
     typer.echo(report.to_json(summary_of(loaded), loaded.measurements), nl=False)
-
-
-@app.command("report")
-def report_command(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-) -> None:
-    """Write report.html into a run folder, anew.
-
-    Example: fsjoule report results/20260101T120000Z-board-abc123
-    """
-    out.print(str(write_report(run)), soft_wrap=True)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import acquired_place
 from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import labgrid_target
 
@@ -28,4 +29,5 @@ __all__ = [
     "labgrid_target",
     "meter",
     "read_environment",
+    "recorded_steps",
 ]

@@ -13,6 +13,7 @@ from typing import Final
 
 import pexpect
 from labgrid.driver import ShellDriver
+from labgrid.step import step
 from labgrid.util import gen_marker
 
 from fsjoule.errors import BoardError, LabError
@@ -45,6 +46,7 @@ class LabgridShell:
         self._recorder = recorder
         self._lost = lost
 
+    @step(args=["argv"])
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         """See ports.Shell. Standard error is merged into the output; standard input is empty."""
         command = shlex.join(argv)
@@ -53,12 +55,14 @@ class LabgridShell:
             command = f"sh {_SCRIPT}"
         return self._run(command, tuple(argv), timeout_s)
 
+    @step(args=["argv"])
     def start(self, argv: Sequence[str]) -> None:
         """See ports.Shell. What it prints comes over the console as it is printed."""
         self._recorder.clear()
         with lab_errors(f"starting {argv[0]!r} on the board"):
             self._driver.console.sendline(shlex.join(argv))
 
+    @step(args=["path"])
     def put(self, path: str, content: bytes) -> None:
         """See ports.Shell. What arrives is checked by its checksum."""
         for _ in range(_ATTEMPTS):
@@ -66,6 +70,7 @@ class LabgridShell:
                 return
         raise LabError(f"{path} was damaged on its way to the board, {_ATTEMPTS} times", transient=True)
 
+    @step(args=["path"])
     def get(self, path: str) -> bytes:
         """See ports.Shell. What arrives is checked by gzip's own checksum."""
         quoted = shlex.quote(path)

@@ -196,3 +196,8 @@ class Plan:
     size_factors: dict[str, float]
     entries: tuple[Planned, ...]
     left_out: tuple[str, ...] = ()
+
+    def test_id(self, entry: Planned) -> str:
+        """What pytest calls an entry: `07-r1-ext4-write-16k`, or with several kernels `07-r1-6.1-ext4-write-16k`."""
+        kernel = f"{entry.kernel}-" if len(self.kernels) > 1 else ""
+        return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"

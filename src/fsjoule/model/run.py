@@ -123,12 +123,45 @@ class ImageFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LabStep:
+    """One step that labgrid took: what (`title`), in which driver, from when on, how long, and what went wrong.
+
+    `level` counts from 1; a step is part of the last one before it with a lower level.
+    """
+
+    title: str
+    source: str
+    level: int
+    started_utc_ms: int
+    duration_ms: int
+    args: dict[str, str] = field(default_factory=dict[str, str])
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or else a `bug`.
+
+    `number` is the entry of the plan. `steps` are what labgrid did until then.
+    """
+
+    number: int
+    started_utc: str
+    ended_utc: str
+    what: str
+    transient: bool
+    bug: bool = False
+    hint: str = ""
+    steps: tuple[LabStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One invocation on one board. `phases_s` says where the time went.
 
     `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
     flashed. Both grow with the run. `ended_early` says why a complete run measured less than it had planned.
-    `resumed_utc` says when it was gone on with after it had been aborted.
+    `resumed_utc` says when it was gone on with after it had been aborted. `faults` are attempts that ended in an error.
     """
 
     run_id: str
@@ -146,6 +179,7 @@ class Run:
     abort_reason: str | None = None
     ended_early: str | None = None
     resumed_utc: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
     schema: Literal["fsjoule.run/4"] = RUN_SCHEMA

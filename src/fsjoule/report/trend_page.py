@@ -30,7 +30,10 @@ class ListedChange:
 
 @dataclass(frozen=True, slots=True)
 class TrendPage:
-    """What stands on the page. `data` is what its script draws: see `fsjoule.trends.page`."""
+    """What stands on the page. `data` is what its script draws: see `fsjoule.trends.page`.
+
+    `report` is the address of the report that the page belongs to, if it does.
+    """
 
     lead: str
     simulated: bool
@@ -40,6 +43,7 @@ class TrendPage:
     footer: str
     filesystems: Sequence[str]
     data: Mapping[str, object]
+    report: str = ""
 
 
 def render_trend_page(page: TrendPage) -> str:
@@ -52,6 +56,7 @@ def render_trend_page(page: TrendPage) -> str:
     }
     return render(
         "trends.html.j2",
+        report=page.report,
         lead=page.lead,
         simulated=page.simulated,
         tiles=page.tiles,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from fsjoule.lazily import lazily
 
 if TYPE_CHECKING:
-    from fsjoule.store.folder import RunFolder
+    from fsjoule.store.folder import GATE_FILE, RunFolder
     from fsjoule.store.reader import LoadedRun, load_run, load_run_file
     from fsjoule.store.recordings import Recording
     from fsjoule.store.schemas import json_schemas, write_json_schemas
@@ -28,7 +28,7 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "folder": "RunFolder",
+            "folder": "GATE_FILE RunFolder",
             "reader": "LoadedRun load_run load_run_file",
             "recordings": "Recording",
             "schemas": "json_schemas write_json_schemas",
@@ -37,6 +37,7 @@ else:
     )
 
 __all__ = [
+    "GATE_FILE",
     "LoadedRun",
     "Recording",
     "RunFolder",

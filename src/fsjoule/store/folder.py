@@ -24,6 +24,8 @@ RUN_FILE: Final = "run.json"
 MEASUREMENTS_FOLDER: Final = "measurements"
 MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
+# What a gate found that this run was measured for.
+GATE_FILE: Final = "gate.json"
 
 
 class RunFolder:

@@ -42,6 +42,10 @@ class LoadedRun:
         path = self._folder(number) / name
         return path.read_bytes() if path.is_file() else None
 
+    def files(self, number: int) -> tuple[Path, ...]:
+        """All files of a measurement, by name."""
+        return tuple(sorted(path for path in self._folder(number).iterdir() if path.is_file()))
+
     def _folder(self, number: int) -> Path:
         if number not in self.folders:
             known = ", ".join(map(str, self.folders)) or "none"

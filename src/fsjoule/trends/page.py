@@ -18,8 +18,8 @@ from fsjoule.trends.trend import Trend
 _DIGITS = 6
 
 
-def trend_page(by_time: Trend, by_kernel: Trend) -> str:
-    """The page as HTML; needs trends of the same series, with the names of all their runs."""
+def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
+    """The page as HTML; needs trends of the same series, with the names of all their runs. It links to the `report`."""
     trends = {Order.TIME: by_time, Order.KERNEL: by_kernel}
     numbers = _Numbers(trends)
     cards = _cards(trends, numbers)
@@ -32,6 +32,7 @@ def trend_page(by_time: Trend, by_kernel: Trend) -> str:
     series = {card.first.series for card in cards}
     return render_trend_page(
         TrendPage(
+            report=report,
             lead=f"{len(series)} series on {_counted(series)}, {by_time.measurements} measurements",
             simulated=bool(series) and all(one.simulated for one in series),
             tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],

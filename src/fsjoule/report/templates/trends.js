@@ -18,11 +18,11 @@
       values.map(([value, text]) => `<option value="${escaped(value)}">${escaped(text)}</option>`).join("");
   }
   const distinct = (name) => [...new Set(data.cards.map((card) => card[name]))].sort().map((value) => [value, value]);
-  options("board", distinct("board"), "all boards");
-  options("fs", distinct("fs"), "all filesystems");
-  options("workload", distinct("workload"), "all workloads");
-  options("metric", distinct("metric"), "all figures");
-  options("kernel", data.kernels.map((name, number) => [String(number), name]), "all kernels");
+  options("board", distinct("board"), "all");
+  options("fs", distinct("fs"), "all");
+  options("workload", distinct("workload"), "all");
+  options("metric", distinct("metric"), "all");
+  options("kernel", data.kernels.map((name, number) => [String(number), name]), "all");
   const asked = new URLSearchParams(location.hash.slice(1));
   for (const id of FILTERS) {
     const wanted = asked.get(id), box = byId(id);

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.kernels import Kernel
     from fsjoule.store.index.newestrows import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
     from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
-    from fsjoule.store.index.reading import Fault, check_folders
+    from fsjoule.store.index.reading import Fault, check_folders, find_runs
     from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
     from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
     from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
@@ -36,7 +36,7 @@ else:
             "kernels": "Kernel",
             "newestrows": "Newest NewestRows RunNames kernel_labels newest run_names",
             "queries": "list_kernels list_series points run_folders stats",
-            "reading": "Fault check_folders",
+            "reading": "Fault check_folders find_runs",
             "records": "Order Point SeriesCount Stats Where",
             "selection": "Selection UnknownNameError comparable resolve resolve_kernel",
             "serieskeys": "IndexedSeries what_differs",
@@ -66,6 +66,7 @@ __all__ = [
     "Where",
     "check_folders",
     "comparable",
+    "find_runs",
     "import_runs",
     "index_url",
     "kernel_labels",

@@ -1,0 +1,170 @@
+"""Allure's result files as it reads them (its `allure2` reader): tests, steps, attachments, metrics. Pure.
+
+Times are milliseconds since 1970 UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """A regression is failed; what keeps a figure from being had, or believed, is broken."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    BROKEN = "broken"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file of a test. `source` is its name in the results, which has `-attachment` in it."""
+
+    name: str
+    type: str
+    source: str
+
+    def document(self) -> dict[str, Any]:
+        return {"name": self.name, "type": self.type, "source": self.source}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a test, with the steps inside of it."""
+
+    name: str
+    status: Status
+    start_ms: int
+    stop_ms: int
+    message: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status.value,
+            "statusDetails": {"message": self.message} if self.message else {},
+            "stage": "finished",
+            "start": self.start_ms,
+            "stop": self.stop_ms,
+            "parameters": [{"name": name, "value": value} for name, value in self.parameters],
+            "steps": [step.document() for step in self.steps],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure of a test. Those of one build with equal keys are averaged by Allure."""
+
+    key: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test result. `identity` and `parameters` tell it from others and are the same in every build.
+
+    `about` are facts of it that are shown like parameters, and do not tell it from others. `trend` is what is to be
+    chosen on the page of trends to see those of its series.
+    """
+
+    uuid: str
+    identity: str
+    name: str
+    status: Status
+    start_ms: int
+    stop_ms: int
+    labels: tuple[tuple[str, str], ...]
+    message: str = ""
+    trace: str = ""
+    description: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
+    about: tuple[tuple[str, str], ...] = ()
+    steps: tuple[Step, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    trend: str = ""
+
+    @property
+    def page_id(self) -> str:
+        """What Allure makes of the name of its file: its page in the report is called so."""
+        return _md5(self.uuid)
+
+    @property
+    def case_id(self) -> str:
+        """What Allure makes of the identity."""
+        return _md5(self.identity)
+
+    @property
+    def history_id(self) -> str:
+        """What Allure makes of identity and parameters: by it a test is found in earlier builds."""
+        return f"{self.case_id}.{_md5(','.join(f'{name}:{value}' for name, value in sorted(self.parameters)))}"
+
+    def document(self) -> dict[str, Any]:
+        """The content of `<uuid>-result.json`."""
+        told = [{"name": name, "value": value} for name, value in self.parameters]
+        told += [{"name": name, "value": value, "excluded": True} for name, value in self.about]
+        details = {"message": self.message, "trace": self.trace}
+        return {
+            "uuid": self.uuid,
+            "fullName": self.identity,
+            "name": self.name,
+            "status": self.status.value,
+            "statusDetails": {name: text for name, text in details.items() if text},
+            "stage": "finished",
+            "start": self.start_ms,
+            "stop": self.stop_ms,
+            "description": self.description,
+            "labels": [{"name": name, "value": value} for name, value in self.labels],
+            "parameters": told,
+            "steps": [step.document() for step in self.steps],
+            "attachments": [attachment.document() for attachment in self.attachments],
+        }
+
+    def metrics_document(self) -> list[dict[str, Any]]:
+        """The content of `<uuid>-perf.json`."""
+        return [
+            {
+                "id": f"{self.uuid}-{number}",
+                "key": metric.key,
+                "value": metric.value,
+                "start": self.start_ms,
+                "stop": self.stop_ms,
+            }
+            for number, metric in enumerate(self.metrics)
+        ]
+
+    def history_document(self) -> dict[str, Any]:
+        """What a build's line in Allure's history says of it."""
+        return {
+            "id": self.page_id,
+            "name": self.name,
+            "fullName": self.identity,
+            "environment": "default",
+            "status": self.status.value,
+            **({"message": self.message} if self.message else {}),
+            "start": self.start_ms,
+            "stop": self.stop_ms,
+            "duration": self.stop_ms - self.start_ms,
+            "labels": [{"name": name, "value": value} for name, value in self.labels],
+            "url": "",
+            "historyId": self.history_id,
+            "reportLinks": [],
+        }
+
+
+def properties(values: Mapping[str, str]) -> str:
+    """Java properties, as Allure reads `environment.properties`: one line each."""
+    lines = [f"{name.replace(' ', '_')} = {' '.join(text.split())}" for name, text in values.items() if text]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _md5(text: str) -> str:
+    """Allure's own hash; nothing here depends on it being hard to break."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,101 @@
+"""`fsjoule report`: reports of runs, and a server to look at them. Thin: reads arguments, calls one function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import ending, out, progress
+from fsjoule.store.index import VARIABLE
+
+app = typer.Typer(no_args_is_help=True, help="Reports of runs: a page, Allure's report with trends, a server for it.")
+
+_RESULTS: Final = (Path("results"),)
+_REPORT: Final = Path("report")
+_MOST: Final = 60
+
+_Runs = Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some (default: results).")]
+_Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
+_Most = Annotated[int, typer.Option("--builds", min=1, help="So many runs at most, the newest.")]
+
+
+@app.command("page")
+def page(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+) -> None:
+    """Write report.html into a run folder, anew.
+
+    Example: fsjoule report page results/20260101T120000Z-board-abc123
+    """
+    from fsjoule.session import write_report  # noqa: PLC0415 - charts take long to import
+
+    out.print(str(write_report(run)), soft_wrap=True)
+
+
+@app.command("allure")
+def allure(
+    runs: _Runs = None,
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="A new folder for the result files.")] = Path(
+        "allure-results"
+    ),
+    url: _Url = "",
+    most: _Most = _MOST,
+) -> None:
+    """Write Allure's result files of the newest run of each board and suite, for an Allure of your own.
+
+    Example: fsjoule report allure results --output allure-results
+    """
+    from fsjoule.allure.builds import read_builds  # noqa: PLC0415
+    from fsjoule.allure.results import write_results  # noqa: PLC0415
+
+    builds = read_builds(runs or _RESULTS, most=most)
+    _tell(write_results(builds, output, url=url).problems)
+    out.print(str(output), soft_wrap=True)
+
+
+@app.command("build")
+def build(
+    runs: _Runs = None,
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the report goes.")] = _REPORT,
+    index: Annotated[
+        str | None,
+        typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Trends of this index, not of the runs."),
+    ] = None,
+    url: _Url = "",
+    most: _Most = _MOST,
+) -> None:
+    """Make Allure's report of the newest run of each board and suite, earlier runs as its history, and the trends page.
+
+    What is missing or damaged is named in the report.
+
+    Example: fsjoule report build results, then: fsjoule report serve
+    """
+    from fsjoule.allure.site import make_site  # noqa: PLC0415
+
+    made = make_site(runs or _RESULTS, output, index=index, url=url, most=most, say=progress)
+    _tell(made.problems)
+    out.print(str(made.folder / "index.html"), soft_wrap=True)
+
+
+@app.command("serve")
+def serve(
+    report: Annotated[Path, typer.Argument(help="The folder of a report.")] = _REPORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On 127.0.0.1; 0: any that is free.")] = 8080,
+) -> None:
+    """Show a report to browsers on this machine, until Ctrl-C.
+
+    Example: fsjoule report serve --port 8080
+    """
+    from fsjoule.allure.server import serving  # noqa: PLC0415
+
+    with serving(report, port) as address, ending() as ended:
+        out.print(address, soft_wrap=True)
+        while not ended.wait(3600.0):
+            pass
+
+
+def _tell(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        progress(f"missing: {problem}")

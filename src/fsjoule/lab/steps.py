@@ -1,0 +1,63 @@
+"""labgrid's own step events, kept for whoever reads the results: what the lab did, when, for how long."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from labgrid.protocol import ConsoleProtocol
+from labgrid.step import steps
+
+from fsjoule.model import LabStep
+
+_LONGEST: Final = 1000
+# What a run of many hours without a measurement may keep in memory.
+_MOST: Final = 5000
+
+
+class _Recorder:
+    """Steps in the order in which they began. What is done with a console is left out: its log has that."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[Any, int]] = []
+
+    def notify(self, event: Any) -> None:  # noqa: ANN401 - labgrid's
+        step = event.step
+        shown = step.tag is None and not isinstance(step.source, ConsoleProtocol)
+        if event.data.get("state") == "start" and shown and len(self._begun) < _MOST:
+            self._begun.append((step, round(time.time() * 1000)))
+
+    def take(self) -> tuple[LabStep, ...]:
+        taken, self._begun = self._begun, []
+        return tuple(_kept(step, started_ms) for step, started_ms in taken)
+
+
+@contextmanager
+def recorded_steps() -> Generator[Callable[[], tuple[LabStep, ...]]]:
+    """Listen to labgrid; gives a function that takes what it has done since the last call."""
+    recorder = _Recorder()
+    steps.subscribe(recorder.notify)
+    try:
+        yield recorder.take
+    finally:
+        steps.unsubscribe(recorder.notify)
+
+
+def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
+    return LabStep(
+        title=str(step.title).strip("_"),
+        source=type(step.source).__name__ if step.source is not None else "",
+        level=int(step.level),
+        started_utc_ms=started_ms,
+        duration_ms=round(step.duration * 1000),
+        args={str(name): _text(value) for name, value in (step.args or {}).items()},
+        error=_text(step.exception) if step.exception is not None else "",
+    )
+
+
+def _text(value: object) -> str:
+    text = shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

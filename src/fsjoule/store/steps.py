@@ -1,0 +1,29 @@
+"""What labgrid did for a measurement, as an attachment: a JSON list of steps, in the order in which they began."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from fsjoule.errors import ResultError
+from fsjoule.model import LabStep
+
+STEPS_FILE: Final = "steps.json"
+
+_STEPS: Final = TypeAdapter(tuple[LabStep, ...])
+
+
+def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
+    """The content of `steps.json`."""
+    return _STEPS.dump_json(steps, indent=1) + b"\n"
+
+
+def decode_steps(content: bytes) -> tuple[LabStep, ...]:
+    """Raises ResultError if it is not what `encode_steps` writes."""
+    try:
+        return _STEPS.validate_json(content, strict=True)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"])) or "(whole)"
+        raise ResultError(f"the record of labgrid's steps is damaged: {where}: {problem['msg']}") from error

@@ -1,0 +1,367 @@
+"""The report as its reader has it: made by the command, served by the command's server, looked at in a browser."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import signal
+from collections.abc import Generator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from browser import DESK, PHONE, Browser, browser
+from command_line import finished, started
+from reported_runs import BUILDS, STEP_AT, write_gate, write_nights, write_run
+from results_factory import make_measurement
+
+from fsjoule.allure.server import serving
+from fsjoule.allure.site import make_site
+from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
+from fsjoule.report.comparison.model import Subject
+from fsjoule.store import load_run
+from fsjoule.store.index import IndexedSeries, import_runs, open_index
+
+
+@dataclass(frozen=True)
+class Served:
+    results: Path
+    folder: Path
+    address: str
+    measured: int
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    here = tmp_path_factory.mktemp("site")
+    results, folder = here / "results", here / "report"
+    write_nights(results)
+    written = write_run(results)
+    series = [IndexedSeries(m.series, simulated=True) for m in load_run(written.path).measurements[:3]]
+    write_gate(written.path, tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series))
+    made = make_site([results], folder, say=lambda _: None)
+    assert (made.runs, made.earlier) == (3, BUILDS - 1 + 5)
+    with serving(folder, 0) as address:
+        entry = next(entry for entry in written.run.plan.entries if entry.slug == "ext4-randwrite-16k")
+        yield Served(results, folder, address, entry.number)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Generator[Browser]:
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def _no_errors(opened: Browser) -> Generator[None]:
+    opened.errors()
+    yield
+    assert opened.errors() == []
+
+
+def text(opened: Browser) -> str:
+    return str(opened.script("return document.body.innerText"))
+
+
+# --------------------------------------------------------------------------------------------------------- Allure
+
+
+def test_the_first_page_tells_what_there_is(opened: Browser, site: Served) -> None:
+    opened.open(site.address)
+    opened.wait(lambda: "gate: ext4" in text(opened))
+    opened.screenshot("report")
+    shown = text(opened)
+    for part in ("colibri", "nightly", "virtual", "Global Errors"):
+        assert part in shown
+    assert opened.script("return document.title") == "3 runs, 2026-03-09 10:00"
+    opened.script("document.getElementById('fsjoule-trends').click()")
+    opened.wait(lambda: "series on 3 boards" in text(opened))
+
+
+def test_problems_have_their_categories(opened: Browser, site: Served) -> None:
+    opened.open(site.address)
+    opened.wait(lambda: "Categories" in text(opened))
+    click(opened, "Categories")
+    expected = (
+        "Regression",
+        "Invalid measurement",
+        "Lab fault",
+        "Damaged result",
+        "Not decided",
+        "Not measured",
+        "Bug",
+    )
+    opened.wait(lambda: all(name in text(opened) for name in expected))
+    opened.screenshot("categories")
+
+
+def test_what_is_missing_stands_in_the_report(opened: Browser, site: Served) -> None:
+    opened.open(site.address)
+    opened.wait(lambda: "Global Errors" in text(opened))
+    click(opened, "Global Errors")
+    opened.wait(lambda: "was left out" in text(opened) and "not completed: interrupted" in text(opened))
+
+
+def test_a_test_has_steps_attachments_and_a_way_to_its_trends(opened: Browser, site: Served) -> None:
+    open_measurement(opened, site, site.measured)
+    opened.wait(lambda: "repeat it.sh" in text(opened))
+    opened.screenshot("test")
+    shown = text(opened)
+    for part in ("BoardStrategy: transition", "power trace.svg", "console.log", "fio.json"):
+        assert part in shown
+    click(opened, "power trace.svg")
+    opened.wait(lambda: opened.script("return [...document.images].some((i) => i.complete && i.naturalWidth > 800)"))
+    opened.script("[...document.images].find((i) => i.naturalWidth > 800).scrollIntoView({block: 'center'})")
+    opened.screenshot("trace")
+    opened.wait(lambda: "Trends of this series" in text(opened))
+    opened.script("document.getElementById('fsjoule-trends').click()")
+    opened.wait(lambda: opened.script("return document.querySelectorAll('.card').length") == 2)
+    assert set(titles(opened)) == {"ext4 randwrite-16k"}
+
+
+def test_the_metrics_tab_shows_values_deltas_and_the_step(opened: Browser, site: Served) -> None:
+    opened.open(f"{site.address}index.html#metrics", (1280, 1500))
+    rows = opened.wait(lambda: metric_rows(opened))
+    stepped = key_of("btrfs", IoPattern.RANDWRITE, "throughput")
+    for metric in ("throughput", "energy", "cpu", "write-amplification"):
+        assert rows[key_of("btrfs", IoPattern.RANDWRITE, metric)].value
+    assert rows[stepped].name == "btrfs randwrite 16 KiB, throughput"
+    # What fell in the last build is a delta.
+    fallen, hungrier = (rows[key_of("ext4", IoPattern.READ, metric)] for metric in ("throughput", "energy"))
+    assert fallen.value.endswith("MiB/s")
+    change = float(fallen.delta.split()[0])
+    assert change / float(fallen.value.split()[0]) == pytest.approx(-0.11, abs=0.04)
+    assert (fallen.direction, hungrier.direction) == ("bad", "bad")
+    # What fell some builds ago is a step in the sparkline: points before it lie above those after it (y grows down).
+    assert len(fallen.heights) == len(rows[stepped].heights) == BUILDS
+    before, after = rows[stepped].heights[:STEP_AT], rows[stepped].heights[STEP_AT:]
+    assert max(before) < min(after)
+    assert not max(fallen.heights[:STEP_AT]) < min(fallen.heights[STEP_AT:])
+    opened.script(f"{_ROWS} row(arguments[0]).querySelector('button').click()", stepped)
+    opened.wait(lambda: "Metric history" in text(opened) and "n00000" in text(opened))
+    opened.script(f"{_ROWS} row(arguments[0]).scrollIntoView({{block: 'center'}})", stepped)
+    opened.screenshot("metrics")
+
+
+# --------------------------------------------------------------------------------------------------------- trends
+
+
+def test_trends_are_drawn_and_filtered(opened: Browser, site: Served) -> None:
+    opened.open(f"{site.address}trends.html", (1280, 1300))
+    opened.wait(lambda: drawn(opened) > 0)
+    opened.screenshot("trends")
+    all_of_them = shown_count(opened)
+    assert "nominated" in text(opened)
+    assert "slower since" in text(opened)
+    choose(opened, "board", "colibri")
+    assert shown_count(opened) == 4
+    assert set(titles(opened)) == {"ext4 read-16k", "ext4 randwrite-16k"}
+    choose(opened, "board", "")
+    assert shown_count(opened) == all_of_them
+    choose(opened, "fs", "btrfs")
+    assert all(title.startswith("btrfs ") for title in titles(opened))
+    assert 0 < shown_count(opened) < all_of_them
+    choose(opened, "fs", "")
+    kernels: list[list[str]] = opened.script(
+        "return [...document.getElementById('kernel').options].map(o => [o.value, o.text])"
+    )
+    newest = next(value for value, name in kernels if name == "6.1.103-armmp")
+    choose(opened, "kernel", newest)
+    # That one was booted by the nightly board only.
+    assert shown_count(opened) == 8
+    assert opened.script("return document.querySelectorAll('.faded').length") > 0
+    # What is chosen stands in the address, so that a link carries it.
+    assert str(opened.script("return location.hash")) == f"#kernel={newest}"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_trends_read_well(opened: Browser, site: Served, size: tuple[int, int], dark: bool) -> None:
+    opened.open(f"{site.address}trends.html", size, dark=dark)
+    opened.wait(lambda: drawn(opened) > 0)
+    opened.screenshot(f"trends-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
+    # Nothing is wider than the window, and no letter is too small to be read.
+    assert opened.script("return document.documentElement.scrollWidth <= innerWidth")
+    sizes: list[float] = opened.script(
+        "return [...document.querySelectorAll('main *')].filter(e => e.innerText)"
+        ".map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert min(sizes) >= 11
+    contrasts: list[float] = opened.script(_CONTRASTS)
+    assert len(contrasts) > 20
+    assert min(contrasts) >= 4.5, "WCAG 2 asks for that of text"
+
+
+# ------------------------------------------------------------------------------------------------- beside the pages
+
+
+def test_only_this_machine_is_served(site: Served) -> None:
+    assert site.address.startswith("http://127.0.0.1:")
+    with urlopen(site.address, timeout=10) as answer:
+        page = answer.read().decode()
+    assert "googletagmanager" not in page
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(f"{site.address}../results/index.sqlite", timeout=10)
+
+
+def test_the_server_ends_when_it_is_told_to(site: Served) -> None:
+    with ExitStack() as closing:
+        command = started(closing, "report", "serve", site.folder, "--port", "0")
+        assert command.stdout is not None
+        address = command.stdout.readline().strip()
+        with urlopen(f"{address}trends.html", timeout=10) as answer:
+            assert answer.status == 200
+        command.send_signal(signal.SIGINT)
+        assert finished(command).code == 0
+
+
+def test_a_report_of_nothing_names_what_is_missing(opened: Browser, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    made = make_site([tmp_path / "results"], tmp_path / "report", say=lambda _: None)
+    assert made.runs == 0
+    with serving(made.folder, 0) as address:
+        opened.open(address)
+        opened.wait(lambda: "Global Errors" in text(opened))
+        click(opened, "Global Errors")
+        opened.wait(lambda: "there is no run folder" in text(opened))
+        # Allure looks for figures even where there are none.
+        assert all("widgets/metrics.json" in error for error in opened.errors())
+        opened.open(f"{address}trends.html")
+        opened.wait(lambda: "0 series" in text(opened))
+
+
+def test_an_index_knows_more_than_the_runs_that_are_there(site: Served, tmp_path: Path) -> None:
+    location = str(tmp_path / "index.sqlite")
+    with open_index(location, create=True) as index:
+        import_runs(index, [site.results])
+    newest = max(site.results.glob("*-nightly-*"))
+    make_site([newest], tmp_path / "report", index=location, say=lambda _: None)
+    page = (tmp_path / "report" / "trends.html").read_text()
+    assert "16 series on 3 boards" in page
+    assert "slower since" in page
+
+
+def test_an_older_report_is_replaced_and_nothing_else(site: Served, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    shutil.copytree(site.folder, report)
+    (report / "old").touch()
+    with pytest.raises(FsjouleError):
+        make_site([site.results], report, index=f"sqlite:///{tmp_path}/none.sqlite", say=lambda _: None)
+    assert (report / "old").exists()
+    make_site([site.results], report, say=lambda _: None)
+    assert not (report / "old").exists()
+    with pytest.raises(ConfigError, match="is there and is no report"):
+        make_site([site.results], site.results, say=lambda _: None)
+    with pytest.raises(ConfigError, match="there is no report"), serving(site.results, 0):
+        pass
+
+
+# ----------------------------------------------------------------------------------------------------- on the pages
+
+# The rows of Allure's summary of metrics, by the series' key and metric.
+_ROWS = """
+const key = (r) => r.querySelector('button').getAttribute('aria-controls').replace('metrics-summary-history-', '');
+const isOne = (r) => r.querySelector('[aria-controls^=metrics-summary-history]');
+const rows = [...document.querySelectorAll('tr')].filter(isOne);
+const row = (name) => rows.find((r) => key(r) === name);
+"""
+
+_CONTRASTS = """
+const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+const behind = (e) => {
+  for (let at = e; at; at = at.parentElement) {
+    const colour = rgb(getComputedStyle(at).backgroundColor);
+    if (colour.length === 3 || colour[3] > 0.99) return colour;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll('body *')]
+  .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .filter((e) => !['SCRIPT', 'STYLE', 'OPTION', 'NOSCRIPT'].includes(e.tagName))
+  .map((e) => {
+    const style = getComputedStyle(e);
+    const [a, b] = [light(rgb(e.namespaceURI.endsWith('svg') ? style.fill : style.color)), light(behind(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the metrics tab. `direction` is what its delta is coloured by, `heights` are its sparkline's points."""
+
+    name: str
+    value: str
+    delta: str
+    direction: str
+    heights: tuple[float, ...]
+
+
+def metric_rows(opened: Browser) -> dict[str, Row]:
+    found: list[dict[str, str]] = opened.script(f"""{_ROWS}
+      return rows.map((r) => ({{
+        key: key(r), name: r.cells[0].innerText.trim(), value: r.cells[3].innerText, delta: r.cells[6].innerText.trim(),
+        direction: r.querySelector('[data-direction]')?.dataset.direction ?? '',
+        points: r.querySelector('polyline').getAttribute('points'),
+      }}))""")
+    return {
+        one["key"]: Row(
+            one["name"],
+            one["value"],
+            one["delta"],
+            one["direction"],
+            tuple(float(point.split(",")[1]) for point in one["points"].split()),
+        )
+        for one in found
+    }
+
+
+def key_of(filesystem: str, pattern: IoPattern, metric: str) -> str:
+    """The key of a series of the nightly board in one metric, as the report has it."""
+    planned = Planned(1, 1, "6.1", filesystem, FioWorkload(pattern, 16 * KIB, 4 * MIB), "quick", Provision.SCRATCH)
+    measurement, _ = make_measurement(planned)
+    series = IndexedSeries(replace(measurement.series, board="nightly"), simulated=True)
+    return f"{series.key}.{metric}"
+
+
+def open_measurement(opened: Browser, site: Served, number: int) -> None:
+    """Allure names a test by a hash of what its result file is called."""
+    name = hashlib.md5(f"k3v9q2-{number:02d}".encode()).hexdigest()
+    opened.open(f"{site.address}index.html#{name}")
+
+
+def click(opened: Browser, words: str) -> None:
+    """Click what has these words as its own, whatever else is inside of it."""
+    opened.script(
+        "[...document.querySelectorAll('#app *')].find((e) => e.checkVisibility()"
+        " && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim() === arguments[0])).click()",
+        words,
+    )
+
+
+def choose(opened: Browser, name: str, value: str) -> None:
+    opened.script(
+        "const box = document.getElementById(arguments[0]); box.value = arguments[1];"
+        "box.dispatchEvent(new Event('change', {bubbles: true}))",
+        name,
+        value,
+    )
+
+
+def titles(opened: Browser) -> list[str]:
+    return opened.script("return [...document.querySelectorAll('.card h3')].map((e) => e.firstChild.data.trim())")
+
+
+def shown_count(opened: Browser) -> int:
+    """`31 of 31 histories`: cards are added as one scrolls."""
+    return int(str(opened.script("return document.getElementById('count').innerText")).split()[0])
+
+
+def drawn(opened: Browser) -> int:
+    return int(opened.script("return document.querySelectorAll('.card .plot circle').length"))

@@ -1,0 +1,81 @@
+"""Debian's Chromium without a window, driven through its own driver; nothing is fetched from anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+T = TypeVar("T")
+
+# Kept after the tests, for whoever wants to look.
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+DESK = (1280, 900)
+PHONE = (390, 844)
+_TIMEOUT_S = 60.0
+_OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+)
+
+
+class Browser:
+    """One tab. Every error that a page writes to its console, or that loading it causes, is kept."""
+
+    def __init__(self, chrome: Chrome) -> None:
+        self.chrome = chrome
+
+    def open(self, address: str, size: tuple[int, int] = DESK, *, dark: bool = False) -> None:
+        """Open an address anew in a window of that size, for a reader who prefers light or dark pages."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.chrome.get("about:blank")
+        self.chrome.get(address)
+
+    def script(self, text: str, *arguments: object) -> Any:
+        """What a function body of JavaScript returns in the page."""
+        return self.chrome.execute_script(text, *arguments)  # pyright: ignore[reportUnknownMemberType]
+
+    def wait(self, look: Callable[[], T]) -> T:
+        """What `look` gives once that is true of it; TimeoutException if it never is."""
+        return WebDriverWait(self.chrome, _TIMEOUT_S, poll_frequency=0.2).until(lambda _: look())
+
+    def errors(self) -> list[str]:
+        """Errors of the pages since it was last asked."""
+        entries: list[dict[str, Any]] = self.chrome.get_log("browser")  # pyright: ignore[reportUnknownMemberType]
+        return [str(entry["message"]) for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+
+    def screenshot(self, name: str) -> Path:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        file = SCREENSHOTS / f"{name}.png"
+        assert self.chrome.save_screenshot(str(file))
+        return file
+
+
+@contextmanager
+def browser() -> Generator[Browser]:
+    """A browser, until the end of the body."""
+    options = ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for option in _OPTIONS:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield Browser(chrome)
+    finally:
+        chrome.quit()

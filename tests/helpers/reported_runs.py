@@ -1,0 +1,125 @@
+"""A folder of results with something of everything that a report shows: builds with a step, faults, a gate, damage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nights import Nights
+from results_factory import make_run
+
+from fsjoule.gating import keep_gate
+from fsjoule.metrics import Figure, Metric
+from fsjoule.model import Fault, IoPattern, LabStep, Run, RunStatus
+from fsjoule.report.comparison.model import Subject
+from fsjoule.report.gating import Gated, GateSide, GateVerdict, Tested
+from fsjoule.statistics import Decision, Interval, Policy, State
+from fsjoule.store import RunFolder
+from fsjoule.store.steps import STEPS_FILE, encode_steps
+
+BUILDS = 12
+STEP_AT = 8
+STEP = 0.9
+
+LAB_STEPS = (
+    LabStep("transition", "BoardStrategy", 1, 1_772_000_000_000, 5200, {"status": "Status.booted"}),
+    LabStep("off", "NetworkPowerDriver", 2, 1_772_000_000_100, 300),
+    LabStep("on", "NetworkPowerDriver", 2, 1_772_000_000_500, 310),
+    LabStep("run", "ShellDriver", 1, 1_772_000_006_000, 80, {"cmd": "sync"}, "TIMEOUT: no prompt"),
+)
+
+
+def step(night: int, fs: str, pattern: IoPattern, _kernel: str) -> Figure:
+    """Random writes on btrfs become slower by a tenth from one night on, reads on ext4 in the last night."""
+    slower = {("btrfs", IoPattern.RANDWRITE): STEP_AT, ("ext4", IoPattern.READ): BUILDS - 1}
+    return STEP if night >= slower.get((fs, pattern), BUILDS) else 1.0
+
+
+def write_nights(results: Path) -> None:
+    """Two boards, one of them simulated, whose nights are builds; in one series of it a step is planted."""
+    Nights(speed=step, board="nightly").write(results, BUILDS)
+    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(results, 6)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A run that was written, and which of its measurements came to what."""
+
+    path: Path
+    run: Run
+    invalid: int
+    damaged: int
+    missing: int
+    retried: int
+    failed: int
+    buggy: int
+
+
+def write_run(results: Path) -> Written:
+    """A run with traces, attachments and labgrid's steps, in which one thing of each kind went wrong."""
+    made = make_run(repeat=1)
+    invalid, _, damaged, missing, retried, failed, buggy = 2, 3, 4, 5, 6, 7, 8
+    lab = Fault(
+        number=retried,
+        started_utc="2026-03-09T10:00:02Z",
+        ended_utc="2026-03-09T10:00:05Z",
+        what="virtual did not boot: no login within 180 s of power-on\n  console| Kernel panic",
+        transient=True,
+        hint="look at its supply",
+        steps=LAB_STEPS,
+    )
+    faults = (
+        lab,
+        replace(lab, number=failed, what="the outlet does not answer", transient=False, steps=()),
+        replace(lab, number=buggy, what="ValueError: no\n  line 1", transient=False, bug=True, steps=()),
+    )
+    folder = RunFolder(results)
+    folder.begin(replace(made.run, status=RunStatus.RUNNING))
+    for measurement in made.measurements:
+        if measurement.number in (missing, failed, buggy):
+            continue
+        attachments = {
+            "console.log": b"# sync\n\n# mount -t ext4 /dev/mmcblk1p3 /mnt\n",
+            STEPS_FILE: encode_steps(LAB_STEPS),
+        }
+        if measurement.fio:
+            attachments["fio.json"] = json.dumps({"fio version": "fio-3.33"}).encode()
+        folder.add(measurement, made.traces.get(measurement.number), attachments)
+    folder.finish(replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted", faults=faults))
+    name = next(path for path in (folder.path / "measurements").iterdir() if path.name.startswith(f"{damaged:02d}-"))
+    (name / "measurement.json").write_text("{", encoding="utf-8")
+    return Written(folder.path, made.run, invalid, damaged, missing, retried, failed, buggy)
+
+
+def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> list[str]:
+    """Keep a gate as `fsjoule gate` does, and return what it said.
+
+    The first series has regressed, the second has not, the third is not decided.
+    """
+    decisions = (Decision.REGRESSED, Decision.NOT_REGRESSED, Decision.UNDECIDED)
+    tested = tuple(
+        Tested(
+            subject=subject,
+            metric=Metric.THROUGHPUT,
+            state=State(decision, more=False, pairs=4, ratio=0.9 if decision is Decision.REGRESSED else 1.0),
+            effect=0.02,
+            baseline=10.0,
+            candidate=9.0 if decision is Decision.REGRESSED else 10.0,
+            interval=Interval(0.88, 0.92) if decision is Decision.REGRESSED else None,
+        )
+        for subject, decision in zip(subjects, decisions, strict=True)
+    )
+    gated = Gated(
+        GateVerdict.REGRESSED,
+        GateSide("main", "main: kernel 6.1"),
+        GateSide("HEAD", "HEAD: kernel 6.1+"),
+        Policy(),
+        "decided",
+        pairs=4,
+        tested=tested,
+        command=("fsjoule", "gate", "--baseline", "main", "--candidate", "HEAD"),
+    )
+    said: list[str] = []
+    keep_gate(gated, run_folder, say=said.append)
+    return said

@@ -1,0 +1,250 @@
+"""Allure's result files and its history, made from run folders."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from command_line import CommandLine, command_line
+from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
+
+from fsjoule.allure.builds import read_builds
+from fsjoule.allure.history import history_lines
+from fsjoule.allure.results import write_results
+from fsjoule.allure.words import categories
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.report.comparison.model import Subject
+from fsjoule.store import GATE_FILE, load_run
+from fsjoule.store.index import IndexedSeries
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write_run(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def files(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "allure-results"
+    write_results(read_builds([written.path]), folder)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return command_line(monkeypatch, capfd)
+
+
+def results_in(folder: Path) -> list[Document]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*-result.json"))]
+
+
+def numbered(folder: Path, number: int) -> list[Document]:
+    """All results of an entry of the plan, in the order of time."""
+    found = [each for each in results_in(folder) if parameter(each, "number") == str(number)]
+    return sorted(found, key=lambda each: each["start"])
+
+
+def parameter(result: Document, name: str) -> str | None:
+    return next((each["value"] for each in result["parameters"] if each["name"] == name), None)
+
+
+def category(result: Document) -> str | None:
+    """As Allure finds it: the first whose status and message fit."""
+    said = result["statusDetails"].get("message", "")
+    for rule in categories():
+        for matcher in rule["matchers"]:
+            if result["status"] in matcher["statuses"] and re.search(matcher.get("message", ""), said):
+                return rule["name"]
+    return None
+
+
+def test_every_entry_of_the_plan_has_a_result(files: Path, written: Written) -> None:
+    numbers = {parameter(result, "number") for result in results_in(files)}
+    assert numbers == {str(entry.number) for entry in written.run.plan.entries}
+
+
+def test_a_measurement_says_what_it_is_of(files: Path, written: Written) -> None:
+    entry = next(entry for entry in written.run.plan.entries if entry.slug == "ext4-randwrite-16k")
+    (result,) = numbered(files, entry.number)
+    assert result["status"] == "passed"
+    labels = {label["name"]: label["value"] for label in result["labels"]}
+    assert labels == {
+        "board": "virtual",
+        "kernel": "6.1.0-44-armmp",
+        "filesystem": "ext4",
+        "suite": "quick",
+        "framework": "fsjoule",
+        "tag": "simulated",
+    }
+    assert "write amplification | 1.030" in result["description"]
+
+
+@pytest.mark.parametrize(
+    ("which", "expected", "said"),
+    [
+        ("invalid", "Invalid measurement", "invalid measurement: window 2.314 s"),
+        ("damaged", "Damaged result", "damaged result: "),
+        ("missing", "Not measured", "not measured: interrupted"),
+        ("failed", "Lab fault", "lab fault: the outlet does not answer"),
+        ("retried", "Lab fault, transient", "lab fault, transient: virtual did not boot"),
+        ("buggy", "Bug", "bug: ValueError: no"),
+    ],
+)
+def test_what_went_wrong_has_a_category(files: Path, written: Written, which: str, expected: str, said: str) -> None:
+    first = numbered(files, getattr(written, which))[0]
+    assert category(first) == expected
+    assert first["statusDetails"]["message"].startswith(said)
+    assert first["status"] == ("skipped" if which == "missing" else "broken")
+
+
+def test_a_second_try_follows_its_fault(files: Path, written: Written) -> None:
+    fault, measured = numbered(files, written.retried)
+    assert (fault["status"], measured["status"]) == ("broken", "passed")
+    assert "Kernel panic" in fault["statusDetails"]["trace"]
+    assert "hint: look at its supply" in fault["statusDetails"]["trace"]
+    # Allure takes it for a retry if both are the same test.
+    same = [(each["fullName"], parameter(each, "repetition")) for each in (fault, measured)]
+    assert same[0] == same[1]
+
+
+def test_steps_are_those_of_labgrid(files: Path, written: Written) -> None:
+    fault = numbered(files, written.retried)[0]
+    transition, sync = fault["steps"]
+    assert transition["name"] == "BoardStrategy: transition: Status.booted"
+    assert [step["name"] for step in transition["steps"]] == ["NetworkPowerDriver: off", "NetworkPowerDriver: on"]
+    assert transition["stop"] - transition["start"] == LAB_STEPS[0].duration_ms
+    assert sync["status"] == "broken"
+    assert sync["statusDetails"]["message"] == "TIMEOUT: no prompt"
+    assert sync["parameters"] == [{"name": "cmd", "value": "sync"}]
+
+
+def test_attachments_are_there_and_can_be_read(files: Path, written: Written) -> None:
+    entry = next(entry for entry in written.run.plan.entries if entry.slug == "ext4-randwrite-16k")
+    (result,) = numbered(files, entry.number)
+    attached = {each["name"]: files / each["source"] for each in result["attachments"]}
+    assert list(attached) == ["power trace.svg", "console.log", "fio.json", "repeat it.sh"]
+    assert ET.fromstring(attached["power trace.svg"].read_text()).tag.endswith("svg")
+    assert json.loads(attached["fio.json"].read_text()) == {"fio version": "fio-3.33"}
+    again = attached["repeat it.sh"].read_text()
+    assert f"pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs --seed 7 -k {entry.number:02d}-r1-" in again
+    assert "#   mount -t ext4 /dev/mmcblk1p3 /mnt" in again
+
+
+def test_a_measurement_without_a_trace_says_so(files: Path) -> None:
+    (result,) = numbered(files, 3)
+    assert "power trace.svg" not in [each["name"] for each in result["attachments"]]
+    assert "the meter recorded nothing" in result["description"]
+
+
+def test_metrics_are_those_of_valid_measurements(files: Path, written: Written) -> None:
+    loaded = load_run(written.path)
+    legend = write_results(read_builds([written.path]), files.parent / "again").legend
+    for measurement in loaded.measurements:
+        file = files / f"k3v9q2-{measurement.number:02d}-perf.json"
+        if not measurement.valid:
+            assert not file.exists()
+            continue
+        told = {each["key"]: each["value"] for each in json.loads(file.read_text())}
+        key = IndexedSeries(measurement.series, simulated=True).key
+        if measurement.throughput_mib_per_s is not None:
+            assert told[f"{key}.throughput"] == measurement.throughput_mib_per_s
+            assert told[f"{key}.cpu"] == pytest.approx(1000 * (measurement.cpu_s_per_mib or 0))
+            assert legend[f"{key}.throughput"]["better"] == "higher"
+            assert legend[f"{key}.cpu"]["unit"] == "ms/MiB"
+        assert told.keys() <= legend.keys()
+    assert all("(simulated)" in row["group"] for row in legend.values())
+
+
+def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
+    copy = tmp_path / written.path.name
+    shutil.copytree(written.path, copy)
+    series = [IndexedSeries(m.series, simulated=True) for m in load_run(copy).measurements[:3]]
+    subjects = tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series)
+    assert write_gate(copy, subjects) == []
+    # Where it cannot be written, that is said, and nothing else happens.
+    (said,) = write_gate(tmp_path / "nowhere", subjects)
+    assert "gate.json could not be written: No such file" in said
+    write_results(read_builds([copy]), tmp_path / "made")
+    gate = [each for each in results_in(tmp_path / "made") if each["name"].startswith("gate: ")]
+    told = {each["status"]: each for each in gate}
+    assert told.keys() == {"failed", "passed", "skipped"}
+    assert category(told["failed"]) == "Regression"
+    assert "9 MiB/s against 10 MiB/s, -10.0 % (95 %: -12.0 % to -8.0 %)" in told["failed"]["statusDetails"]["message"]
+    assert "HEAD against main" in told["failed"]["statusDetails"]["message"]
+    assert category(told["skipped"]) == "Not decided"
+
+    (copy / GATE_FILE).write_text('{"headline": 3}')
+    problems = write_results(read_builds([copy]), tmp_path / "damaged").problems
+    assert any(GATE_FILE in problem for problem in problems)
+
+
+def test_environment_and_executor(files: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = dict(line.split(" = ", 1) for line in (files / "environment.properties").read_text().splitlines())
+    assert (told["board"], told["simulated"], told["kernel"]) == ("virtual", "yes", "6.1.0-44-armmp")
+    assert json.loads((files / "executor.json").read_text())["buildName"] == "k3v9q2, 2026-03-09 10:00"
+    monkeypatch.setenv("GITLAB_CI", "true")
+    monkeypatch.setenv("CI_PIPELINE_IID", "42")
+    monkeypatch.setenv("CI_PIPELINE_URL", "https://gitlab.example/p/42")
+    write_results(read_builds([written.path]), files.parent / "ci", url="https://pages.example/")
+    executor = json.loads((files.parent / "ci" / "executor.json").read_text())
+    assert (executor["type"], executor["buildOrder"]) == ("gitlab", 42)
+    assert executor["buildUrl"] == "https://gitlab.example/p/42"
+    assert executor["reportUrl"] == "https://pages.example/"
+
+
+def test_earlier_builds_are_history(tmp_path: Path) -> None:
+    write_nights(tmp_path)
+    builds = read_builds([tmp_path])
+    assert [loaded.run.run_id for loaded in builds.current] == ["c00005", f"n{BUILDS - 1:05d}"]
+    lines = [json.loads(line) for line in history_lines(builds.earlier).splitlines()]
+    nightly = [line for line in lines if line["uuid"].startswith("n")]
+    assert len(nightly) == BUILDS - 1
+    assert nightly == sorted(nightly, key=lambda line: line["timestamp"])
+    legend = write_results(builds, tmp_path / "made").legend
+    title = "btrfs randwrite 16 KiB, throughput"
+    (key,) = [key for key, row in legend.items() if row["title"] == title and "nightly" in row["group"]]
+    before, after = nightly[STEP_AT - 1]["metrics"][key], nightly[STEP_AT]["metrics"][key]
+    assert after / before == pytest.approx(0.9, abs=0.03)
+    assert {each["status"] for each in nightly[0]["testResults"].values()} == {"passed"}
+    kept = read_builds([tmp_path], most=4)
+    assert (len(kept.current) + len(kept.earlier), kept.left_out) == (4, BUILDS + 6 - 4)
+
+
+def test_what_is_missing_is_named(written: Written, tmp_path: Path, run: CommandLine) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(written.path, results / written.path.name)
+    (results / "20260310T100000Z-virtual-broken").mkdir()
+    (results / "20260310T100000Z-virtual-broken" / "run.json").write_text("{}")
+    (results / "20260311T100000Z-virtual-lost" / "measurements").mkdir(parents=True)
+    done = run("report", "allure")
+    assert done.code == 0, done.err
+    errors = json.loads((tmp_path / "allure-results" / "fsjoule-globals.json").read_text())["errors"]
+    said = "\n".join(error["message"] for error in errors)
+    for part in ("virtual-broken: ", "virtual-lost: it has no run.json", "was left out", "not completed: interrupted"):
+        assert part in said
+        assert part in done.err
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    builds = read_builds([tmp_path])
+    write_results(builds, tmp_path / "made")
+    assert results_in(tmp_path / "made") == []
+    (error,) = json.loads((tmp_path / "made" / "fsjoule-globals.json").read_text())["errors"]
+    assert "there is no run folder" in error["message"]
+
+
+def test_wrong_folders_are_refused(tmp_path: Path, written: Written) -> None:
+    with pytest.raises(ConfigError, match="is not a folder"):
+        read_builds([tmp_path / "nowhere"])
+    (tmp_path / "something").touch()
+    with pytest.raises(StorageError, match="is not empty"):
+        write_results(read_builds([written.path]), tmp_path)
