@@ -44,10 +44,10 @@ def throughput_chart(summary: Summary) -> str | None:
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.throughput_mib_per_s,
+        lambda row: row.beside_published[0],
         published=lambda row: row.published.throughput_mib_per_s if row.published else None,
     )
-    return _of_summary("Throughput", "MiB/s", bars, summary)
+    return _of_summary(f"Throughput{_with_card(summary)}", "MiB/s", bars, summary)
 
 
 def energy_chart(summary: Summary) -> str | None:
@@ -55,11 +55,17 @@ def energy_chart(summary: Summary) -> str | None:
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.energy_mj_per_mib,
-        net=lambda row: row.energy_net_mj_per_mib,
+        lambda row: row.beside_published[1],
+        # Of what a card would take nobody knows what it is above idle.
+        net=lambda row: None if row.projected else row.energy_net_mj_per_mib,
         published=lambda row: row.published.energy_mj_per_mib if row.published else None,
     )
-    return _of_summary("Energy", "mJ/MiB", bars, summary)
+    return _of_summary(f"Energy{_with_card(summary)}", "mJ/MiB", bars, summary)
+
+
+def _with_card(summary: Summary) -> str:
+    """In a title: that a card's part is projected, without which nothing compares with what was published."""
+    return " with card" if any(row.projected for row in summary.fio) else ""
 
 
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
