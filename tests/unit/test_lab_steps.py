@@ -52,7 +52,7 @@ class Board:
 
 def test_steps_are_kept_as_they_were_nested() -> None:
     with recorded_steps() as take:
-        before_ms = time.time() * 1000
+        before_ms = round(time.time() * 1000)
         Board().run(["echo", "a b"])
         run, on = take()
         assert take() == ()
