@@ -12,6 +12,9 @@ from fsjoule import process
 _REVISION: Final = {
     "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
     "commit": ("FSJOULE_COMMIT", "CI_COMMIT_SHA"),
+    # Runs of one pipeline are one build in a report; a kernel that is not under test has a history of its own there.
+    "pipeline": ("FSJOULE_PIPELINE", "CI_PIPELINE_ID"),
+    "kernel_role": ("FSJOULE_KERNEL_ROLE",),
 }
 
 
@@ -26,7 +29,7 @@ def versions(emulator: str | None) -> dict[str, str]:
 
 
 def revision() -> dict[str, str]:
-    """The branch and the commit under test, as far as the user or a CI names them."""
+    """The branch, the commit and the pipeline under test, as far as the user or a CI names them."""
     found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
     return {name: text for name, text in found.items() if text is not None}
 

@@ -1,6 +1,7 @@
-"""A local server that speaks the part of GitLab's API that notes on merge requests take.
+"""A local server that speaks the parts of GitLab's API that notes on merge requests and kept runs take.
 
-https://docs.gitlab.com/api/notes/#merge-requests and https://docs.gitlab.com/api/users/#get-the-current-user
+https://docs.gitlab.com/api/notes/#merge-requests, https://docs.gitlab.com/api/users/#get-the-current-user,
+https://docs.gitlab.com/api/packages/ and https://docs.gitlab.com/user/packages/generic_packages/
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 BOT = 7
+JOB_TOKEN = "job-planted_4712"
 
 
 @dataclass
 class GitLab:
-    """What the server holds, and what it was asked. `fail_with` makes it answer everything like that."""
+    """What the server holds, and what it was asked. `fail_with` makes it answer everything like that.
+
+    `packages` are generic ones, by name, version and file. With `storage` their content is had from that server.
+    """
 
     token: str
     project: str = "42"
@@ -29,6 +34,8 @@ class GitLab:
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     fail_with: tuple[int, str] | None = None
     redirect_to: str | None = None
+    packages: dict[tuple[str, str, str], bytes] = field(default_factory=dict[tuple[str, str, str], bytes])
+    storage: str | None = None
     url: str = ""
     per_page: int = 20
 
@@ -59,25 +66,55 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         gitlab, address = self.gitlab, urlsplit(self.path)
         length = int(self.headers.get("Content-Length", 0))
-        sent = json.loads(self.rfile.read(length)) if length else {}
+        sent = self.rfile.read(length)
         gitlab.asked.append((self.command, address.path))
         gitlab.headers.append(dict(self.headers))
         if gitlab.redirect_to is not None:
             self._send(302, {}, {"Location": gitlab.redirect_to + self.path})
         elif gitlab.fail_with is not None:
             self._send(gitlab.fail_with[0], {"message": gitlab.fail_with[1]})
+        elif address.path.startswith(f"/api/v4/projects/{gitlab.project}/packages"):
+            self._packages(address.path, parse_qs(address.query), sent)
         elif self.headers.get("Authorization") != f"Bearer {gitlab.token}":
             self._send(401, {"message": "401 Unauthorized"})
         elif address.path == "/api/v4/user":
             self._send(200, {"id": BOT, "username": "project_42_bot"})
         else:
-            self._notes(address.path, parse_qs(address.query), sent)
+            self._notes(address.path, parse_qs(address.query), json.loads(sent or b"{}"))
+
+    def _packages(self, path: str, query: dict[str, list[str]], sent: bytes) -> None:
+        """Unlike the rest of the API these take a job's own token."""
+        gitlab = self.gitlab
+        root = f"/api/v4/projects/{gitlab.project}/packages"
+        name, version, file = f"{path.removeprefix(f'{root}/generic')}///".split("/")[1:4]
+        key = (name, version, file)
+        if self.headers.get("JOB-TOKEN") != JOB_TOKEN:
+            self._send(401, {"message": "401 Unauthorized"})
+        elif path == root and self.command == "GET":
+            assert (query["order_by"], query["sort"]) == (["version"], ["desc"])
+            # The name is looked for anywhere in a package's.
+            found = [
+                {"id": 1, "name": name, "version": version, "package_type": "generic"}
+                for name, version, _ in sorted(gitlab.packages, key=lambda each: each[1], reverse=True)
+                if query["package_name"][0] in name
+            ]
+            self._page(root, found, query)
+        elif all(key) and self.command == "PUT":
+            gitlab.packages[key] = sent
+            self._send(201, {"message": "201 Created"})
+        elif key in gitlab.packages and self.command == "GET":
+            if gitlab.storage is None:
+                self._send_bytes(200, gitlab.packages[key], {"Content-Type": "application/octet-stream"})
+            else:
+                self._send(302, {}, {"Location": f"{gitlab.storage}/bucket/{version}"})
+        else:
+            self._send(404, {"message": "404 Not found"})
 
     def _notes(self, path: str, query: dict[str, list[str]], sent: dict[str, Any]) -> None:
         gitlab = self.gitlab
         root = f"/api/v4/projects/{gitlab.project}/merge_requests/{gitlab.merge_request}/notes"
         if path == root and self.command == "GET":
-            self._page(root, int(query.get("page", ["1"])[0]))
+            self._page(root, gitlab.notes, query)
         elif path == root and self.command == "POST" and sent.get("body"):
             self._send(201, gitlab.add(sent["body"]))
         elif path.startswith(f"{root}/") and self.command == "PUT" and sent.get("body"):
@@ -85,11 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(404, {"message": "404 Not found"})
 
-    def _page(self, root: str, page: int) -> None:
+    def _page(self, root: str, everything: list[dict[str, Any]], query: dict[str, list[str]]) -> None:
+        page = int(query.get("page", ["1"])[0])
         first = (page - 1) * self.gitlab.per_page
-        found = self.gitlab.notes[first : first + self.gitlab.per_page]
-        more = first + len(found) < len(self.gitlab.notes)
-        link = {"Link": f'<{self.gitlab.url}{root}?page={page + 1}>; rel="next"'} if more else {}
+        found = everything[first : first + self.gitlab.per_page]
+        more = first + len(found) < len(everything)
+        rest = "".join(f"&{name}={values[0]}" for name, values in query.items() if name != "page")
+        link = {"Link": f'<{self.gitlab.url}{root}?page={page + 1}{rest}>; rel="next"'} if more else {}
         self._send(200, found, link)
 
     def _change(self, number: int, body: str) -> None:
@@ -101,11 +140,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(403, {"message": "403 Forbidden"})
 
     def _send(self, status: int, document: object, headers: dict[str, str] | None = None) -> None:
-        content = json.dumps(document).encode()
+        self._send_bytes(status, json.dumps(document).encode(), {"Content-Type": "application/json"} | (headers or {}))
+
+    def _send_bytes(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

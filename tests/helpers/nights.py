@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -59,6 +59,7 @@ class Nights:
     seed: int = 1
     simulated: bool = True
     prefix: str = "n"
+    versions: Callable[[int], Mapping[str, str]] = lambda _: {}
 
     def write(self, results: Path, nights: int) -> list[Path]:
         """Write the runs; gives their folders. Run ids are the prefix and the number of the night: n00012."""
@@ -115,7 +116,7 @@ class Nights:
                 label: replace(BOARD, name=self.board, kernel_release=f"{release}-armmp")
                 for label, release in releases.items()
             },
-            versions={"fsjoule": "0.1.0", "branch": "main", "commit": f"{night:012x}{0:028x}"},
+            versions={"fsjoule": "0.1.0", "branch": "main", "commit": f"{night:012x}{0:028x}", **self.versions(night)},
             finished_utc=_iso(started + timedelta(hours=1)),
         )
 

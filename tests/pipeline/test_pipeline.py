@@ -1,10 +1,13 @@
 """The merge-request pipeline, run for real by gitlab-ci-local: without a change, with a slower kernel, killed half-way.
 
+GitLab itself is a local server: it takes the notes, and keeps the runs of the default branch.
+
 make test-pipeline: half an hour and more. Its lint and unit tests are left to `make lint` and `make test`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,10 +18,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from gitlab_server import GitLab, gitlab_server
+from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from lab_leftovers import assert_nothing_left
 from pipeline_runner import PROJECT, Pipeline
 
+from fsjoule.ci import Registry, push_runs
 from fsjoule.model import RunStatus
 from fsjoule.paths import cache_dir
 from fsjoule.store import load_run
@@ -69,11 +73,19 @@ class Project:
             end(process)
         text = log.read_text(errors="replace")
         assert TOKEN not in text
+        assert JOB_TOKEN not in text
         return code, text
 
     @property
     def results(self) -> list[Path]:
         return sorted((self.pipeline.repository / "results").glob("*/run.json"))
+
+
+def failed_tests(report: Path) -> list[str]:
+    """What Allure's report shows as failed: regressions."""
+    tests = [json.loads(file.read_bytes()) for file in (report / "data" / "test-results").glob("*.json")]
+    assert tests
+    return [test["name"] for test in tests if test["status"] == "failed"]
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -114,6 +126,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
             "CI_MERGE_REQUEST_IID": str(gitlab.merge_request),
             "CI_MERGE_REQUEST_PROJECT_ID": gitlab.project,
             "CI_SERVER_URL": gitlab.url,
+            "CI_PROJECT_ID": gitlab.project,
+            "CI_JOB_TOKEN": JOB_TOKEN,
             # The tool's own is where a container would have it.
             "CI_PROJECT_DIR": str(repository),
             "FSJOULE_GITLAB_TOKEN": TOKEN,
@@ -133,7 +147,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
 
 def test_no_change(project: Project) -> None:
     project.set_kernel(KERNEL)
-    code, log = project.run("bench", "gate", "note")
+    code, log = project.run("bench", "gate", "note", "report")
     assert code == 0, log
     (note,) = project.gitlab.bodies()
     assert "fsjoule gate: identical" in note
@@ -146,18 +160,27 @@ def test_no_change(project: Project) -> None:
     tests = list(ET.parse(artifacts / "bench" / "junit.xml").getroot().iter("testcase"))
     assert len(tests) == len(run.measurements) > 0
     assert (artifacts / "gate" / "note.md").exists()
+    assert not failed_tests(artifacts / "report" / "report")
+    assert "0 earlier builds as their history" in log
+    # As the default branch's jobs do.
+    registry = Registry(project.gitlab.url, project.gitlab.project, JOB_TOKEN)
+    assert push_runs(registry, [folder]) == (1, 0)
 
 
 def test_a_slower_kernel(project: Project) -> None:
     before = len(project.results)
     project.set_kernel(SLOWER)
-    code, log = project.run("gate", "note")
+    code, log = project.run("gate", "note", "report")
     assert code == 1, log
     (note,) = project.gitlab.bodies()
     assert "fsjoule gate: regressed" in note
     assert "ext4 randread-16k" in note
     assert "% interval" in note
     assert len(project.results) == before + 1
+    report = project.pipeline.repository / ".gitlab-ci-local" / "artifacts" / "report" / "report"
+    assert any("ext4 randread-16k" in name for name in failed_tests(report))
+    assert "1 earlier runs fetched from the package registry" in log
+    assert "1 earlier builds as their history" in log
 
 
 @pytest.fixture

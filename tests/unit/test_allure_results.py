@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
+from nights import Nights
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
 
 from fsjoule.allure.builds import read_builds
@@ -217,6 +218,48 @@ def test_earlier_builds_are_history(tmp_path: Path) -> None:
     assert {each["status"] for each in nightly[0]["testResults"].values()} == {"passed"}
     kept = read_builds([tmp_path], most=4)
     assert (len(kept.current) + len(kept.earlier), kept.left_out) == (4, BUILDS + 6 - 4)
+
+
+def test_the_runs_of_a_pipeline_are_one_build(tmp_path: Path) -> None:
+    for filesystem in ("ext4", "btrfs"):
+        for role in ("", "reference"):
+            Nights(
+                filesystems=(filesystem,),
+                prefix=f"{filesystem}{role}",
+                kernels=lambda _, role=role: ("6.12",) if role else ("6.1",),
+                versions=lambda night, role=role: (
+                    {"pipeline": str(100 + night)} | ({"kernel_role": role} if role else {})
+                ),
+            ).write(tmp_path, 3)
+    builds = read_builds([tmp_path])
+    assert sorted(loaded.run.run_id for loaded in builds.current) == [
+        "btrfs00002", "btrfsreference00002", "ext400002", "ext4reference00002"
+    ]  # fmt: skip
+    assert [len(build) for build in builds.earlier] == [4, 4]
+    lines = [json.loads(line) for line in history_lines(builds.earlier).splitlines()]
+    assert [line["name"].split()[:2] for line in lines] == [["pipeline", "100"], ["pipeline", "101"]]
+    legend = write_results(builds, tmp_path / "made").legend
+    # Both kernels and both filesystems have rows of their own, the same in each build.
+    assert [set(line["metrics"]) for line in lines] == [set(legend), set(legend)]
+    groups = {row["group"].rpartition(": ")[2] for row in legend.values()}
+    assert groups == {"ext4", "btrfs", "ext4, kernel 6.12", "btrfs, kernel 6.12"}
+    kept = read_builds([tmp_path], most=2)
+    assert (len(kept.current), len(kept.earlier), kept.left_out) == (4, 1, 4)
+
+
+def test_runs_of_the_history_are_never_the_current_ones(tmp_path: Path) -> None:
+    Nights().write(tmp_path / "history", 4)
+    (mine,) = Nights(prefix="m").write(tmp_path / "results", 1)
+    builds = read_builds([mine], history=[tmp_path / "history"])
+    assert [loaded.run.run_id for loaded in builds.current] == ["m00000"]
+    assert [build[0].run.run_id for build in builds.earlier] == ["n00000", "n00001", "n00002", "n00003"]
+    shutil.copytree(mine, tmp_path / "history" / mine.name)
+    again = read_builds([mine], history=[tmp_path / "history"])
+    assert again.current == builds.current
+    assert len(again.earlier) == 4
+    (tmp_path / "empty").mkdir()
+    alone = read_builds([mine], history=[tmp_path / "empty"])
+    assert (len(alone.current), alone.earlier, alone.problems) == (1, (), ())
 
 
 def test_what_is_missing_is_named(written: Written, tmp_path: Path, run: CommandLine) -> None:

@@ -22,7 +22,7 @@ TAG = {"CI_PIPELINE_SOURCE": "push", "CI_COMMIT_BRANCH": None, "CI_COMMIT_TAG": 
 PLACE = {"PLACE_IMX6UL_EVK": "evk-1"}
 INDEX = {"FSJOULE_INDEX": "postgresql://lab/index"}
 
-BENCHED = ["bench", "gate", "note"]
+BENCHED = ["bench", "gate", "note", "report"]
 MATRIX = ["matrix", "matrix jobs"]
 
 
@@ -78,10 +78,10 @@ def test_gitlabs_schema_takes_it(tmp_path: Path) -> None:
     [
         pytest.param([MERGE_REQUEST], ["lint", "unit", *BENCHED], id="merge request"),
         pytest.param([MERGE_REQUEST, PLACE], ["board imx6ul-evk", "lint", "unit", *BENCHED], id="with a board"),
-        pytest.param([DEFAULT_BRANCH], ["lint", "tests", *MATRIX], id="default branch"),
+        pytest.param([DEFAULT_BRANCH], ["lint", "pages", "tests", *MATRIX], id="default branch"),
         pytest.param([DEFAULT_BRANCH, INDEX], ["lint", "pages", "tests", *MATRIX], id="default branch with an index"),
-        pytest.param([DEFAULT_BRANCH, PLACE], ["lint", "tests", *MATRIX], id="default branch with a board"),
-        pytest.param([SCHEDULE], ["a-a", "tests", *MATRIX], id="schedule"),
+        pytest.param([DEFAULT_BRANCH, PLACE], ["lint", "pages", "tests", *MATRIX], id="default branch with a board"),
+        pytest.param([SCHEDULE], ["a-a", "pages", "tests", *MATRIX], id="schedule"),
         pytest.param([SCHEDULE, INDEX], ["a-a", "pages", "tests", *MATRIX], id="schedule with an index"),
         pytest.param([TAG], ["lint", "tests"], id="tag"),
         pytest.param([TAG, PLACE, INDEX], ["lint", "tests"], id="tag with everything"),
@@ -96,7 +96,7 @@ def test_in_a_kernels_own_repository_there_are_no_tests_of_fsjoule(tmp_path: Pat
     kernel.mkdir()
     pipeline = _committed(kernel)
     assert running(pipeline, MERGE_REQUEST) == sorted(BENCHED)
-    assert running(pipeline, SCHEDULE) == sorted(["a-a", *MATRIX])
+    assert running(pipeline, SCHEDULE) == sorted(["a-a", "pages", *MATRIX])
     assert running(pipeline, TAG) == []
 
 

@@ -11,23 +11,23 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
 
-from fsjoule.allure.builds import build_name
+from fsjoule.allure.builds import Build, build_name
 from fsjoule.allure.documents import Result
 from fsjoule.allure.tests import milliseconds, run_tests
-from fsjoule.store import LoadedRun
 
 
-def history_lines(earlier: Iterable[LoadedRun]) -> str:
-    """`history.jsonl` of runs in the order of time. Where their own reports are, if they had any, is not known."""
-    return "".join(f"{json.dumps(_line(loaded), separators=(',', ':'))}\n" for loaded in earlier)
+def history_lines(earlier: Iterable[Build]) -> str:
+    """`history.jsonl` of builds in the order of time. Where their own reports are, if they had any, is not known."""
+    return "".join(f"{json.dumps(_line(build), separators=(',', ':'))}\n" for build in earlier)
 
 
-def _line(loaded: LoadedRun) -> dict[str, Any]:
-    tests = list(run_tests(loaded))
+def _line(build: Build) -> dict[str, Any]:
+    tests = [test for loaded in build for test in run_tests(loaded)]
+    newest = build[-1].run
     return {
-        "uuid": loaded.run.run_id,
-        "name": build_name(loaded),
-        "timestamp": milliseconds(loaded.run.started_utc),
+        "uuid": newest.run_id,
+        "name": build_name(build),
+        "timestamp": milliseconds(newest.started_utc),
         "knownTestCaseIds": sorted({test.case_id for test in tests}),
         # Of retries the last one counts.
         "testResults": {test.history_id: test.history_document() for test in tests},

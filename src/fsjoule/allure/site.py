@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -29,7 +30,7 @@ _MOST_READ: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A report that was made: where, of how many runs, and what is missing in it."""
+    """A report that was made: where, of how many runs after how many builds, and what is missing in it."""
 
     folder: Path
     runs: int
@@ -38,25 +39,33 @@ class Site:
 
 
 def make_site(
-    paths: Sequence[Path], folder: Path, *, index: str | None = None, url: str = "", most: int = MOST, say: Say
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    history: Sequence[Path] = (),
+    index: str | None = None,
+    url: str = "",
+    most: int = MOST,
+    say: Say,
 ) -> Site:
     """Make a report of all run folders at and below `paths`, in place of an older one in `folder`.
 
-    The trends are those of the runs, or of an `index` that knows more of them. `url` is where the report will be read.
+    Those in `history` are earlier builds, whenever they were measured. The trends are those of the runs, or of an
+    `index` that knows more of them. `url` is where the report will be read.
     What is damaged or missing is named in the report. Raises ConfigError for a path that is not there and for a folder
     that is no report, FsjouleError if Allure fails; an older report stays then.
     """
     _check_folder(folder)
-    builds = read_builds(paths, most=most)
+    builds = read_builds(paths, history=history, most=most)
     with _writing(folder) as (work, made):
-        results, history = work / "results", work / "history.jsonl"
+        results, lines = work / "results", work / "history.jsonl"
         written = write_results(builds, results, url=url)
-        history.write_text(history_lines(builds.earlier), encoding="utf-8")
-        rest = f"; {builds.left_out} older ones were left out" if builds.left_out else ""
-        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier ones as their history{rest}")
-        generate(results, configuration(builds.name, written.legend, history, made), work, say=say)
+        lines.write_text(history_lines(builds.earlier), encoding="utf-8")
+        rest = f"; {builds.left_out} older runs were left out" if builds.left_out else ""
+        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier builds as their history{rest}")
+        generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
-        (made / TRENDS).write_text(_trends(builds, paths, index, work), encoding="utf-8")
+        (made / TRENDS).write_text(_trends(builds, (*paths, *history), index, work), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
     return Site(folder, len(builds.current), len(builds.earlier), written.problems)
 
@@ -92,7 +101,7 @@ def _trends(builds: Builds, paths: Sequence[Path], location: str | None, work: P
         with open_index(location) as opened:
             return _page(opened, paths)
     with open_index(str(work / "index.sqlite"), create=True) as opened:
-        runs = [loaded.path for loaded in (*builds.earlier, *builds.current)]
+        runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
         if runs:
             import_runs(opened, runs)
         return _page(opened, paths)

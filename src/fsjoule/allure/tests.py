@@ -21,6 +21,8 @@ from fsjoule.store import LoadedRun
 from fsjoule.store.index import IndexedSeries
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 
+# What a run's `kernel_role` says of a kernel that is measured beside the one under test.
+REFERENCE: Final = "reference"
 # More would be cut off on the page.
 _SHORT: Final = 60
 
@@ -50,8 +52,8 @@ def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
 
 
 def kernel_label(run: Run, label: str) -> str:
-    """The label where a run has several kernels: each has a history of its own then."""
-    return label if len(run.plan.kernels) > 1 else ""
+    """The label of a kernel that has a history of its own: one of several in a run, one measured for reference."""
+    return label if len(run.plan.kernels) > 1 or run.versions.get("kernel_role") == REFERENCE else ""
 
 
 def milliseconds(utc: str) -> int:

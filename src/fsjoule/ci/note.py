@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import gitlab
-import requests
-from gitlab.exceptions import GitlabError
 
-from fsjoule.errors import ConfigError, GitLabError
+from fsjoule.ci.server import needed, told_without_token
+from fsjoule.errors import ConfigError
 
 TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 30.0
@@ -51,9 +49,9 @@ def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
     if not token:
         return f"no token ({TOKEN_VARIABLE} is not set)"
     return MergeRequest(
-        server=_needed(variables, "CI_SERVER_URL"),
+        server=needed(variables, "CI_SERVER_URL"),
         # A pipeline of a fork's merge request can run in the project that it goes to, or in the fork.
-        project=variables.get("CI_MERGE_REQUEST_PROJECT_ID") or _needed(variables, "CI_PROJECT_ID"),
+        project=variables.get("CI_MERGE_REQUEST_PROJECT_ID") or needed(variables, "CI_PROJECT_ID"),
         number=_number(variables, "CI_MERGE_REQUEST_IID"),
         pipeline=_number(variables, "CI_PIPELINE_ID"),
         token=token,
@@ -90,7 +88,12 @@ def post_note(where: MergeRequest, text: str) -> str:
     """
     body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
     # A bearer token, because requests takes that one out when a server redirects to another one.
-    with _told_without_token(where), gitlab.Gitlab(where.server, oauth_token=where.token, timeout=_TIMEOUT_S) as server:
+    what = f"the note of merge request !{where.number} at {where.server} could not be written"
+    hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
+    with (
+        told_without_token(where.token, what, hint),
+        gitlab.Gitlab(where.server, oauth_token=where.token, timeout=_TIMEOUT_S) as server,
+    ):
         server.auth()
         me = None if server.user is None else server.user.attributes["id"]
         merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)
@@ -108,38 +111,8 @@ def post_note(where: MergeRequest, text: str) -> str:
     return "posted"
 
 
-@contextmanager
-def _told_without_token(where: MergeRequest) -> Generator[None]:
-    """Errors as ours. Their cause is cut: it carries the request, and that the token."""
-    what = f"the note of merge request !{where.number} at {where.server} could not be written"
-    try:
-        yield
-    except GitlabError as error:
-        hint = None
-        if error.response_code in {401, 403}:
-            hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
-        raise GitLabError(f"{what}: {_without(where.token, str(error))}", hint=hint) from None
-    except (requests.RequestException, UnicodeError, ValueError) as error:
-        # Also what a token does that no header can hold.
-        raise GitLabError(f"{what}: {type(error).__name__}: {_without(where.token, str(error))}") from None
-
-
-def _without(token: str, text: Any) -> str:  # noqa: ANN401 - a server may answer with anything
-    """A text in which the token is not to be seen, also where it was escaped."""
-    for form in {token, repr(token)[1:-1], repr(token.encode())[2:-1]}:
-        text = str(text).replace(form, "[token]")
-    return text
-
-
-def _needed(variables: Mapping[str, str], name: str) -> str:
-    value = variables.get(name, "")
-    if not value:
-        raise ConfigError(f"{name} is not set", hint="GitLab sets it in each job of a pipeline")
-    return value
-
-
 def _number(variables: Mapping[str, str], name: str) -> int:
-    text = _needed(variables, name)
+    text = needed(variables, name)
     if not (text.isascii() and text.isdigit()):
         raise ConfigError(f"{name} is {text!r}, which is no number", hint="GitLab sets it in each job of a pipeline")
     return int(text)

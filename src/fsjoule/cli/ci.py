@@ -8,7 +8,19 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.ci import child_pipeline, job_of, matrix_jobs, merge_request_of, note_text, post_note, read_matrix
+from fsjoule.ci import (
+    MOST,
+    child_pipeline,
+    job_of,
+    matrix_jobs,
+    merge_request_of,
+    note_text,
+    post_note,
+    pull_runs,
+    push_runs,
+    read_matrix,
+    registry_of,
+)
 from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.paths import project_dir
@@ -64,6 +76,48 @@ def matrix(
     except OSError as error:
         raise StorageError(f"{output} cannot be written: {error.strerror}") from error
     progress(f"{len(jobs)} jobs: {', '.join(job.name for job in jobs)}")
+
+
+@app.command("push")
+def push(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some.")] = None,
+) -> None:
+    """Keep run folders in the project's package registry, for the history of later reports. Outside of GitLab: nothing.
+
+    Exit code 7: GitLab cannot be reached, or refuses.
+
+    Example: fsjoule ci push results
+    """
+    where = registry_of(os.environ)
+    if isinstance(where, str):
+        progress(f"{where}: no run is kept")
+        return
+    uploaded, known = push_runs(where, runs or [Path("results")])
+    progress(f"{uploaded} runs kept in the package registry, {known} were there")
+
+
+@app.command("pull")
+def pull(
+    folder: Annotated[
+        Path, typer.Argument(help="Where the run folders go; those that are there are not fetched again.")
+    ],
+    most: Annotated[int, typer.Option("--runs", min=1, help="So many at most, the newest.")] = MOST,
+) -> None:
+    """Fetch the run folders that earlier pipelines have kept. Outside of GitLab: an empty folder.
+
+    Exit code 7: GitLab cannot be reached, or refuses.
+
+    Example: fsjoule ci pull history, then: fsjoule report build results --history history
+    """
+    where = registry_of(os.environ)
+    if isinstance(where, str):
+        folder.mkdir(parents=True, exist_ok=True)
+        progress(f"{where}: no earlier run is fetched")
+        return
+    pulled = pull_runs(where, folder, most=most)
+    for problem in pulled.problems:
+        progress(f"left out: {problem}")
+    progress(f"{pulled.fetched} earlier runs fetched from the package registry, {pulled.known} were there")
 
 
 def _told(file: Path) -> str | None:

@@ -18,7 +18,11 @@ _MOST: Final = 60
 
 _Runs = Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some (default: results).")]
 _Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
-_Most = Annotated[int, typer.Option("--builds", min=1, help="So many runs at most, the newest.")]
+_History = Annotated[
+    list[Path] | None,
+    typer.Option("--history", metavar="DIR", help="Run folders of earlier builds only, whatever their date."),
+]
+_Most = Annotated[int, typer.Option("--builds", min=1, help="So many builds at most, the newest.")]
 
 
 @app.command("page")
@@ -56,25 +60,26 @@ def allure(
 
 
 @app.command("build")
-def build(
+def build(  # noqa: PLR0917 - a command's options
     runs: _Runs = None,
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the report goes.")] = _REPORT,
     index: Annotated[
         str | None,
         typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Trends of this index, not of the runs."),
     ] = None,
+    history: _History = None,
     url: _Url = "",
     most: _Most = _MOST,
 ) -> None:
-    """Make Allure's report of the newest run of each board and suite, earlier runs as its history, and the trends page.
+    """Make Allure's report of the newest build of each board and suite, with its history, and the page of trends.
 
-    What is missing or damaged is named in the report.
+    A build is the runs of one pipeline, elsewhere one run. What is missing or damaged is named in the report.
 
     Example: fsjoule report build results, then: fsjoule report serve
     """
     from fsjoule.allure.site import make_site  # noqa: PLC0415
 
-    made = make_site(runs or _RESULTS, output, index=index, url=url, most=most, say=progress)
+    made = make_site(runs or _RESULTS, output, history=history or (), index=index, url=url, most=most, say=progress)
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)
 

@@ -1,0 +1,144 @@
+"""Run folders in a project's package registry, where they outlive the jobs that measured them.
+
+Each is a generic package (https://docs.gitlab.com/user/packages/generic_packages/) with the folder's name as its
+version. A job's own token may upload, list and download them.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, cast
+
+import gitlab
+import requests
+from gitlab.v4.objects import Project
+
+from fsjoule.ci.server import needed, told_without_token
+from fsjoule.errors import ResultError, StorageError
+from fsjoule.store import load_run
+from fsjoule.store.index import check_folders, find_runs
+
+PACKAGE: Final = "fsjoule-run"
+MOST: Final = 120
+_FILE: Final = "run.tar.gz"
+_TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
+_TIMEOUT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The package registry of the project that a job belongs to, and the job's token."""
+
+    server: str
+    project: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """How many run folders came, how many had been there before, and what could not be used."""
+
+    fetched: int
+    known: int
+    problems: tuple[str, ...]
+
+
+def registry_of(variables: Mapping[str, str]) -> Registry | str:
+    """The registry that GitLab's variables name, or why there is none. Raises ConfigError if some are missing."""
+    token = variables.get(_TOKEN, "").strip()
+    if not token:
+        return f"this is no job of GitLab ({_TOKEN} is not set)"
+    return Registry(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
+
+
+def push_runs(where: Registry, paths: Iterable[Path]) -> tuple[int, int]:
+    """Upload the run folders at and below `paths` that the registry does not have: how many, and how many it had.
+
+    Raises ConfigError if there is none, GitLabError when the server cannot be reached or refuses.
+    """
+    folders, _ = find_runs(check_folders(paths))
+    uploaded = 0
+    with _project(where, "the runs could not be kept in the package registry") as project:
+        known = set(_versions(project))
+        for folder in folders:
+            if folder.name in known:
+                continue
+            with TemporaryDirectory() as work:
+                packed = Path(work) / _FILE
+                with tarfile.open(packed, "w:gz") as archive:
+                    archive.add(folder, arcname=folder.name)
+                project.generic_packages.upload(PACKAGE, folder.name, _FILE, path=packed)
+            uploaded += 1
+    return uploaded, len(folders) - uploaded
+
+
+def pull_runs(where: Registry, into: Path, *, most: int = MOST) -> Pulled:
+    """Download the `most` newest run folders that are not in the folder `into` yet.
+
+    One that cannot be unpacked, or is no run, is named and left out. Raises StorageError if they cannot be written,
+    GitLabError when the server cannot be reached or refuses.
+    """
+    fetched, problems = 0, list[str]()
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with _project(where, "the earlier runs could not be fetched from the package registry") as project:
+            wanted = list(islice(_versions(project), most))
+            missing = [name for name in wanted if not (into / name).exists()]
+            for name in missing:
+                try:
+                    _pull(project, name, into)
+                    fetched += 1
+                except (tarfile.TarError, EOFError, ResultError) as error:
+                    problems.append(f"{name}: {error}")
+    except OSError as error:
+        raise StorageError(f"{into} could not be written: {error.strerror or error}") from error
+    return Pulled(fetched, len(wanted) - len(missing), tuple(problems))
+
+
+def _pull(project: Project, name: str, into: Path) -> None:
+    """A folder appears with its name when all of it is there."""
+    with TemporaryDirectory(prefix=".pull-", dir=into) as work:
+        packed = Path(work) / _FILE
+        with packed.open("wb") as file:
+            project.generic_packages.download(
+                PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=1 << 20
+            )
+        with tarfile.open(packed) as archive:
+            # Nothing outside of the folder, no links out of it, no devices.
+            archive.extractall(work, filter="data")
+        load_run(Path(work) / name)
+        (Path(work) / name).rename(into / name)
+
+
+def _versions(project: Project) -> Iterator[str]:
+    """Names of the run folders in the registry, the newest first: they begin with the date."""
+    found = project.packages.list(
+        iterator=True, per_page=100, package_type="generic", package_name=PACKAGE, order_by="version", sort="desc"
+    )
+    # GitLab finds names that have this one in them, too.
+    return (cast("str", package.version) for package in found if package.name == PACKAGE)
+
+
+class _Session(requests.Session):
+    """Packages can lie with an object storage, to which GitLab redirects: the job's token is not for that."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        super().rebuild_auth(prepared_request, response)
+        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+            prepared_request.headers.pop("JOB-TOKEN", None)
+
+
+@contextmanager
+def _project(where: Registry, what: str) -> Generator[Project]:
+    hint = "in Settings, CI/CD, Job token permissions: jobs of this project need its package registry (docs/ci.md)"
+    with (
+        told_without_token(where.token, f"{what} of {where.server}", hint),
+        gitlab.Gitlab(where.server, job_token=where.token, timeout=_TIMEOUT_S, session=_Session()) as server,
+    ):
+        yield server.projects.get(where.project, lazy=True)

@@ -1,0 +1,154 @@
+"""Runs that outlive their pipeline: kept in and fetched from a server that speaks GitLab's packages API."""
+
+from __future__ import annotations
+
+import io
+import socket
+import tarfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, command_line
+from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
+from nights import Nights
+
+from fsjoule.ci.runs import PACKAGE
+from fsjoule.store import load_run
+
+FILE = "run.tar.gz"
+
+
+@pytest.fixture
+def server() -> Generator[GitLab]:
+    with gitlab_server("another") as gitlab:
+        # More than a page of it is asked for.
+        gitlab.per_page = 2
+        yield gitlab
+
+
+@pytest.fixture(autouse=True)
+def job(monkeypatch: pytest.MonkeyPatch, server: GitLab) -> None:
+    variables = {"CI_JOB_TOKEN": JOB_TOKEN, "CI_SERVER_URL": server.url, "CI_PROJECT_ID": server.project}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return command_line(monkeypatch, capfd)
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> list[str]:
+    Nights(board="nightly").write(tmp_path / "results", 5)
+    return sorted(folder.name for folder in (tmp_path / "results").iterdir())
+
+
+def test_runs_come_back_as_they_were(run: CommandLine, server: GitLab, names: list[str], tmp_path: Path) -> None:
+    done = run("ci", "push")
+    assert (done.code, done.err) == (0, "5 runs kept in the package registry, 0 were there\n")
+    server.packages[f"{PACKAGE}-of-somebody-else", "9", FILE] = b""
+    done = run("ci", "pull", "history", "--runs", "3")
+    assert (done.code, done.err) == (0, "3 earlier runs fetched from the package registry, 0 were there\n")
+    assert sorted(folder.name for folder in (tmp_path / "history").iterdir()) == names[2:]
+    for name in names[2:]:
+        before, after = load_run(tmp_path / "results" / name), load_run(tmp_path / "history" / name)
+        assert after.run == before.run
+        assert after.measurements == before.measurements
+
+
+def test_nothing_is_sent_twice(run: CommandLine, server: GitLab, names: list[str]) -> None:
+    run("ci", "push", f"results/{names[0]}", f"results/{names[1]}")
+    run("ci", "pull", "history")
+    assert run("ci", "push", "results").err == "3 runs kept in the package registry, 2 were there\n"
+    server.asked.clear()
+    assert run("ci", "pull", "history").err == "3 earlier runs fetched from the package registry, 2 were there\n"
+    assert len([path for _, path in server.asked if path.endswith(FILE)]) == 3
+
+
+def packed(*members: tuple[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(b"no archive", "could not be opened", id="no archive"),
+        pytest.param(packed(("../../outside", b"x")), "outside the destination", id="out of the folder"),
+        pytest.param(packed(("29990101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
+        pytest.param(packed(("another/run.json", b"{}")), "is not a run folder", id="another name"),
+    ],
+)
+def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
+    run: CommandLine, server: GitLab, names: list[str], tmp_path: Path, content: bytes, why: str
+) -> None:
+    run("ci", "push")
+    server.packages[PACKAGE, "29990101T000000Z-evil-1", FILE] = content
+    done = run("ci", "pull", "at/history")
+    assert done.code == 0
+    assert "left out: 29990101T000000Z-evil-1: " in done.err
+    assert why in done.err
+    assert sorted(folder.name for folder in (tmp_path / "at" / "history").iterdir()) == names
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_outside_of_gitlab_nothing_is_asked(
+    run: CommandLine, server: GitLab, monkeypatch: pytest.MonkeyPatch, names: list[str], tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CI_JOB_TOKEN")
+    assert names
+    for words in (("ci", "push"), ("ci", "pull", "history")):
+        done = run(*words)
+        assert done.code == 0
+        assert "CI_JOB_TOKEN is not set" in done.err
+    assert list((tmp_path / "history").iterdir()) == []
+    assert server.asked == []
+
+
+def test_a_token_that_may_not(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch, names: list[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CI_JOB_TOKEN", "job-wrong_1")
+    assert names
+    for words in (("ci", "push"), ("ci", "pull", "history")):
+        done = run(*words)
+        assert done.code == 7
+        assert "401" in done.err
+        assert "Job token permissions" in done.err
+        assert "job-wrong_1" not in done.err
+    assert list((tmp_path / "history").iterdir()) == []
+
+
+def test_a_server_that_does_not_answer(run: CommandLine, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("CI_SERVER_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        done = run("ci", "push")
+    assert names
+    assert done.code == 7
+    assert "could not be kept in the package registry" in done.err
+    assert JOB_TOKEN not in done.err
+
+
+def test_the_token_does_not_go_to_an_object_storage(run: CommandLine, server: GitLab, names: list[str]) -> None:
+    run("ci", "push", f"results/{names[0]}")
+    with gitlab_server("another") as storage:
+        server.storage = storage.url.replace("127.0.0.1", "localhost")
+        assert run("ci", "pull", "history").code == 7
+        assert [path for _, path in storage.asked] == [f"/bucket/{names[0]}"]
+        assert JOB_TOKEN not in str(storage.headers)
+
+
+def test_no_run_is_an_error(run: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    done = run("ci", "push")
+    assert done.code == 2
+    assert "there is no run folder" in done.err
