@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -11,3 +13,10 @@ pytest.register_assert_rewrite("index_import_contract", "index_opening_contract"
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
 settings.register_profile("fsjoule", deadline=None, print_blob=True)
 settings.load_profile("fsjoule")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are no benches: what GitLab says of the job that runs them is not to stand in what they make."""
+    if not config.getoption("lg_env"):
+        for name in [name for name in os.environ if name.startswith(("CI_", "GITLAB_", "FSJOULE_INDEX"))]:
+            del os.environ[name]

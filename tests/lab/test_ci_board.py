@@ -126,14 +126,16 @@ def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Job
     assert jobs.run("release-board", "virtual").returncode == 0
 
 
-def killed(jobs: Jobs) -> None:
-    """A job that holds the place and has the board on, and is killed with all that it started."""
+def killed(jobs: Jobs, *, whole: bool = True) -> None:
+    """A job that holds the place and has the board on, and is killed: all that it started, or the script alone."""
     with jobs.start("bash", "-c", WORK) as job:
         wait_for(lambda: "working" in jobs.told(), "it does not start")
         # Its command is a process group of its own in the same session.
-        for pid in process_of_session(job.pid):
+        for pid in process_of_session(job.pid) if whole else [job.pid]:
             os.kill(pid, signal.SIGKILL)
-        job.communicate(timeout=_LIMIT_S)
+        job.wait(timeout=_LIMIT_S)
+        if job.stdout is not None:
+            job.stdout.close()
     status = lab.status("virtual")
     assert status.holder == "gitlab/group-project"
     assert status.board is not None
@@ -159,6 +161,37 @@ def test_after_a_killed_job_the_after_script_gives_the_board_back(jobs: Jobs) ->
     assert_free()
     again = jobs.run("release-board", "virtual")
     assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_a_command_that_outlives_its_job_is_ended_before_the_board_is_given_back(jobs: Jobs) -> None:
+    killed(jobs, whole=False)
+    assert jobs.told() == ["working"]
+    done = jobs.run("release-board", "virtual")
+    assert done.returncode == 0, done.stderr
+    assert jobs.told() == ["working", "cleaned"]
+    assert_free()
+
+
+def test_a_command_that_does_not_end_is_killed(jobs: Jobs) -> None:
+    script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"
+    with jobs.start("bash", "-c", script, BOARD_END_S="1") as job:
+        wait_for(lambda: "working" in jobs.told(), "it does not start")
+        os.kill(job.pid, signal.SIGTERM)
+        output, _ = job.communicate(timeout=_LIMIT_S)
+    assert job.returncode == 143, output
+    assert "did not end within 1 s: it was killed" in output
+    assert not Path(f"/proc/{jobs.told()[0]}").exists()
+    assert_free()
+
+
+def test_a_process_that_has_the_same_number_is_left_alone(jobs: Jobs) -> None:
+    with subprocess.Popen(["sleep", "300"], start_new_session=True) as innocent:
+        kept = Path(jobs.environment["FSJOULE_STATE_DIR"]) / "board-virtual-group-project"
+        kept.write_text(f"{innocent.pid} 1\n")
+        assert jobs.run("release-board", "virtual").returncode == 0
+        assert innocent.poll() is None
+        assert not kept.exists()
+        innocent.kill()
 
 
 def test_without_an_after_script_the_next_job_takes_over(jobs: Jobs) -> None:

@@ -167,6 +167,24 @@ def test_no_change(project: Project) -> None:
     assert push_runs(registry, [folder]) == (1, 0)
 
 
+def test_a_kernel_against_itself(project: Project) -> None:
+    """The schedule's: unlike above the gate measures."""
+    before = len(project.results)
+    project.variables |= {"CI_PIPELINE_SOURCE": "schedule", "CI_COMMIT_BRANCH": "main", "CI_MERGE_REQUEST_IID": None}
+    try:
+        code, log = project.run("a-a")
+    finally:
+        project.variables |= {
+            "CI_PIPELINE_SOURCE": "merge_request_event",
+            "CI_COMMIT_BRANCH": None,
+            "CI_MERGE_REQUEST_IID": str(project.gitlab.merge_request),
+        }
+    assert code == 0, log
+    assert len(project.results) == before + 1
+    note = project.pipeline.repository / ".gitlab-ci-local" / "artifacts" / "a-a" / "note.md"
+    assert "fsjoule gate: unchanged or better" in note.read_text()
+
+
 def test_a_slower_kernel(project: Project) -> None:
     before = len(project.results)
     project.set_kernel(SLOWER)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import yaml
@@ -43,6 +44,10 @@ def test_units_start_labgrids_programs() -> None:
         ours = Path(sys.executable).with_name(name)
         told = subprocess.run([ours, "--help"], capture_output=True, text=True, timeout=_LIMIT_S, check=True).stdout
         assert all(option in told for option in options if option.startswith("-"))
+
+
+def test_the_lab_has_the_labgrid_that_jobs_have() -> None:
+    assert f"pip install labgrid=={version('labgrid')}`" in (PROJECT / "docs" / "ci.md").read_text()
 
 
 def test_a_coordinator_takes_the_place_file(tmp_path: Path) -> None:

@@ -99,7 +99,12 @@ def test_a_gate_without_an_answer_replaces_the_old_answer(run: CommandLine, serv
     (body,) = server.bodies()
     assert "no answer" in body
     assert "regressed" not in body
+    assert "its log says why" in body
     assert f"[job]({JOB})" in body
+    # An earlier job failed: there is no log to look at.
+    assert run("ci", "note", "note.md").code == 0
+    (body,) = server.bodies()
+    assert "its job did not run" in body
 
 
 @pytest.mark.parametrize(("missing", "why"), [("FSJOULE_GITLAB_TOKEN", "no token"), ("CI_MERGE_REQUEST_IID", "no pi")])

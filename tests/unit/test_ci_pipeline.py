@@ -138,7 +138,11 @@ def test_jobs_that_hold_a_board() -> None:
         assert job["interruptible"] is False
         assert job["resource_group"] == f"board/{job['variables']['PLACE']}"
         assert job["retry"] == {"max": 1, "when": ["runner_system_failure"], "exit_codes": [4]}
-        assert job["script"] == ['.ci/with-board "$PLACE" .ci/bench']
+        assert job["script"][-1] == '.ci/with-board "$PLACE" .ci/bench'
+        # After the job's own limit there would be no after_script.
+        assert job["timeout"] == "4 hours"
+        assert job["variables"]["RUNNER_SCRIPT_TIMEOUT"] == "3h40m"
+        assert job["variables"]["RUNNER_AFTER_SCRIPT_TIMEOUT"] == "10m"
         assert job["after_script"][-1] == '.ci/release-board "$PLACE"'
         assert job["tags"] == ["fsjoule-board"]
         assert job["artifacts"]["when"] == "always"

@@ -82,6 +82,8 @@ def packed(*members: tuple[str, bytes]) -> bytes:
     ("content", "why"),
     [
         pytest.param(b"no archive", "could not be opened", id="no archive"),
+        pytest.param(packed(("a", b"x" * 99))[:60], "", id="cut short"),
+        pytest.param(packed(("a", bytes(range(256))))[:20] + b"\0" * 200, "", id="damaged"),
         pytest.param(packed(("../../outside", b"x")), "outside the destination", id="out of the folder"),
         pytest.param(packed(("29990101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
         pytest.param(packed(("another/run.json", b"{}")), "is not a run folder", id="another name"),
@@ -98,6 +100,15 @@ def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
     assert why in done.err
     assert sorted(folder.name for folder in (tmp_path / "at" / "history").iterdir()) == names
     assert not list(tmp_path.rglob("outside"))
+
+
+def test_a_run_without_its_file_costs_no_other(run: CommandLine, server: GitLab, names: list[str]) -> None:
+    run("ci", "push")
+    server.packages[PACKAGE, "29990101T000000Z-evil-1", "another"] = b""
+    done = run("ci", "pull", "history")
+    assert done.code == 0
+    assert "29990101T000000Z-evil-1: the registry has no run.tar.gz of it" in done.err
+    assert f"{len(names)} earlier runs fetched" in done.err
 
 
 def test_outside_of_gitlab_nothing_is_asked(

@@ -66,7 +66,9 @@ def job_of(variables: Mapping[str, str], url: str) -> Job:
 def note_text(told: str | None, job: Job) -> str:
     """The note: what a gate told, or that it told nothing, and links."""
     if told is None or not told.strip():
-        told = "**fsjoule gate: no answer**: its job ended without one; its log says why\n"
+        # A job that has begun says where it is.
+        why = "its job ended without one; its log says why" if job.url else "its job did not run"
+        told = f"**fsjoule gate: no answer**: {why}\n"
     links = " · ".join(_links(job))
     return told.rstrip() + "\n" + (f"\n{links}\n" if links else "")
 

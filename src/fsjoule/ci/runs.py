@@ -6,10 +6,13 @@ version. A job's own token may upload, list and download them.
 
 from __future__ import annotations
 
+import gzip
 import tarfile
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +20,7 @@ from typing import Final, cast
 
 import gitlab
 import requests
+from gitlab.exceptions import GitlabGetError
 from gitlab.v4.objects import Project
 
 from fsjoule.ci.server import needed, told_without_token
@@ -29,6 +33,8 @@ MOST: Final = 120
 _FILE: Final = "run.tar.gz"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
+# What unpacking raises of an archive that is none, or not all of one.
+_DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +100,12 @@ def pull_runs(where: Registry, into: Path, *, most: int = MOST) -> Pulled:
                 try:
                     _pull(project, name, into)
                     fetched += 1
-                except (tarfile.TarError, EOFError, ResultError) as error:
+                except (*_DAMAGED, ResultError) as error:
                     problems.append(f"{name}: {error}")
+                except GitlabGetError as error:
+                    if error.response_code != HTTPStatus.NOT_FOUND:
+                        raise
+                    problems.append(f"{name}: the registry has no {_FILE} of it")
     except OSError as error:
         raise StorageError(f"{into} could not be written: {error.strerror or error}") from error
     return Pulled(fetched, len(wanted) - len(missing), tuple(problems))
