@@ -67,6 +67,16 @@ def test_a_filesystem_needs_a_kernel_of_the_board(fsjoule: CommandLine, tmp_path
     assert fsjoule("suites", "show", "ext4-zfs-2023/test3", *options).code == 0
 
 
+def test_what_is_adjusted_is_not_called_left_out(fsjoule: CommandLine, tmp_path: Path) -> None:
+    options = ("ext4-zfs-2023/test1", "--fs", "ext4", "--lg-env", _X86, "--results", tmp_path)
+    shown = fsjoule("suites", "show", *options)
+    assert "adjusted: ext4-zfs-2023/test1, randread-10000k-direct-qd128-3s: queue depth 52 instead of 128" in shown.out
+    assert "left out" not in shown.out
+    document = fsjoule("suites", "show", *options, "--json").document
+    assert document["left_out"] == []
+    assert "queue depth 52 instead of 128" in " ".join(document["adjusted"])
+
+
 def test_an_empty_list_of_storage_devices_is_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
     refused = fsjoule("suites", "show", "quick", "--storage", "", "--lg-env", _X86, "--results", tmp_path)
     assert refused.code == 2

@@ -22,7 +22,7 @@ def entries(
     wanted = Planning(
         filesystems, kernels, repeat, seed, provision, factor_for=lambda _: 0.1, root_filesystems=filesystems
     )
-    return plan_entries(suite(name), wanted)[0]
+    return plan_entries(suite(name), wanted).entries
 
 
 def boots(plan: tuple[Planned, ...]) -> list[tuple[int, str, str]]:
@@ -120,7 +120,7 @@ def test_fewer_than_16_blocks_are_scaled_to_one() -> None:
 
 def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: object) -> tuple[Planned, ...]:
     wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)  # type: ignore[arg-type]
-    return plan_entries(suite(name), wanted)[0]
+    return plan_entries(suite(name), wanted).entries
 
 
 def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
@@ -141,7 +141,7 @@ def test_the_user_says_on_which_storage_devices_it_measures() -> None:
 
 def test_the_raw_device_is_measured_once_whatever_filesystems_are() -> None:
     wanted = Planning(("ext4", "btrfs"), ("6.1",), 1, 1)
-    plan, _ = plan_entries(suite("ext4-zfs-2023/test3"), wanted)
+    plan = plan_entries(suite("ext4-zfs-2023/test3"), wanted).entries
     assert {e.filesystem for e in plan} == {"raw"}
     assert len(plan) == 12
     with pytest.raises(ConfigError, match="raw has no mkfs"):
@@ -158,15 +158,18 @@ def test_a_queue_depth_is_the_storage_devices() -> None:
 
 def test_buffers_take_no_more_than_a_quarter_of_the_memory() -> None:
     wanted = Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=2048 * MIB)
-    plan, left_out = plan_entries(suite("ext4-zfs-2023/test1"), wanted)
+    arranged = plan_entries(suite("ext4-zfs-2023/test1"), wanted)
     deepest = {
-        e.workload.block_size_bytes // KIB: e.workload.depth for e in plan if isinstance(e.workload, FioWorkload)
+        e.workload.block_size_bytes // KIB: e.workload.depth
+        for e in arranged.entries
+        if isinstance(e.workload, FioWorkload)
     }
     assert deepest == {1: 128, 10: 128, 100: 128, 1000: 128, 10_000: 52, 100_000: 5}
     assert (
-        "ext4-zfs-2023/test1, randread-10000k-direct-qd128-60s: its buffers take 1,250 MiB, the board has 2,048 MiB: "
-        "queue depth 52 instead"
-    ) in left_out
+        "ext4-zfs-2023/test1, randread-10000k-direct-qd128-60s: queue depth 52 instead of 128: "
+        "its buffers would take 1,250 MiB, the board has 2,048 MiB"
+    ) in arranged.adjusted
+    assert arranged.left_out == ()
     with pytest.raises(ConfigError, match="randread-100000k-direct-qd128-60s does not fit the board's memory"):
         plan_entries(suite("ext4-zfs-2023/test1"), Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=300 * MIB))
 
@@ -210,8 +213,9 @@ def test_parts_are_suites_of_their_own() -> None:
 
 def test_a_published_suite_leaves_out_what_a_filesystem_lacks() -> None:
     wanted = Planning(("ext4", "nilfs2"), ("6.1",), 1, 1, root_filesystems=("ext4",))
-    plan, left_out = plan_entries(suite("elc2015"), wanted)
-    assert left_out == (
+    arranged = plan_entries(suite("elc2015"), wanted)
+    plan = arranged.entries
+    assert arranged.left_out == (
         "elc2015/boot, boot: no card image can have nilfs2 as its root",
         "elc2015/fsck, fsck: nilfs2 has no fsck",
     )
@@ -242,7 +246,7 @@ def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
 
     def planned(factor: float) -> tuple[Planned, ...]:
         wanted = Planning(("ext4",), ("6.1",), 1, 1, factor_for=lambda _: factor)
-        return plan_entries(suite("copy-2015"), wanted)[0]
+        return plan_entries(suite("copy-2015"), wanted).entries
 
     words = r"copy-24576m puts 24576 MiB .* the root partition of the card has room for 166 MiB"
     with pytest.raises(ConfigError, match=words) as caught:
