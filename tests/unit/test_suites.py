@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -270,5 +271,28 @@ def test_an_estimate_learns_from_what_was_measured() -> None:
     rates = learned([(made.run, made.measurements)])
     assert rates.runs == 1
     assert estimate(plan, rates).seconds != guess.seconds
-    assert rates.mib_per_s.keys() == {pattern.value for pattern in PURE_PATTERNS}
+    assert rates.mib_per_s.keys() == {(CARD, pattern.value) for pattern in PURE_PATTERNS}
     assert learned([]) == Rates()
+
+
+def test_an_estimate_learns_each_storage_device_for_itself() -> None:
+    made = make_run(repeat=1)
+    fast = [
+        replace(m, throughput_mib_per_s=m.throughput_mib_per_s and 100 * m.throughput_mib_per_s)
+        for m in made.measurements
+    ]
+    on_nvme = tuple(replace(entry, storage="nvme") for entry in made.run.plan.entries)
+    fast_run = replace(made.run, plan=replace(made.run.plan, entries=on_nvme))
+    card = learned([(made.run, made.measurements)])
+    both = learned([(made.run, made.measurements), (fast_run, fast)])
+    for pattern in PURE_PATTERNS:
+        assert both.mib_per_s[CARD, pattern.value] == card.mib_per_s[CARD, pattern.value]
+        assert both.mib_per_s["nvme", pattern.value] == pytest.approx(100 * both.mib_per_s[CARD, pattern.value])
+    assert {storage for storage, _ in both.timed_s} == {CARD, "nvme"}
+    assert both.runs == 2
+    # A device that nothing is known of stays a guess, whatever the card does.
+    plan = [e for e in entries(1, repeat=1) if isinstance(e.workload, FioWorkload)]
+    elsewhere = [replace(e, storage="sata") for e in plan]
+    guessed = replace(both, mib_per_s={}, timed_s={})
+    assert estimate(elsewhere, both).seconds == estimate(elsewhere, guessed).seconds
+    assert estimate(plan, both).seconds != estimate(plan, guessed).seconds
