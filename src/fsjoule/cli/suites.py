@@ -16,8 +16,8 @@ from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
 from fsjoule.model import MIB, BoardProfile, Planned, Workload
 from fsjoule.report import plan_lines
+from fsjoule.report.labels import size_label, workload_label
 from fsjoule.report.numbers import seconds_text
-from fsjoule.report.summary import size_label, workload_label
 from fsjoule.suites import SUITES, Rates, estimate, learned, suite
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
+from fsjoule.report.labels import size_label, workload_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
-from fsjoule.report.summary import size_label, workload_label
 
 Fact = tuple[str, str]
 
