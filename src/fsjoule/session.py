@@ -26,6 +26,7 @@ from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunSt
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
+from fsjoule.virtual import lab_board
 
 PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
@@ -257,11 +258,11 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
 
 
 def _set_seed(seed: int) -> None:
-    virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
+    lab_board.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
 
 
 def _losses() -> tuple[str, ...]:
-    return virtual_lab.losses(os.environ.get("LG_COORDINATOR", ""))
+    return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:
