@@ -163,7 +163,7 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
     )
     arranged = plan_entries(choice.suite, wanted)
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
+    check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return arranged
 
 

@@ -179,7 +179,12 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
     plan = on_storages("ext4-zfs-2023/test2", further=("nvme",))
     space = Space(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
     with pytest.raises(ConfigError, match="puts 10240 MiB onto a filesystem, and nvme has room for 819 MiB of files"):
-        check_fits([e for e in plan if e.workload.size_bytes == 10240 * MIB], space, lambda _: 1.0)
+        check_fits(
+            suite("ext4-zfs-2023/test2"),
+            [e for e in plan if e.workload.size_bytes == 10240 * MIB],
+            space,
+            lambda _: 1.0,
+        )
 
 
 def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
@@ -251,13 +256,23 @@ def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
 
     words = r"copy-24576m puts 24576 MiB .* the root partition of the card has room for 166 MiB"
     with pytest.raises(ConfigError, match=words) as caught:
-        check_fits(planned(1.0), space, lambda _: 1.0)
+        check_fits(suite("copy-2015"), planned(1.0), space, lambda _: 1.0)
     assert caught.value.hint is not None
     fitting = float(caught.value.hint.split()[1])
     assert 0.006 < fitting < 0.007
-    check_fits(planned(fitting), space, lambda _: fitting)
+    check_fits(suite("copy-2015"), planned(fitting), space, lambda _: fitting)
     with pytest.raises(ConfigError, match=r"puts 983 MiB .* the scratch partition of the card has room for 432 MiB"):
-        check_fits(planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
+        check_fits(suite("copy-2015"), planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
+
+
+@pytest.mark.parametrize("name", ["quick", "operations"])
+def test_a_suite_of_fixed_sizes_gets_no_factor_that_would_not_help(name: str) -> None:
+    plan = entries(1, name=name)
+    with pytest.raises(ConfigError, match=rf"{name} does not fit: .* has room for 6 MiB of files") as caught:
+        check_fits(suite(name), plan, Space(8 * MIB, 1000 * MIB), lambda _: 0.1)
+    assert "its sizes are fixed, whatever --size-factor says" in (caught.value.hint or "")
+    assert "would fit" not in (caught.value.hint or "")
+    check_fits(suite(name), plan, Space(100 * MIB, 1000 * MIB), lambda _: 0.1)
 
 
 def test_an_estimate_learns_from_what_was_measured() -> None:

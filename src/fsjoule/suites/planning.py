@@ -159,8 +159,12 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
     return Arranged(tuple(planned), left_out, adjusted)
 
 
-def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
-    """Raises ConfigError for what the board's storage cannot take, with the size factor at which all would fit."""
+def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
+    """Raises ConfigError for what the board's storage cannot take.
+
+    Its hint is the size factor at which all of a published suite would fit; ours have fixed sizes.
+    """
+    published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None
     for entry in entries:
         needed = space_bytes(entry.workload)
@@ -170,12 +174,17 @@ def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[s
         if entry.provision is Provision.ROOT or from_root:
             room["the root partition of the card"] = _USABLE * space.root_free_bytes
         for where, free in room.items():
-            factor = factor_for(entry.suite) * free / needed if needed > free else None
-            if factor is not None and (worst is None or factor < worst[0]):
-                what = (
-                    f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
-                    f"and {where} has room for {free / MIB:.0f} MiB of files"
-                )
+            if needed <= free:
+                continue
+            what = (
+                f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
+                f"and {where} has room for {free / MIB:.0f} MiB of files"
+            )
+            if entry.suite not in published:
+                hint = "its sizes are fixed, whatever --size-factor says: it needs more room; nothing was erased"
+                raise ConfigError(what, hint=hint)
+            factor = factor_for(entry.suite) * free / needed
+            if worst is None or factor < worst[0]:
                 worst = (factor, what)
     if worst is not None:
         factor, what = worst
