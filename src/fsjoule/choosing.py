@@ -10,10 +10,10 @@ from pathlib import Path
 from fsjoule import images, lab
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem, modules_of
-from fsjoule.model import BoardProfile, Planned, Provision
+from fsjoule.model import BoardProfile, Provision
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
-from fsjoule.suites import Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,8 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def planned(
-    choice: Choice, profile: BoardProfile, labels: tuple[str, ...]
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """The entries of a plan, kernels by label, and what was left out.
+def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
+    """The entries of a plan, kernels by label, what was left out, and what was adjusted.
 
     Raises ConfigError for what cannot be measured on this board, or does not fit its card.
     """
@@ -163,10 +161,10 @@ def planned(
         further=tuple(profile.storages),
         storages=choice.storages,
     )
-    entries, left_out = plan_entries(choice.suite, wanted)
+    arranged = plan_entries(choice.suite, wanted)
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(entries, Space(*images.card_space(profile.recipe), further), factor_for)
-    return entries, left_out
+    check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
+    return arranged
 
 
 def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from fsjoule.meter.receiver import Receiver
 from fsjoule.meter.streams import Stream
 from fsjoule.model import BoardProfile
 from fsjoule.virtual import lab as virtual_lab
+from fsjoule.virtual.lab_files import lab_names
 from fsjoule.virtual.lab_meter import meter_opener
 
 KERNEL: Final = "6.1"
@@ -95,7 +96,7 @@ def _opener(address: str) -> Callable[[], Stream]:
 
 def _labs() -> list[Candidate]:
     found: list[Candidate] = []
-    for name in virtual_lab.names():
+    for name in lab_names():
         try:
             found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
         except LabError:

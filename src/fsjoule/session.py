@@ -26,6 +26,7 @@ from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunSt
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
+from fsjoule.virtual import lab_board
 
 PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
@@ -78,8 +79,8 @@ class Session:
         if self.choice.resumed is not None:
             self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
         self.plan = self._plan()
-        for reason in self.plan.left_out:
-            self.say(f"left out: {reason}")
+        for line in report.plan_lines(self.plan.left_out, self.plan.adjusted):
+            self.say(line)
         self._cards = {
             (kernel.facts.label, root): images.build_card(kernel, root, progress=self.say, recipe=self.profile.recipe)
             for kernel in self._kernels
@@ -95,7 +96,7 @@ class Session:
         choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
         if choice.resumed is not None:
             return choice.resumed.run.plan
-        entries, left_out = planned(choice, self.profile, labels)
+        arranged = planned(choice, self.profile, labels)
         return Plan(
             suite=choice.suite.name,
             filesystems=choice.filesystems,
@@ -105,8 +106,9 @@ class Session:
             size_factors={
                 part.name: choice.factor_for(part.name, self.profile) for part in choice.suite.leaves if part.source
             },
-            entries=entries,
-            left_out=left_out,
+            entries=arranged.entries,
+            left_out=arranged.left_out,
+            adjusted=arranged.adjusted,
         )
 
     def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
@@ -256,11 +258,11 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
 
 
 def _set_seed(seed: int) -> None:
-    virtual_lab.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
+    lab_board.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
 
 
 def _losses() -> tuple[str, ...]:
-    return virtual_lab.losses(os.environ.get("LG_COORDINATOR", ""))
+    return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:

@@ -18,12 +18,14 @@ from fsjoule.model import (
     MIB,
     FioWorkload,
     IoPattern,
+    KernelFacts,
     Measurement,
     Plan,
     Planned,
     Provision,
     Run,
     RunStatus,
+    SeriesKey,
     Value,
 )
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
@@ -44,9 +46,22 @@ def stable(night: int) -> tuple[str, ...]:
     return (f"6.1.{100 + night // 3}",)
 
 
+def debian(label: str, release: str) -> KernelFacts:
+    """One of Debian's kernels."""
+    package = f"linux-image-{release}-armmp {release}-1"
+    return replace(KERNEL, label=label, asked=label, release=f"{release}-armmp", package=package)
+
+
+def same(series: SeriesKey) -> SeriesKey:
+    return series
+
+
 @dataclass(frozen=True)
 class Nights:
-    """One run a night, `boots` boots of each of the night's kernels: labels, which `release` gives a release."""
+    """One run a night, `boots` boots of each of the night's kernels: labels, which `release` gives a release.
+
+    `facts` are of a kernel by label and release; `series` is what a measurement's series becomes.
+    """
 
     speed: Speed = steady
     kernels: Callable[[int], Sequence[str]] = stable
@@ -60,6 +75,8 @@ class Nights:
     simulated: bool = True
     prefix: str = "n"
     versions: Callable[[int], Mapping[str, str]] = lambda _: {}
+    facts: Callable[[str, str], KernelFacts] = debian
+    series: Callable[[SeriesKey], SeriesKey] = same
 
     def write(self, results: Path, nights: int) -> list[Path]:
         """Write the runs; gives their folders. Run ids are the prefix and the number of the night: n00012."""
@@ -75,6 +92,7 @@ class Nights:
         entries: list[Planned] = []
         for number, (boot, label, fs, pattern) in enumerate(cells, start=1):
             template = _template(fs, pattern, self.board, self.simulated)
+            template = replace(template, series=self.series(template.series))
             factor = self.speed(night, fs, pattern, label)
             if factor is not None:
                 factor *= float(np.exp(rng.normal(0, self.noise)))
@@ -102,16 +120,7 @@ class Nights:
             status=RunStatus.COMPLETE,
             simulated=self.simulated,
             plan=Plan("quick", tuple(self.filesystems), tuple(releases), self.boots, night, {}, entries),
-            kernels=tuple(
-                replace(
-                    KERNEL,
-                    label=label,
-                    asked=label,
-                    release=f"{release}-armmp",
-                    package=f"linux-image-{release}-armmp {release}-1",
-                )
-                for label, release in releases.items()
-            ),
+            kernels=tuple(self.facts(label, release) for label, release in releases.items()),
             boards={
                 label: replace(BOARD, name=self.board, kernel_release=f"{release}-armmp")
                 for label, release in releases.items()

@@ -18,7 +18,7 @@ from lab_leftovers import assert_nothing_left, loop_devices, processes
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.virtual import lab
-from fsjoule.virtual.lab_files import LabPaths, LabRecord
+from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
 from fsjoule.virtual.lab_processes import wait_gone
 
 _LIMIT_S = 60.0
@@ -167,7 +167,7 @@ def test_a_second_lab_runs_side_by_side(running: lab.LabHandle, module_state: Pa
     devices = Path(_record("second").devices)
     assert second.environment["LG_COORDINATOR"] != running.environment["LG_COORDINATOR"]
     assert _client(second, "who").count("\n") == 1, "the place of the second lab is free"
-    assert set(lab.names()) == {"virtual", "second"}
+    assert set(lab_names()) == {"virtual", "second"}
     assert lab.down("second")
     assert not devices.exists()
     assert lab.status("virtual").state == "up"

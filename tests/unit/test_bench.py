@@ -56,7 +56,7 @@ def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | N
             onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
         }
     )
-    entries, _ = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3))
+    entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3)).entries
     plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])

@@ -10,10 +10,13 @@ import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
 
+from fsjoule.choosing import planned
 from fsjoule.cli import gate as cli_gate
-from fsjoule.errors import FsjouleError, KernelBuildError, LabError, MeasurementInvalid, ResultError
-from fsjoule.model import Measurement
+from fsjoule.errors import ConfigError, FsjouleError, KernelBuildError, LabError, MeasurementInvalid, ResultError
+from fsjoule.lab import read_environment
+from fsjoule.model import FioWorkload, Measurement
 from fsjoule.report.gating import GateVerdict
+from fsjoule.statistics import Policy
 
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 
@@ -189,6 +192,8 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
     [
         (("--tree", "linux"), "only what is measured now (--lg-env FILE) takes --tree"),
         (("--allow-same",), "takes --allow-same"),
+        (("--storage", "nvme"), "takes --storage"),
+        (("--lg-env", str(VIRTUAL), "--storage", ""), "--storage names no storage device"),
         (("--lg-env", "x.yaml", "--within", "y"), "only what is read (no --lg-env) takes --within"),
         (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree there is nothing to build for --config"),
         (("--budget", "2"), "--budget 2 is less than the 3 pairs"),
@@ -226,6 +231,23 @@ def test_no_error_looks_like_an_answer(
     done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--lg-env", str(VIRTUAL))
     assert done.code == code
     assert code not in {verdict.exit_code for verdict in GateVerdict}
+
+
+def test_the_storage_device_is_the_users() -> None:
+    sides = cli_gate.Sides("6.1", "6.12")
+    profile = read_environment(VIRTUAL).profile
+
+    def measured_on(storage: str | None) -> set[str]:
+        options = cli_gate.Measuring(VIRTUAL, "ext4", "quick", "scratch", Path("results"), 1, storage)
+        choice = options.choice(sides, Policy())
+        entries = planned(choice, profile, choice.kernels).entries
+        return {entry.storage for entry in entries if isinstance(entry.workload, FioWorkload)}
+
+    assert measured_on(None) == {"card"}
+    assert measured_on("stick") == {"stick"}
+    assert measured_on("card,stick") == {"card", "stick"}
+    with pytest.raises(ConfigError, match="unknown storage device of this board 'nvme'"):
+        measured_on("nvme")
 
 
 def test_the_examples_policy_is_one() -> None:

@@ -45,6 +45,13 @@ def test_a_suite_is_shown_with_what_it_takes(fsjoule: CommandLine, tmp_path: Pat
     assert taken["written_bytes"] == 24 * 32_768_000
 
 
+def test_what_a_suite_does_not_repeat_is_said(fsjoule: CommandLine, tmp_path: Path) -> None:
+    shown = fsjoule("suites", "show", "copy-2015", "--lg-env", _ENVIRONMENT, "--results", tmp_path)
+    text = " ".join(shown.out.split())
+    assert "copy-2015: Its `hdparm -T`, reads from the page cache, is not measured" in text
+    assert "copy-2015: Its `hdparm -t` reads the raw device, here fio reads a file" in text
+
+
 def test_published_sizes_that_do_not_fit_are_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
     refused = fsjoule("suites", "show", "copy-2015", "--full", "--lg-env", _ENVIRONMENT, "--results", tmp_path)
     assert refused.code == 2
@@ -65,6 +72,16 @@ def test_a_filesystem_needs_a_kernel_of_the_board(fsjoule: CommandLine, tmp_path
     assert refused.code == 2
     assert "cards of the recipe 'imx6ul' have no module zfs" in refused.err
     assert fsjoule("suites", "show", "ext4-zfs-2023/test3", *options).code == 0
+
+
+def test_what_is_adjusted_is_not_called_left_out(fsjoule: CommandLine, tmp_path: Path) -> None:
+    options = ("ext4-zfs-2023/test1", "--fs", "ext4", "--lg-env", _X86, "--results", tmp_path)
+    shown = fsjoule("suites", "show", *options)
+    assert "adjusted: ext4-zfs-2023/test1, randread-10000k-direct-qd128-3s: queue depth 52 instead of 128" in shown.out
+    assert "left out" not in shown.out
+    document = fsjoule("suites", "show", *options, "--json").document
+    assert document["left_out"] == []
+    assert "queue depth 52 instead of 128" in " ".join(document["adjusted"])
 
 
 def test_an_empty_list_of_storage_devices_is_refused(fsjoule: CommandLine, tmp_path: Path) -> None:

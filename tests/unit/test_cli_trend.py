@@ -1,12 +1,12 @@
-"""`fsjoule trend` as its user has it: text, JSON, charts, the page, and confirming over a board that is made up."""
+"""`fsjoule trend` as its user has it: text, JSON, charts, the page, and confirming by boots over fakes of the ports."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
-from nights import Nights
-from results_factory import KERNEL
+from fresh_boots import FreshBoots, kernel_folder, taken
+from nights import Nights, debian
 
-from fsjoule import images
-from fsjoule.choosing import Choice
 from fsjoule.cli import main
-from fsjoule.errors import ConfigError
+from fsjoule.filesystems import filesystem
 from fsjoule.metrics import Figure, Metric
-from fsjoule.model import IoPattern
-from fsjoule.pairing import Enough, Pair, PairedRun
+from fsjoule.model import IoPattern, KernelFacts, SeriesKey
+from fsjoule.pairing import Pair
 from fsjoule.store.index import IndexedSeries, Where, import_runs, list_series, open_index
-from fsjoule.trends import again, confirm
+from fsjoule.trends import confirm
 
-VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
+X86 = Path(__file__).parents[2] / "env" / "virtual-x86.yaml"
 
 
 def speed(night: int, fs: str, pattern: IoPattern, _kernel: str) -> Figure:
@@ -216,137 +214,122 @@ def test_a_name_cannot_break_out_of_the_page(tmp_path: Path, monkeypatch: pytest
 # ------------------------------------------------------------------------------------------------ confirming
 
 
+def as_the_board_tells_it(series: SeriesKey) -> SeriesKey:
+    """The series as a bench names it, for the workload of the suite."""
+    made = filesystem(series.filesystem)
+    return replace(
+        series,
+        make_options=made.make[1:],
+        mount_options=made.mount_options,
+        workload=f"{series.workload} 32768KiB",
+    )
+
+
 @dataclass
-class Board:
-    """Pairs of boots as `measure_pairs` gives them; the candidate's figures are `ratio` times the baseline's."""
+class History:
+    """Nights with a loss from one kernel to the next, which are there to be booted again, and the boots themselves."""
 
-    results: Path
-    figures: Mapping[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]
-    choices: list[Choice] = field(default_factory=list[Choice])
-
-    def measure_pairs(self, choice: Choice, _environment: Path, *, enough: Enough, **_: object) -> PairedRun:
-        self.choices.append(choice)
-        number, ended = 0, None
-        while ended is None and number < choice.repeat:
-            number += 1
-            ended = enough(Pair(number, self.figures, len({series for series, _ in self.figures})))
-        folder = Nights(prefix="f", boots=1).write(self.results, 1)[0]
-        return PairedRun(folder, number, ended or "budget")
+    before: Path
+    after: Path
+    boots: FreshBoots
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
-    """A board, and kernels that can all be had again by what their runs asked for."""
+def history(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    folders = {name: kernel_folder(tmp_path / "kernels" / name, f"{name}-armmp") for name in ("6.1.106", "6.1.107")}
+    there = {f"{name}-armmp": taken(folder).facts for name, folder in folders.items()}
 
-    def take(asked: Sequence[str], **_: object) -> list[images.TakenKernel]:
-        (label,) = asked
-        package = f"linux-image-{label}-armmp {label}-1"
-        facts = replace(KERNEL, label=label, asked=label, release=f"{label}-armmp", package=package)
-        return [images.TakenKernel(facts, None)]  # pyright: ignore[reportArgumentType]
+    def facts(label: str, release: str) -> KernelFacts:
+        known = debian(label, release)
+        return replace(there[known.release], label=label) if known.release in there else known
 
-    board = Board(tmp_path / "fresh", {})
-    monkeypatch.setattr(confirm, "measure_pairs", board.measure_pairs)
-    monkeypatch.setattr(confirm, "choose", _Choice)
-    monkeypatch.setattr(again.images, "take_kernels", take)
-    return board
-
-
-@dataclass
-class _Choice:
-    suite_name: str
-    filesystems: str
-    kernels: tuple[str, str]
-    repeat: int
-    provision: str
-    results: Path
-    seed: int | None
-    environment_file: Path
-    storages: str
+    nights = Nights(
+        speed=speed,
+        board="virtual-x86",
+        filesystems=("btrfs",),
+        patterns=(IoPattern.RANDWRITE,),
+        facts=facts,
+        series=as_the_board_tells_it,
+    )
+    nights.write(Path("nights"), 36)
+    assert run("index", "rebuild", "nights", "--index", "nights.sqlite").code == 0
+    boots = FreshBoots()
+    # Session, which brings labgrid up, is replaced by a bench over fakes of the ports.
+    monkeypatch.setattr(confirm, "measure_pairs", boots.measure_pairs)
+    Path("policy.toml").write_text("[gate]\nbudget_pairs = 4\n")
+    return History(folders["6.1.106"], folders["6.1.107"], boots)
 
 
-def both(series: IndexedSeries, ratio: float) -> dict[tuple[IndexedSeries, Metric], tuple[Figure, Figure]]:
-    return {(series, Metric.THROUGHPUT): (2.0, 2.0 * ratio), (series, Metric.ENERGY): (100.0, 100.0 / ratio)}
+CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", X86, "--policy", "policy.toml")
 
 
-CONFIRM = ("trend", "--confirm", "--lg-env", VIRTUAL)
-
-
-def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, fresh: Board) -> None:
-    fresh.figures = both(key_of("btrfs"), 0.93)
+def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, history: History) -> None:
+    history.boots.speeds = {"6.1.107": 0.93}
     done = run(*CONFIRM)
     assert done.code == 0, done.err
     # Both metrics share the boots of the two kernels.
-    (choice,) = fresh.choices
-    assert (choice.filesystems, choice.kernels) == ("btrfs", ("6.1.106", "6.1.107"))  # pyright: ignore[reportAttributeAccessIssue]
-    assert choice.storages == "card"
-    assert "0 changes nominated, 2 changes confirmed" in done.out
-    assert "confirmed in 3 pairs of fresh boots, -7.0 %, run f00000, wrong with at most 1 %" in done.out
+    (choice,) = history.boots.choices
+    assert (choice.filesystems, choice.kernels) == (("btrfs",), (str(history.before), str(history.after)))
+    assert choice.storages == ("card",)
+    assert "1 changes nominated, 1 changes confirmed" in done.out
+    assert "confirmed in 3 pairs of fresh boots, -7.0 %, run fresh, wrong with at most 1 %" in done.out
+    # The meter was silent: of the energy nothing is known.
+    assert "fresh boots could not decide" in done.out
     assert len(list(Path("results/confirmations").glob("*.json"))) == 2
     # The index made anew, nothing measured: it is still so.
-    again_ = run("trend", "--by", "kernel")
-    assert "0 changes nominated, 2 changes confirmed" in again_.out
-    assert "confirm with" not in again_.out
-    run(*CONFIRM)
-    assert len(fresh.choices) == 1
+    throughput = ("trend", "--index", "nights.sqlite", "--metric", "throughput")
+    again = run(*throughput, "--by", "kernel")
+    assert "0 changes nominated, 1 changes confirmed" in again.out
+    assert "confirm with" not in again.out
+    run(*CONFIRM, "--metric", "throughput")
+    assert len(history.boots.choices) == 1
 
 
-def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, fresh: Board) -> None:
-    fresh.figures = both(key_of("btrfs"), 1.0)
+def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, history: History) -> None:
     done = run(*CONFIRM, "--metric", "throughput")
+    assert len(history.boots.choices) == 1
     assert "0 changes confirmed, 1 changes refuted" in done.out
     assert "refuted in 3 pairs of fresh boots, +0.0 %" in done.out
 
 
-def test_what_fresh_boots_cannot_decide_stays_nominated(run: CommandLine, fresh: Board) -> None:
-    fresh.figures = dict.fromkeys(both(key_of("btrfs"), 1.0), (None, None))
-    done = run(*CONFIRM, "--metric", "throughput")
+def test_what_fresh_boots_cannot_decide_stays_nominated(run: CommandLine, history: History) -> None:
+    done = run(*CONFIRM, "--metric", "energy")
+    assert len(history.boots.choices) == 1
     assert "1 changes nominated" in done.out
     assert "fresh boots could not decide" in done.out
     assert "confirm with" in done.out
 
 
-def test_a_kernel_that_cannot_be_had_leaves_it_nominated(
-    run: CommandLine, fresh: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def take(asked: Sequence[str], **_: object) -> None:
-        raise ConfigError(f"unknown kernel {asked[0]!r}")
-
-    monkeypatch.setattr(again.images, "take_kernels", take)
+def test_a_kernel_that_cannot_be_had_leaves_it_nominated(run: CommandLine, history: History) -> None:
+    shutil.rmtree(history.before)
     done = run(*CONFIRM, "--metric", "throughput")
     assert done.code == 0
-    assert not fresh.choices
-    said = "kernel 6.1.106-armmp (6.1.106-1) cannot be had again: unknown kernel '6.1.106'"
-    assert said in done.err
+    assert not history.boots.choices
+    assert re.search(r"kernel 6\.1\.106-armmp \(.*\) cannot be had again: there is no kernel at", done.err)
+    assert str(history.before) in done.err
     assert "--tree" in done.err
     assert "1 changes nominated" in done.out
 
 
-def test_another_kernel_under_the_name_is_not_taken(
-    run: CommandLine, fresh: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    newer = replace(KERNEL, release="6.1.200-armmp", package="linux-image-6.1.200-armmp 6.1.200-1")
-    taken = images.TakenKernel(newer, None)  # pyright: ignore[reportArgumentType]
-
-    def take(_asked: Sequence[str], **_: object) -> list[images.TakenKernel]:
-        return [taken]
-
-    monkeypatch.setattr(again.images, "take_kernels", take)
+def test_another_kernel_under_the_name_is_not_taken(run: CommandLine, history: History) -> None:
+    (history.before / "bzImage").write_text("built again, from other source")
     done = run(*CONFIRM, "--metric", "throughput")
-    assert "6.1.106 is linux-image-6.1.200-armmp 6.1.200-1 now" in done.err
-    assert not fresh.choices
+    assert f"{history.before} is 6.1.106-armmp now" in done.err
+    assert not history.boots.choices
 
 
-def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine, fresh: Board) -> None:
-    fresh.figures = {(key_of("btrfs"), Metric.DURATION): (1.0, 1.0)}
-    done = run(*CONFIRM, "--metric", "throughput")
-    assert done.code == 2
-    assert "btrfs randwrite-16k: its throughput is not among the figures" in done.err
+def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:
+    del run
+    series = key_of("btrfs")
+    told = Pair(1, {(series, Metric.DURATION): (1.0, 1.0)}, 1)
+    said = confirm._untold([(series, Metric.THROUGHPUT)], told)
+    assert said == "btrfs randwrite-16k: its throughput is not among the figures that pairs of boots tell"
+    assert confirm._untold([(series, Metric.DURATION)], told) is None
 
 
-def test_a_board_that_measures_other_series_is_refused(run: CommandLine, fresh: Board) -> None:
-    there = key_of("btrfs")
-    other = replace(there, series=replace(there.series, storage="another card"))
-    fresh.figures = both(other, 0.93)
+def test_a_board_that_measures_other_series_is_refused(run: CommandLine, history: History) -> None:
+    history.boots.storage = "another card"
     done = run(*CONFIRM, "--metric", "throughput")
     assert done.code == 2
     assert "storage was mmc1 QEMU! 1024 MiB, is another card" in done.err

@@ -53,7 +53,7 @@ def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] =
         }
     )
     order = [tuple(SIDES[side is Side.CANDIDATE] for side in pair) for pair in interleaved(pairs, seed=SEED)]
-    entries, _ = plan_entries(suite("quick"), Planning(filesystems, SIDES, pairs, SEED, kernel_order=order))
+    entries = plan_entries(suite("quick"), Planning(filesystems, SIDES, pairs, SEED, kernel_order=order)).entries
     plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
@@ -186,7 +186,7 @@ def test_a_fixed_order_of_kernels_is_kept() -> None:
         root_filesystems=filesystems,
         kernel_order=(("a", "b"), ("b", "a")),
     )
-    entries, _ = plan_entries(suite("quick"), wanted)
+    entries = plan_entries(suite("quick"), wanted).entries
     boots = [(e.kernel, e.filesystem) for e in entries if e.workload.operation.value == "boot"]
     # Both kernels on the one filesystem, then both on the other.
     for first in range(0, 8, 2):

@@ -26,7 +26,7 @@ Answer = Callable[[tuple[str, ...]], CommandResult]
 
 def entries(filesystems: tuple[str, ...] = ("ext4",), repeat: int = 1) -> tuple[Planned, ...]:
     wanted = Planning(filesystems, ("6.1",), repeat=repeat, seed=PLAN_SEED)
-    return plan_entries(suite("elc2015/power-loss"), wanted)[0]
+    return plan_entries(suite("elc2015/power-loss"), wanted).entries
 
 
 def iteration(entry: Planned, seed: int = PLAN_SEED) -> PowerLoss:
@@ -192,6 +192,6 @@ def test_in_guest_time_there_is_no_random_moment() -> None:
     wanted = Planning(("ext4",), ("6.1",), repeat=1, seed=PLAN_SEED, guest_time=True)
     with pytest.raises(ConfigError, match=r"nothing is left of elc2015/power-loss.*no random moment"):
         plan_entries(suite("elc2015/power-loss"), wanted)
-    planned, left_out = plan_entries(suite("elc2015"), wanted)
-    assert not any(isinstance(entry.workload, PowerLossWorkload) for entry in planned)
-    assert any("no random moment" in each for each in left_out)
+    arranged = plan_entries(suite("elc2015"), wanted)
+    assert not any(isinstance(entry.workload, PowerLossWorkload) for entry in arranged.entries)
+    assert any("no random moment" in each for each in arranged.left_out)

@@ -83,6 +83,13 @@ def test_the_page_holds_what_is_needed_to_repeat_the_run(page: str, made: MadeRu
     assert "Jacomelli, Bruschi" in page
 
 
+def test_what_was_adjusted_stands_apart_from_what_was_left_out(made: MadeRun) -> None:
+    plan = replace(made.run.plan, left_out=("no fsck",), adjusted=("queue depth 52 instead of 128",))
+    page = render_page(summarise(replace(made.run, plan=plan), made.measurements), made.measurements, made.traces.get)
+    facts = re.findall(r"<dt>(left out|adjusted)</dt>\s*<dd[^>]*>([^<]*)</dd>", page)
+    assert facts == [("left out", "no fsck"), ("adjusted", "queue depth 52 instead of 128")]
+
+
 def test_every_chart_and_heading_with_figures_says_simulated(page: str) -> None:
     titles = re.findall(r'<text[^>]*font-size="13px"[^>]*>([^<]*)</text>', page)
     assert titles

@@ -14,8 +14,8 @@ from results_factory import MadeRun, make_run
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
 from fsjoule.publications import row_for
 from fsjoule.report import summarise, to_json
+from fsjoule.report.labels import workload_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
-from fsjoule.report.summary import workload_label
 from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
 from fsjoule.statistics.spread import Spread
 

@@ -11,7 +11,7 @@ from results_factory import MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
-from fsjoule.report import Summary, print_summary, summarise
+from fsjoule.report import Summary, plan_lines, print_summary, summarise
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +67,10 @@ def test_paths_are_whole_and_the_utilisation_is_told(made: MadeRun) -> None:
     text = _text(summarise(made.run, made.measurements), 80)
     assert f"report      results/{'a-long-name' * 12}/report.html" in text
     assert "measuring for 49 % of it" in text
+
+
+def test_a_run_tells_what_is_left_out_apart_from_what_is_adjusted() -> None:
+    assert plan_lines(["fsck: nilfs2 has no fsck"], ["randread: queue depth 52 instead of 128"]) == [
+        "left out: fsck: nilfs2 has no fsck",
+        "adjusted: randread: queue depth 52 instead of 128",
+    ]

@@ -26,7 +26,7 @@ _COMMAND = ("pytest", "tests/bench", "--suite", "quick")
 
 
 def new_run() -> Run:
-    entries, _ = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=3, seed=3))
+    entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=3, seed=3)).entries
     return Run(
         "id",
         "1970-01-01T00:00:00Z",

@@ -231,13 +231,25 @@ def test_a_run_of_schema_3_is_read(made: MadeRun, tmp_path: Path) -> None:
     file = path / "run.json"
     run = json.loads(file.read_text())
     run["plan"]["provision"], run["plan"]["size_factor"] = "root", 0.5
-    del run["plan"]["size_factors"], run["plan"]["left_out"]
+    del run["plan"]["size_factors"], run["plan"]["left_out"], run["plan"]["adjusted"]
     for entry in run["plan"]["entries"]:
         del entry["suite"], entry["provision"]
     file.write_text(json.dumps({**run, "schema": "fsjoule.run/3"}))
     plan = load_run(path).run.plan
     assert plan.size_factors == {"quick": 0.5}
     assert {(entry.suite, entry.provision.value) for entry in plan.entries} == {("quick", "root")}
+
+
+def test_what_a_plan_adjusted_is_kept_and_older_runs_have_none(made: MadeRun, tmp_path: Path) -> None:
+    adjusted = ("test1, randread: queue depth 52 instead of 128",)
+    plan = replace(made.run.plan, adjusted=adjusted)
+    path = _store(replace(made, run=replace(made.run, plan=plan)), tmp_path).path
+    assert load_run(path).run.plan == plan
+    file = path / "run.json"
+    run = json.loads(file.read_text())
+    assert run["plan"].pop("adjusted") == [*adjusted]
+    file.write_text(json.dumps(run))
+    assert load_run(path).run.plan == made.run.plan
 
 
 # ------------------------------------------------------------------------------------------------------- full disk

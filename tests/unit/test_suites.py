@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -22,7 +23,7 @@ def entries(
     wanted = Planning(
         filesystems, kernels, repeat, seed, provision, factor_for=lambda _: 0.1, root_filesystems=filesystems
     )
-    return plan_entries(suite(name), wanted)[0]
+    return plan_entries(suite(name), wanted).entries
 
 
 def boots(plan: tuple[Planned, ...]) -> list[tuple[int, str, str]]:
@@ -120,7 +121,7 @@ def test_fewer_than_16_blocks_are_scaled_to_one() -> None:
 
 def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: object) -> tuple[Planned, ...]:
     wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)  # type: ignore[arg-type]
-    return plan_entries(suite(name), wanted)[0]
+    return plan_entries(suite(name), wanted).entries
 
 
 def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
@@ -141,7 +142,7 @@ def test_the_user_says_on_which_storage_devices_it_measures() -> None:
 
 def test_the_raw_device_is_measured_once_whatever_filesystems_are() -> None:
     wanted = Planning(("ext4", "btrfs"), ("6.1",), 1, 1)
-    plan, _ = plan_entries(suite("ext4-zfs-2023/test3"), wanted)
+    plan = plan_entries(suite("ext4-zfs-2023/test3"), wanted).entries
     assert {e.filesystem for e in plan} == {"raw"}
     assert len(plan) == 12
     with pytest.raises(ConfigError, match="raw has no mkfs"):
@@ -158,15 +159,18 @@ def test_a_queue_depth_is_the_storage_devices() -> None:
 
 def test_buffers_take_no_more_than_a_quarter_of_the_memory() -> None:
     wanted = Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=2048 * MIB)
-    plan, left_out = plan_entries(suite("ext4-zfs-2023/test1"), wanted)
+    arranged = plan_entries(suite("ext4-zfs-2023/test1"), wanted)
     deepest = {
-        e.workload.block_size_bytes // KIB: e.workload.depth for e in plan if isinstance(e.workload, FioWorkload)
+        e.workload.block_size_bytes // KIB: e.workload.depth
+        for e in arranged.entries
+        if isinstance(e.workload, FioWorkload)
     }
     assert deepest == {1: 128, 10: 128, 100: 128, 1000: 128, 10_000: 52, 100_000: 5}
     assert (
-        "ext4-zfs-2023/test1, randread-10000k-direct-qd128-60s: its buffers take 1,250 MiB, the board has 2,048 MiB: "
-        "queue depth 52 instead"
-    ) in left_out
+        "ext4-zfs-2023/test1, randread-10000k-direct-qd128-60s: queue depth 52 instead of 128: "
+        "its buffers would take 1,250 MiB, the board has 2,048 MiB"
+    ) in arranged.adjusted
+    assert arranged.left_out == ()
     with pytest.raises(ConfigError, match="randread-100000k-direct-qd128-60s does not fit the board's memory"):
         plan_entries(suite("ext4-zfs-2023/test1"), Planning(("ext4",), ("6.1",), 1, 1, memory_bytes=300 * MIB))
 
@@ -175,7 +179,12 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
     plan = on_storages("ext4-zfs-2023/test2", further=("nvme",))
     space = Space(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
     with pytest.raises(ConfigError, match="puts 10240 MiB onto a filesystem, and nvme has room for 819 MiB of files"):
-        check_fits([e for e in plan if e.workload.size_bytes == 10240 * MIB], space, lambda _: 1.0)
+        check_fits(
+            suite("ext4-zfs-2023/test2"),
+            [e for e in plan if e.workload.size_bytes == 10240 * MIB],
+            space,
+            lambda _: 1.0,
+        )
 
 
 def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
@@ -210,8 +219,9 @@ def test_parts_are_suites_of_their_own() -> None:
 
 def test_a_published_suite_leaves_out_what_a_filesystem_lacks() -> None:
     wanted = Planning(("ext4", "nilfs2"), ("6.1",), 1, 1, root_filesystems=("ext4",))
-    plan, left_out = plan_entries(suite("elc2015"), wanted)
-    assert left_out == (
+    arranged = plan_entries(suite("elc2015"), wanted)
+    plan = arranged.entries
+    assert arranged.left_out == (
         "elc2015/boot, boot: no card image can have nilfs2 as its root",
         "elc2015/fsck, fsck: nilfs2 has no fsck",
     )
@@ -242,17 +252,27 @@ def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
 
     def planned(factor: float) -> tuple[Planned, ...]:
         wanted = Planning(("ext4",), ("6.1",), 1, 1, factor_for=lambda _: factor)
-        return plan_entries(suite("copy-2015"), wanted)[0]
+        return plan_entries(suite("copy-2015"), wanted).entries
 
     words = r"copy-24576m puts 24576 MiB .* the root partition of the card has room for 166 MiB"
     with pytest.raises(ConfigError, match=words) as caught:
-        check_fits(planned(1.0), space, lambda _: 1.0)
+        check_fits(suite("copy-2015"), planned(1.0), space, lambda _: 1.0)
     assert caught.value.hint is not None
     fitting = float(caught.value.hint.split()[1])
     assert 0.006 < fitting < 0.007
-    check_fits(planned(fitting), space, lambda _: fitting)
+    check_fits(suite("copy-2015"), planned(fitting), space, lambda _: fitting)
     with pytest.raises(ConfigError, match=r"puts 983 MiB .* the scratch partition of the card has room for 432 MiB"):
-        check_fits(planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
+        check_fits(suite("copy-2015"), planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
+
+
+@pytest.mark.parametrize("name", ["quick", "operations"])
+def test_a_suite_of_fixed_sizes_gets_no_factor_that_would_not_help(name: str) -> None:
+    plan = entries(1, name=name)
+    with pytest.raises(ConfigError, match=rf"{name} does not fit: .* has room for 6 MiB of files") as caught:
+        check_fits(suite(name), plan, Space(8 * MIB, 1000 * MIB), lambda _: 0.1)
+    assert "its sizes are fixed, whatever --size-factor says" in (caught.value.hint or "")
+    assert "would fit" not in (caught.value.hint or "")
+    check_fits(suite(name), plan, Space(100 * MIB, 1000 * MIB), lambda _: 0.1)
 
 
 def test_an_estimate_learns_from_what_was_measured() -> None:
@@ -266,5 +286,28 @@ def test_an_estimate_learns_from_what_was_measured() -> None:
     rates = learned([(made.run, made.measurements)])
     assert rates.runs == 1
     assert estimate(plan, rates).seconds != guess.seconds
-    assert rates.mib_per_s.keys() == {pattern.value for pattern in PURE_PATTERNS}
+    assert rates.mib_per_s.keys() == {(CARD, pattern.value) for pattern in PURE_PATTERNS}
     assert learned([]) == Rates()
+
+
+def test_an_estimate_learns_each_storage_device_for_itself() -> None:
+    made = make_run(repeat=1)
+    fast = [
+        replace(m, throughput_mib_per_s=m.throughput_mib_per_s and 100 * m.throughput_mib_per_s)
+        for m in made.measurements
+    ]
+    on_nvme = tuple(replace(entry, storage="nvme") for entry in made.run.plan.entries)
+    fast_run = replace(made.run, plan=replace(made.run.plan, entries=on_nvme))
+    card = learned([(made.run, made.measurements)])
+    both = learned([(made.run, made.measurements), (fast_run, fast)])
+    for pattern in PURE_PATTERNS:
+        assert both.mib_per_s[CARD, pattern.value] == card.mib_per_s[CARD, pattern.value]
+        assert both.mib_per_s["nvme", pattern.value] == pytest.approx(100 * both.mib_per_s[CARD, pattern.value])
+    assert {storage for storage, _ in both.timed_s} == {CARD, "nvme"}
+    assert both.runs == 2
+    # A device that nothing is known of stays a guess, whatever the card does.
+    plan = [e for e in entries(1, repeat=1) if isinstance(e.workload, FioWorkload)]
+    elsewhere = [replace(e, storage="sata") for e in plan]
+    guessed = replace(both, mib_per_s={}, timed_s={})
+    assert estimate(elsewhere, both).seconds == estimate(elsewhere, guessed).seconds
+    assert estimate(plan, both).seconds != estimate(plan, guessed).seconds

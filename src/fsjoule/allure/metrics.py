@@ -7,7 +7,7 @@ from typing import Final
 from fsjoule.allure import documents
 from fsjoule.metrics import Metric, figure_of
 from fsjoule.model import Measurement
-from fsjoule.report.summary import workload_label
+from fsjoule.report.labels import workload_label
 from fsjoule.store.index import IndexedSeries
 
 SHOWN: Final = (

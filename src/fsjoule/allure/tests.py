@@ -16,7 +16,7 @@ from fsjoule.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_
 from fsjoule.errors import ResultError
 from fsjoule.model import Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.report.facts import measurement_facts
-from fsjoule.report.summary import workload_label
+from fsjoule.report.labels import workload_label
 from fsjoule.store import LoadedRun
 from fsjoule.store.index import IndexedSeries
 from fsjoule.store.steps import STEPS_FILE, decode_steps

@@ -52,6 +52,9 @@ def gate(
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {SUITE}).")] = None,
     provision: Annotated[str, typer.Option(metavar="root|scratch", help="How a filesystem comes to be.")] = "scratch",
+    storage: Annotated[
+        str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (else as the suite says).")
+    ] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
     ] = None,
@@ -100,7 +103,7 @@ def gate(
     if lg_env is None:
         _refuse(
             "only what is measured now (--lg-env FILE) takes",
-            {"--tree": tree, "--config": config, "--seed": seed, "--allow-same": allow_same},
+            {"--tree": tree, "--config": config, "--storage": storage, "--seed": seed, "--allow-same": allow_same},
         )
         where = Where(filesystems=_listed(fs), suites=_listed(suite))
         reading = partial(
@@ -113,7 +116,7 @@ def gate(
         )
         _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
         drawn = secrets.randbits(32) if seed is None else seed
-        options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn)
+        options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage)
 
         def measure() -> Gated:
             built = named if tree is None else build_sides(named, tree, tuple(config or ()), say=progress)
@@ -143,6 +146,7 @@ class Measuring:
     provision: str
     results: Path
     seed: int
+    storages: str | None = None
 
     def choice(self, sides: Sides, policy: Policy) -> Choice:
         """The same, every name checked. Raises ConfigError."""
@@ -154,6 +158,7 @@ class Measuring:
             provision=self.provision,
             results=self.results,
             seed=self.seed,
+            storages=self.storages,
             environment_file=self.environment,
         )
 

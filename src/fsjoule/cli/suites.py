@@ -15,8 +15,9 @@ from fsjoule.choosing import choose, planned
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
 from fsjoule.model import MIB, BoardProfile, Planned, Workload
+from fsjoule.report import plan_lines
+from fsjoule.report.labels import size_label, workload_label
 from fsjoule.report.numbers import seconds_text
-from fsjoule.report.summary import size_label, workload_label
 from fsjoule.suites import SUITES, Rates, estimate, learned, suite
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")
@@ -72,9 +73,9 @@ def suites_show(  # noqa: PLR0917 - a command's options
         size_factor=1.0 if full else size_factor,
         environment_file=lg_env,
     )
-    entries, left_out = planned(choice, profile, choice.kernels)
+    arranged = planned(choice, profile, choice.kernels)
     rates = _rates(results, profile)
-    taken = estimate(entries, rates)
+    taken = estimate(arranged.entries, rates)
     if json_output:
         factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
         print_json(
@@ -84,7 +85,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
                 "filesystems": choice.filesystems,
                 "repeat": choice.repeat,
                 "size_factors": factors,
-                "left_out": left_out,
+                "left_out": arranged.left_out,
+                "adjusted": arranged.adjusted,
                 "estimate": asdict(taken),
                 "learned_from_runs": rates.runs,
             }
@@ -93,12 +95,12 @@ def suites_show(  # noqa: PLR0917 - a command's options
     out.print(f"[bold]{choice.suite.name}[/bold]  {choice.suite.title}", highlight=False)
     if choice.suite.source:
         out.print(f"after {choice.suite.source}", highlight=False)
-    out.print(_table(entries))
+    out.print(_table(arranged.entries))
     for part in choice.suite.leaves:
         for remark in part.remarks:
             out.print(f"{part.name}: {remark}", highlight=False, markup=False)
-    for reason in left_out:
-        out.print(f"left out: {reason}", highlight=False)
+    for line in plan_lines(arranged.left_out, arranged.adjusted):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     learned_from = f"learned from runs of {profile.name}: {rates.runs}" if rates.runs else "a guess: no earlier run"
     out.print(
         f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {choice.repeat} repetitions, "

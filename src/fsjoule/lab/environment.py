@@ -196,7 +196,7 @@ class _Reader:
                 attribute.validator(None, attribute, value)
         except (TypeError, ValueError) as error:
             reason = str(error.args[0]) if error.args else str(error)
-            raise self._wrong(node, f"{entry.cls}: {attribute.name}: {value!r} is wrong", reason) from error
+            raise self._wrong(node, f"{entry.cls}: {attribute.name}: {_plain(value)!r} is wrong", reason) from error
 
     def _strategy(self, drivers: list[_Entry], node: yaml.Node) -> _Entry:
         strategies = [entry for entry in drivers if issubclass(target_factory.drivers[entry.cls], Strategy)]
@@ -249,6 +249,15 @@ class _Reader:
             return read_card_model(str(self._scalar(value)))
         except ConfigError as error:
             raise self._wrong(node, error.what, error.hint or "emmc is one") from error
+
+
+def _plain(value: object) -> object:
+    """The value without labgrid's own kind of mapping, which is not fit to be shown."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in cast("dict[object, object]", value).items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in cast("list[object]", value)]
+    return value
 
 
 def _nearest(value: str, choices: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ _CONSOLE_TIMEOUT_S: Final = 60.0
 _DRAIN_TIMEOUT_S: Final = 10.0
 _QUIET_S: Final = 0.2
 _LOOK_S: Final = 2.0
+_A_STORAGE: Final = "{device: sda, size_mib: 512}"
 
 
 class Status(enum.Enum):
@@ -79,11 +80,13 @@ def _is_factor(value: object) -> bool:
 
 def _storages() -> Any:  # noqa: ANN401 - as attrs has it
     def check(_owner: object, _attribute: object, value: object) -> None:
-        if not isinstance(value, dict) or not all(
-            isinstance(name, str) and name != CARD and _is_storage(each)
-            for name, each in cast("dict[object, object]", value).items()
-        ):
-            raise ValueError("it maps names to devices and their sizes: {stick: {device: sda, size_mib: 512}}")
+        if not isinstance(value, dict):
+            raise TypeError(f"it maps names to devices and their sizes: {{stick: {_A_STORAGE}}}")
+        for name, each in cast("dict[object, object]", value).items():
+            if name == CARD or not isinstance(name, str):
+                raise ValueError(f"{name} cannot be the name of a further storage device: stick can, or nvme")
+            if not _is_storage(each):
+                raise ValueError(f"{name} needs its block device, without /dev/, and its size: {_A_STORAGE}")
 
     return attr.ib(factory=dict, validator=check)
 

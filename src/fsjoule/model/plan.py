@@ -185,7 +185,7 @@ class Plan:
     """What was asked for, and the order that the seed gave.
 
     `size_factors` is what the sizes of published suites, or their parts, were multiplied by; `left_out` says what a
-    suite has that is not measured, and why.
+    suite has that is not measured, and why; `adjusted` what is measured otherwise than the suite says.
     """
 
     suite: str
@@ -196,6 +196,7 @@ class Plan:
     size_factors: dict[str, float]
     entries: tuple[Planned, ...]
     left_out: tuple[str, ...] = ()
+    adjusted: tuple[str, ...] = ()
 
     def test_id(self, entry: Planned) -> str:
         """What pytest calls an entry: `07-r1-ext4-write-16k`, or with several kernels `07-r1-6.1-ext4-write-16k`."""

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
+from fsjoule.report.labels import size_label, workload_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
-from fsjoule.report.summary import size_label, workload_label
 
 Fact = tuple[str, str]
 
@@ -148,6 +148,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
                 ("provisioned as", ", ".join(dict.fromkeys(entry.provision.value for entry in plan.entries))),
                 ("size factor", ", ".join(f"{name} {factor:g}" for name, factor in plan.size_factors.items())),
                 ("left out", "; ".join(plan.left_out)),
+                ("adjusted", "; ".join(plan.adjusted)),
                 ("repetitions", str(plan.repeat)),
                 ("seed of the order", str(plan.seed)),
                 ("workloads", ", ".join(dict.fromkeys(workload_label(entry.workload) for entry in plan.entries))),

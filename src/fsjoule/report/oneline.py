@@ -1,6 +1,8 @@
-"""One measurement in one line, for the progress of a run."""
+"""A run's progress, line by line."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from fsjoule.model import Measurement
 from fsjoule.report.outcomes import outcome_text
@@ -31,3 +33,8 @@ def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
     if not measurement.valid:
         text += f" INVALID: {'; '.join(measurement.invalid_reasons)}"
     return text + "".join(f" [{note}]" for note in measurement.notes if note.startswith("no energy"))
+
+
+def plan_lines(left_out: Iterable[str], adjusted: Iterable[str]) -> list[str]:
+    """What a plan leaves out of its suite, and what it measures otherwise than the suite says."""
+    return [*(f"left out: {reason}" for reason in left_out), *(f"adjusted: {what}" for what in adjusted)]

@@ -13,10 +13,11 @@ from fsjoule.model import Measurement, RunStatus, Trace
 from fsjoule.publications import PUBLICATIONS
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
+from fsjoule.report.labels import workload_label
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.suite import NOTE, suite_page
-from fsjoule.report.summary import Summary, workload_label
+from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model import (
-    KIB,
     MIB,
     FioWorkload,
     IoPattern,
@@ -22,10 +21,10 @@ from fsjoule.model import (
     SeriesKey,
     TimedKind,
     TimedWorkload,
-    Workload,
 )
 from fsjoule.publications import PublishedRow, row_for
 from fsjoule.publications.summary import SuiteSummary, suite_summary
+from fsjoule.report.labels import series_labels
 from fsjoule.report.outcomes import OutcomeRow, outcome_row
 from fsjoule.statistics.spread import Spread, spread_of
 
@@ -209,25 +208,6 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
     )
 
 
-def workload_label(workload: Workload) -> str:
-    """A workload in words: `randread 16 KiB`, `copy 24 MiB`."""
-    if isinstance(workload, TimedWorkload):
-        size = f" {size_label(workload.size_bytes)}" if workload.size_bytes else ""
-        return workload.operation.value + size
-    if not isinstance(workload, FioWorkload):
-        return workload.slug
-    extras = workload.slug.split("-")[2:]
-    return " ".join([workload.operation.value, size_label(workload.block_size_bytes), *extras])
-
-
-def size_label(size_bytes: int) -> str:
-    """A size in the largest unit that leaves it whole."""
-    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
-        if size_bytes >= unit and size_bytes % unit == 0:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes} B"
-
-
 # --------------------------------------------------------------------------------------------------------- grouping
 
 
@@ -260,19 +240,6 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
         )
 
     return {group: groups[group] for group in sorted(groups, key=rank)}
-
-
-def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
-    """The filesystem's name; with its options for filesystems that the run has with different ones."""
-    keys = list(keys)
-    variants: dict[str, set[tuple[str, ...]]] = {}
-    for key in keys:
-        variants.setdefault(key.filesystem, set()).add(key.make_options + key.mount_options)
-    labels: dict[SeriesKey, str] = {}
-    for key in keys:
-        options = " ".join(key.make_options + key.mount_options) or "default"
-        labels[key] = f"{key.filesystem} ({options})" if len(variants[key.filesystem]) > 1 else key.filesystem
-    return labels
 
 
 def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> Spread | None:

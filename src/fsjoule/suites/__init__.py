@@ -9,6 +9,7 @@ from fsjoule.suites import copy2015, elc2015, energy_emmc, ext4_zfs, home_usage,
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
 from fsjoule.suites.planning import (
     SCRATCH_ROOT,
+    Arranged,
     Planning,
     Space,
     check_fits,
@@ -21,6 +22,7 @@ from fsjoule.suites.suite import Suite, scaled
 __all__ = [
     "SCRATCH_ROOT",
     "SUITES",
+    "Arranged",
     "Estimate",
     "Planning",
     "Rates",

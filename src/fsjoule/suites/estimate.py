@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from fsjoule.model import (
+    CARD,
     MIB,
     FioWorkload,
     FlakeyWorkload,
@@ -17,9 +18,11 @@ from fsjoule.model import (
     Run,
     TimedKind,
     TimedWorkload,
-    Workload,
 )
 from fsjoule.suites.suite import space_bytes, written_bytes
+
+# The name of a storage device, and an I/O pattern or a timed operation.
+_On = tuple[str, str]
 
 # It waits for the device to begin with its damage.
 _FLAKEY_S: Final = 20.0
@@ -27,13 +30,14 @@ _FLAKEY_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast and how hungry a board is: MiB/s by I/O pattern, seconds by timed operation and for what is around.
+    """How fast and how hungry a board is: MiB/s and seconds on each storage device, seconds for what is around.
 
-    `runs` is how many runs it was learned from; with none it is a guess for a small board with a card.
+    `mib_per_s` is by the device's name and the I/O pattern, `timed_s` by its name and the timed operation. `runs` is
+    how many runs it was learned from; with none it is a guess for a small board with a card.
     """
 
-    mib_per_s: dict[str, float] = field(default_factory=dict[str, float])
-    timed_s: dict[str, float] = field(default_factory=dict[str, float])
+    mib_per_s: dict[_On, float] = field(default_factory=dict[_On, float])
+    timed_s: dict[_On, float] = field(default_factory=dict[_On, float])
     default_mib_per_s: float = 10.0
     default_timed_s: float = 1.0
     boot_s: float = 20.0
@@ -59,15 +63,15 @@ def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
     others = [e for e in entries if not isinstance(e.workload, PowerLossWorkload)]
     boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in others})
     boots += len(cuts) + len({(e.kernel, e.provision) for e in cuts})
-    seconds = boots * rates.boot_s + sum(_seconds(entry.workload, rates) for entry in entries)
-    written = sum(_written_bytes(entry.workload, rates) for entry in entries)
+    seconds = boots * rates.boot_s + sum(_seconds(entry, rates) for entry in entries)
+    written = sum(_written_bytes(entry, rates) for entry in entries)
     return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
 
 
 def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
     """The rates of a board, from valid measurements of its earlier runs; what they do not tell stays as guessed."""
-    speeds: dict[str, list[float]] = {}
-    times: dict[str, list[float]] = {}
+    speeds: dict[_On, list[float]] = {}
+    times: dict[_On, list[float]] = {}
     watts: list[float] = []
     around: list[float] = []
     boots: list[float] = []
@@ -77,12 +81,14 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
         if not valid:
             continue
         count += 1
+        storage = {entry.number: entry.storage for entry in run.plan.entries}
         for m in valid:
             assert m.duration_s is not None
+            on = (storage.get(m.number, CARD), m.workload.operation.value)
             if isinstance(m.workload, FioWorkload):
-                speeds.setdefault(m.workload.operation.value, []).append(m.throughput_mib_per_s or 0.0)
+                speeds.setdefault(on, []).append(m.throughput_mib_per_s or 0.0)
             elif isinstance(m.workload, TimedWorkload):
-                times.setdefault(m.workload.operation.value, []).append(m.duration_s)
+                times.setdefault(on, []).append(m.duration_s)
         watts += [m.energy.mean_power_w.value for m in valid if m.energy]
         phases = run.phases_s
         booted = len({m.boot for m in measurements})
@@ -90,8 +96,8 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
         around.append((phases.get("provisioning", 0.0) + phases.get("idle", 0.0)) / len(measurements))
     guess = Rates()
     return Rates(
-        mib_per_s={name: fmean(found) for name, found in speeds.items()},
-        timed_s={name: fmean(found) for name, found in times.items()},
+        mib_per_s={key: fmean(found) for key, found in speeds.items()},
+        timed_s={key: fmean(found) for key, found in times.items()},
         boot_s=fmean(boots) if boots else guess.boot_s,
         around_s=fmean(around) if around else guess.around_s,
         power_w=fmean(watts) if watts else guess.power_w,
@@ -99,19 +105,21 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
     )
 
 
-def _speed_mib_per_s(workload: FioWorkload, rates: Rates) -> float:
-    return rates.mib_per_s.get(workload.operation.value) or rates.default_mib_per_s
+def _speed_mib_per_s(storage: str, workload: FioWorkload, rates: Rates) -> float:
+    return rates.mib_per_s.get((storage, workload.operation.value)) or rates.default_mib_per_s
 
 
-def _written_bytes(workload: Workload, rates: Rates) -> int:
+def _written_bytes(entry: Planned, rates: Rates) -> int:
+    workload = entry.workload
     written = written_bytes(workload)
     if not isinstance(workload, FioWorkload) or not workload.runtime_s or not workload.operation.writes:
         return written
-    moved = workload.runtime_s * _speed_mib_per_s(workload, rates) * MIB
+    moved = workload.runtime_s * _speed_mib_per_s(entry.storage, workload, rates) * MIB
     return round(written + moved / 2) if workload.operation.reads else max(written, round(moved))
 
 
-def _seconds(workload: Workload, rates: Rates) -> float:
+def _seconds(entry: Planned, rates: Rates) -> float:
+    workload = entry.workload
     if isinstance(workload, PowerLossWorkload):
         return rates.around_s + workload.mean_s  # the boot after it is counted
     if isinstance(workload, FlakeyWorkload):
@@ -120,8 +128,9 @@ def _seconds(workload: Workload, rates: Rates) -> float:
         if workload.operation is TimedKind.BOOT:
             return 0.0  # counted as a boot
         moved_s = workload.size_bytes / MIB / rates.default_mib_per_s
-        return rates.around_s + rates.timed_s.get(workload.operation.value, rates.default_timed_s + moved_s)
-    speed = _speed_mib_per_s(workload, rates)
+        guess_s = rates.default_timed_s + moved_s
+        return rates.around_s + rates.timed_s.get((entry.storage, workload.operation.value), guess_s)
+    speed = _speed_mib_per_s(entry.storage, workload, rates)
     if workload.runtime_s:
         laid_out_s = space_bytes(workload) / MIB / speed if workload.operation.reads else 0.0
         return rates.around_s + laid_out_s + workload.runtime_s

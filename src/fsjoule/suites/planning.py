@@ -96,8 +96,17 @@ class _Boot:
     cells: tuple[_Cell, ...]
 
 
-def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """Everything to measure, in the order that the seed gives, and what was left out.
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """The entries of a plan in their order, what of the suite was left out, and what is not as the suite says."""
+
+    entries: tuple[Planned, ...]
+    left_out: tuple[str, ...] = ()
+    adjusted: tuple[str, ...] = ()
+
+
+def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
+    """Everything to measure, in the order that the seed gives, what was left out, and what was adjusted.
 
     A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013). With several
     kernels it is a block, one boot of each in random order, so that whatever drifts (the card's age, the room's
@@ -113,7 +122,7 @@ def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], 
     Raises ConfigError for an unknown filesystem or one without what our own suite needs; a published suite leaves out
     what a filesystem has not.
     """
-    boots, left_out = _boots(chosen, wanted)
+    boots, left_out, adjusted = _boots(chosen, wanted)
     order = random.Random(wanted.seed)  # noqa: S311 - a recorded order, not a secret
     planned: list[Planned] = []
 
@@ -147,11 +156,15 @@ def plan_entries(chosen: Suite, wanted: Planning) -> tuple[tuple[Planned, ...], 
         block = [(kernel, boot) for kernel in wanted.kernels for boot in boots]
         for kernel, boot in order.sample(block, len(block)):
             add(repetition, kernel, boot, shuffle(boot))
-    return tuple(planned), left_out
+    return Arranged(tuple(planned), left_out, adjusted)
 
 
-def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
-    """Raises ConfigError for what the board's storage cannot take, with the size factor at which all would fit."""
+def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
+    """Raises ConfigError for what the board's storage cannot take.
+
+    Its hint is the size factor at which all of a published suite would fit; ours have fixed sizes.
+    """
+    published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None
     for entry in entries:
         needed = space_bytes(entry.workload)
@@ -161,12 +174,17 @@ def check_fits(entries: Sequence[Planned], space: Space, factor_for: Callable[[s
         if entry.provision is Provision.ROOT or from_root:
             room["the root partition of the card"] = _USABLE * space.root_free_bytes
         for where, free in room.items():
-            factor = factor_for(entry.suite) * free / needed if needed > free else None
-            if factor is not None and (worst is None or factor < worst[0]):
-                what = (
-                    f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
-                    f"and {where} has room for {free / MIB:.0f} MiB of files"
-                )
+            if needed <= free:
+                continue
+            what = (
+                f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
+                f"and {where} has room for {free / MIB:.0f} MiB of files"
+            )
+            if entry.suite not in published:
+                hint = "its sizes are fixed, whatever --size-factor says: it needs more room; nothing was erased"
+                raise ConfigError(what, hint=hint)
+            factor = factor_for(entry.suite) * free / needed
+            if worst is None or factor < worst[0]:
                 worst = (factor, what)
     if worst is not None:
         factor, what = worst
@@ -203,8 +221,10 @@ def repetition_seed(seed: int, repetition: int) -> int:
 # ------------------------------------------------------------------------------------------------------------------
 
 
-def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...]]:
+def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...], tuple[str, ...]]:
+    """What each boot is for, what is left out, and what is adjusted."""
     left_out: list[str] = []
+    adjusted: list[str] = []
     scratch: list[_Cell] = []
     roots: dict[str, list[_Cell]] = {}
     for leaf in chosen.leaves:
@@ -225,7 +245,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
                 fitting, remark = _in_memory(_on(storage, leaf, workload), wanted.memory_bytes)
-                left_out += [f"{leaf.name}, {remark}"] if remark else []
+                adjusted += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
                 cells.append(_Cell(name, fitting, leaf.name, storage))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
@@ -233,7 +253,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     if not boots:
         reasons = "; ".join(dict.fromkeys(left_out))
         raise ConfigError(f"nothing is left of {chosen.name}: {reasons}", hint="choose other filesystems")
-    return boots, tuple(dict.fromkeys(left_out))
+    return boots, tuple(dict.fromkeys(left_out)), tuple(dict.fromkeys(adjusted))
 
 
 def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str, ...]:
@@ -270,13 +290,15 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     if not memory_bytes or not isinstance(workload, FioWorkload) or buffer_bytes(workload) <= room:
         return workload, ""
     depth = int(room / (workload.jobs * workload.block_size_bytes))
-    needed = f"its buffers take {buffer_bytes(workload) / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
+    needed = (
+        f"its buffers would take {buffer_bytes(workload) / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
+    )
     if not depth:
         raise ConfigError(
             f"{workload.slug} does not fit the board's memory: {needed}",
             hint="leave the part out, or choose a board with more",
         )
-    return replace(workload, depth=depth), f"{workload.slug}: {needed}: queue depth {depth} instead"
+    return replace(workload, depth=depth), f"{workload.slug}: queue depth {depth} instead of {workload.depth}: {needed}"
 
 
 def _provision(leaf: Suite, wanted: Planning) -> Provision:

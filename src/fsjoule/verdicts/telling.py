@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from fsjoule.report.comparison import ComparedSide, Invalid
-from fsjoule.report.summary import series_labels
+from fsjoule.report.labels import series_labels
 from fsjoule.store.index import IndexedSeries, Kernel, Point
 from fsjoule.verdicts.sides import Side
 

@@ -16,9 +16,6 @@ import shutil
 import signal
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,8 +24,9 @@ from typing import Any, Final, Literal
 
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.paths import project_dir, state_dir
+from fsjoule.paths import project_dir
 from fsjoule.virtual import meter_build, probe_build
+from fsjoule.virtual.lab_board import board_status
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, forget, make_devices_directory
 from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
 from fsjoule.virtual.lab_services import beside_python, board_config, board_template, free_ports
@@ -39,7 +37,6 @@ REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
-_STATUS_TIMEOUT_S: Final = 5.0
 _CLIENT_TIMEOUT_S: Final = 30.0
 
 
@@ -183,7 +180,7 @@ def status(name: str = PLACE) -> LabStatus:
         started_utc=record.started_utc,
         owner_pid=None if record.owner is None else record.owner.pid,
         holder=_holder(paths, record),
-        board=_board_status(record),
+        board=board_status(record),
     )
 
 
@@ -208,47 +205,7 @@ def environment(name: str = PLACE) -> dict[str, str]:
     return _environment(paths, record)
 
 
-def set_seed(coordinator: str, seed: int) -> None:
-    """Tell the board of the lab at this coordinator the seed of what it leaves to chance.
-
-    That is by what the next power-on differs from others in guest time, or what a disk's cache loses with the power.
-
-    A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
-    """
-    for record in _labs_at(coordinator):
-        url = urllib.parse.urljoin(record.board_status_url, "/seed")
-        request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
-        try:
-            urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
-        except OSError as error:
-            raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}") from error
-
-
-def losses(coordinator: str) -> tuple[str, ...]:
-    """What the last cut of power took from the disks of the board of the lab at this coordinator, in words.
-
-    There is nothing to say of disks that keep their cache, nor of a lab that is not one of this machine's.
-    """
-    told: list[str] = []
-    for record in _labs_at(coordinator):
-        status = _board_status(record) or {}
-        told += [f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items()]
-    return tuple(told)
-
-
-def names() -> tuple[str, ...]:
-    """Labs that have been brought up under this state directory, running or not."""
-    labs = state_dir() / "labs"
-    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
-
-
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def _labs_at(coordinator: str) -> list[LabRecord]:
-    """The lab of this machine at a coordinator, once its board has started."""
-    records = (LabPaths.of(name).read() for name in names())
-    return [r for r in records if r is not None and r.coordinator == coordinator and r.board_status_url]
 
 
 def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:
@@ -389,13 +346,3 @@ def _holder(paths: LabPaths, record: LabRecord) -> str | None:
     shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
     found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
     return found.group(1) if found else None
-
-
-def _board_status(record: LabRecord) -> dict[str, Any] | None:
-    if not record.board_status_url:
-        return None
-    try:
-        with urllib.request.urlopen(record.board_status_url, timeout=_STATUS_TIMEOUT_S) as answer:  # noqa: S310
-            return json.load(answer)
-    except (urllib.error.URLError, TimeoutError, ValueError):
-        return None

@@ -154,6 +154,12 @@ class LabPaths:
             os.close(descriptor)
 
 
+def lab_names() -> tuple[str, ...]:
+    """Labs that have been brought up under this state directory, running or not."""
+    labs = state_dir() / "labs"
+    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
+
+
 def make_devices_directory(name: str) -> Path:
     """A new private directory for tty links and sockets, with a short path below /dev."""
     if not _DEVICES_ROOT.is_dir():

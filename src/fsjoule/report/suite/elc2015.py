@@ -8,6 +8,7 @@ from typing import Final
 from fsjoule.model import FioWorkload
 from fsjoule.publications.cells import Quantity
 from fsjoule.publications.measured import Row
+from fsjoule.report.labels import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
 from fsjoule.report.suite.drawing import bars, drawn_by, lines
 from fsjoule.report.suite.hazards import dm_flakey, power_loss
@@ -24,7 +25,6 @@ from fsjoule.report.suite.view import (
     table,
     words,
 )
-from fsjoule.report.summary import size_label
 from fsjoule.report.tables import Cell, Column, Filled, Table
 
 

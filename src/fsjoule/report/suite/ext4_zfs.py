@@ -11,11 +11,11 @@ from fsjoule.model import FioWorkload
 from fsjoule.publications import PUBLICATIONS
 from fsjoule.publications.cells import PublishedFigure, Quantity
 from fsjoule.publications.measured import Row, measured_figures
+from fsjoule.report.labels import size_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.suite.drawing import drawn_by, lines
 from fsjoule.report.suite.sections import Drawing, Section
 from fsjoule.report.suite.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
-from fsjoule.report.summary import size_label
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
 from fsjoule.statistics.spread import Spread
 

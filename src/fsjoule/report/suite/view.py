@@ -13,8 +13,9 @@ from fsjoule.publications.cells import Cell as PublishedCell
 from fsjoule.publications.cells import PublishedFigure, Quantity
 from fsjoule.publications.measured import Row
 from fsjoule.publications.summary import SuiteSummary
+from fsjoule.report.labels import series_labels, workload_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.summary import Summary, series_labels, workload_label
+from fsjoule.report.summary import Summary
 from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
 from fsjoule.statistics.spread import Spread
 

@@ -1,0 +1,97 @@
+"""Pairs of fresh boots over fakes of the ports, on which a kernel sets the speed; and kernels that can be booted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fake_bench import AFTER, COUNTERS, FIO_JSON, IMAGE, answer
+from results_factory import BOARD
+
+from fsjoule import images, lab, onboard
+from fsjoule.bench import Bench
+from fsjoule.choosing import Choice, planned
+from fsjoule.model import Plan, Run, RunStatus
+from fsjoule.pairing import PairedRun, run_pairs
+from fsjoule.store import RunFolder
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
+from fsjoule.verdicts import Enough
+
+_DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
+_RUNTIME_MS = 1000
+_RECIPE = "x86"
+
+
+def kernel_folder(folder: Path, release: str) -> Path:
+    """What a build of an x86-64 kernel leaves, with all that the board needs built in."""
+    modules = folder / "lib" / "modules" / release
+    modules.mkdir(parents=True)
+    (folder / "bzImage").write_text(f"the kernel {release}")
+    built_in = ("kernel/drivers/mmc/host/sdhci-pci.ko", "kernel/drivers/mmc/core/mmc_block.ko")
+    (modules / "modules.builtin").write_text("".join(f"{name}\n" for name in built_in))
+    (modules / "modules.order").write_text("")
+    return folder
+
+
+def taken(folder: Path) -> images.TakenKernel:
+    """The kernel of such a folder, ready for a card."""
+    (kernel,) = images.take_kernels((str(folder),), progress=lambda _: None, recipe=_RECIPE)
+    return kernel
+
+
+@dataclass
+class _Board(FakeBoard):
+    """Its fio is `speeds` times as fast on kernels that are named there; `releases` are of all kernels by label."""
+
+    speeds: Mapping[str, float] = field(default_factory=dict[str, float])
+    releases: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def boot(self, seed: int = 1) -> FakeShell:
+        kernel, _ = self.prepared[-1]
+        self.board_facts = replace(self.board_facts, kernel_release=self.releases[kernel])
+        fio = json.loads(FIO_JSON)
+        fio["jobs"][0]["write"]["runtime"] = round(_RUNTIME_MS / self.speeds.get(kernel, 1.0))
+        self.shell.files[onboard.RESULT] = json.dumps(fio).encode()
+        return super().boot(seed)
+
+
+@dataclass
+class FreshBoots:
+    """Stands where the lab would be: all above the ports is real. The meter is silent, so that there is no energy."""
+
+    speeds: Mapping[str, float] = field(default_factory=dict[str, float])
+    storage: str = BOARD.storage
+    choices: list[Choice] = field(default_factory=list[Choice])
+
+    def measure_pairs(
+        self,
+        choice: Choice,
+        environment_file: Path,
+        *,
+        enough: Enough,
+        say: Callable[[str], None],
+        command: tuple[str, ...],
+    ) -> PairedRun:
+        """See `pairing.measure_pairs`."""
+        self.choices.append(choice)
+        profile = lab.read_environment(environment_file).profile
+        kernels = images.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
+        labels = tuple(kernel.facts.label for kernel in kernels)
+        entries = planned(choice, profile, labels).entries
+        plan = Plan(choice.suite.name, choice.filesystems, labels, choice.repeat, choice.seed, {}, entries)
+        facts = tuple(kernel.facts for kernel in kernels)
+        run = Run("fresh", "2026-03-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
+        run = replace(run, command=command)
+        shell = FakeShell(answer)
+        shell.files |= {onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: _DURATION}
+        told = replace(BOARD, name=profile.name, storage=self.storage)
+        releases = {each.label: each.release for each in facts}
+        board = _Board(shell, told, IMAGE, speeds=self.speeds, releases=releases)
+        folder = RunFolder(choice.results, board=profile.name)
+        bench = Bench(run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None)
+        bench.begin()
+        pairs, ended = run_pairs(bench, enough)
+        bench.finish(expected=len(entries), ended_early=ended)
+        return PairedRun(folder.path, pairs, ended)

@@ -1,0 +1,75 @@
+"""What a lab's board is told and asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from fsjoule.errors import LabError
+from fsjoule.virtual.lab_board import board_status, losses, set_seed
+from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
+
+_COORDINATOR = "127.0.0.1:20408"
+_STATUS = {"message": "off", "losses": {"sda": "3 of 7 writes"}}
+
+
+@contextmanager
+def _board(told: list[tuple[str, bytes]]) -> Generator[str]:
+    """Serves a board's status and takes its seed; gives the address of the status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(_STATUS).encode())
+
+        def do_PUT(self) -> None:
+            told.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/status"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _record(name: str, url: str, coordinator: str = _COORDINATOR) -> LabRecord:
+    record = LabRecord(name, "2026-01-01T00:00:00+00:00", "/nowhere", coordinator, 22, "", "", board_status_url=url)
+    paths = LabPaths.of(name)
+    paths.make()
+    paths.write(record)
+    return record
+
+
+def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    assert lab_names() == ()
+    told: list[tuple[str, bytes]] = []
+    with _board(told) as url:
+        record = _record("one", url)
+        _record("two", url, "127.0.0.1:1")
+        _record("young", "")
+        assert lab_names() == ("one", "two", "young")
+        set_seed(_COORDINATOR, 42)
+        assert told == [("/seed", b"42")]
+        assert losses(_COORDINATOR) == ("disk sda: 3 of 7 writes",)
+        assert board_status(record) == _STATUS
+    # It is gone now: there is nothing to say, and a seed that is not taken is an error.
+    assert losses(_COORDINATOR) == ()
+    with pytest.raises(LabError, match="the board of the lab 'one' takes no seed"):
+        set_seed(_COORDINATOR, 43)
