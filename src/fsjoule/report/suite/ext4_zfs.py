@@ -77,18 +77,21 @@ def _test2(view: View, rows: Sequence[Row]) -> Section:
     def job_name(jobs: int) -> str:
         return "1 job" if jobs == 1 else f"{jobs} jobs"
 
-    by_jobs = partial(pivot, view, rows=rows, head=("operation, file", at_size), across=jobs_of, name=job_name)
-    by_size = partial(pivot, view, rows=rows, head=("operation, jobs", with_jobs), across=_file_bytes, name=size_label)
-    tables = (
-        by_jobs(title="IOPS against jobs", quantity=Quantity.IOPS, most=0),
-        by_size(title="CPU against file size", quantity=Quantity.CPU, most=1),
-        by_size(title="Maximum latency against file size", quantity=Quantity.LATENCY_MAX, most=1),
-        by_size(title="Energy against file size", quantity=Quantity.ENERGY),
-    )
     largest = max(map(_file_bytes, rows), default=0)
     most_jobs = max(map(jobs_of, rows), default=0)
     of_largest = [row for row in rows if _file_bytes(row) == largest]
     of_most = [row for row in rows if jobs_of(row) == most_jobs]
+    by_jobs = partial(pivot, view, rows=of_largest, head=("operation, file", at_size), across=jobs_of, name=job_name)
+    by_size = partial(
+        pivot, view, rows=of_most, head=("operation, jobs", with_jobs), across=_file_bytes, name=size_label
+    )
+    tables = (
+        by_jobs(title="IOPS against jobs", quantity=Quantity.IOPS, most=0),
+        by_jobs(title="Energy against jobs", quantity=Quantity.ENERGY),
+        by_size(title="CPU against file size", quantity=Quantity.CPU, most=1),
+        by_size(title="Maximum latency against file size", quantity=Quantity.LATENCY_MAX, most=1),
+        by_size(title="Energy against file size", quantity=Quantity.ENERGY),
+    )
     charts = [
         *_of_patterns(view, f"IOPS, files of {size_label(largest)}", of_largest, Quantity.IOPS, ("jobs", jobs_of)),
         *_of_patterns(
