@@ -23,7 +23,7 @@ JOB_TOKEN = "job-planted_4712"
 class GitLab:
     """What the server holds, and what it was asked. `fail_with` makes it answer everything like that.
 
-    `packages` are generic ones, by name, version and file. With `storage` their content is had from that server.
+    `packages` are generic ones, by name, version and file. With `storage` their content is in that server's `bucket`.
     """
 
     token: str
@@ -36,6 +36,7 @@ class GitLab:
     redirect_to: str | None = None
     packages: dict[tuple[str, str, str], bytes] = field(default_factory=dict[tuple[str, str, str], bytes])
     storage: str | None = None
+    bucket: dict[str, bytes] = field(default_factory=dict[str, bytes])
     url: str = ""
     per_page: int = 20
 
@@ -73,6 +74,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(302, {}, {"Location": gitlab.redirect_to + self.path})
         elif gitlab.fail_with is not None:
             self._send(gitlab.fail_with[0], {"message": gitlab.fail_with[1]})
+        elif (kept := gitlab.bucket.get(address.path.removeprefix("/bucket/"))) is not None:
+            self._send_bytes(200, kept, {"Content-Type": "application/octet-stream"})
+        elif address.path.startswith("/bucket/"):
+            self._send(404, {"message": "no such key"})
         elif address.path.startswith(f"/api/v4/projects/{gitlab.project}/packages"):
             self._packages(address.path, parse_qs(address.query), sent)
         elif self.headers.get("Authorization") != f"Bearer {gitlab.token}":

@@ -184,10 +184,25 @@ def test_a_command_that_does_not_end_is_killed(jobs: Jobs) -> None:
     assert_free()
 
 
+def test_a_command_that_cannot_be_recorded_is_not_begun(running: lab.LabHandle, tmp_path: Path) -> None:
+    jobs = Jobs(running, tmp_path)
+    (tmp_path / "no-folder").touch()
+    done = jobs.run("with-board", "virtual", "touch", "told", FSJOULE_STATE_DIR=str(tmp_path / "no-folder"))
+    assert done.returncode == 4
+    assert "cannot be written" in done.stderr
+    assert not (tmp_path / "told").exists()
+    assert_free()
+
+
 def test_a_process_that_has_the_same_number_is_left_alone(jobs: Jobs) -> None:
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as innocent:
         kept = Path(jobs.environment["FSJOULE_STATE_DIR"]) / "board-virtual-group-project"
-        kept.write_text(f"{innocent.pid} 1\n")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        kept.write_text(f"{innocent.pid} 1 {boot}")
+        assert jobs.run("release-board", "virtual").returncode == 0
+        assert innocent.poll() is None
+        began = Path(f"/proc/{innocent.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+        kept.write_text(f"{innocent.pid} {began} another-boot\n")
         assert jobs.run("release-board", "virtual").returncode == 0
         assert innocent.poll() is None
         assert not kept.exists()

@@ -22,6 +22,8 @@ from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_
 
 from fsjoule import process
 from fsjoule.images import build_card
+from fsjoule.paths import project_dir
+from fsjoule.store import load_run
 from fsjoule.virtual import probe_build
 from fsjoule.virtual.config import GuestTimeConfig
 
@@ -267,4 +269,27 @@ def test_two_benches_agree_in_every_figure(state: Path, tmp_path: Path) -> None:
     assert rest.startswith(f"{figures} equal; median 0.0000%, largest 0.0000%"), output
     assert int(figures) > 100
     assert "guest" not in done.stderr.decode()
+    assert_nothing_left(state, state / "devices")
+
+
+def test_a_device_that_drops_writes_is_measured_as_well(state: Path, tmp_path: Path) -> None:
+    """What it tells the board are scripts of several lines, which go over the console of a board in guest time."""
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/bench",
+        "--lg-env",
+        "env/deterministic.yaml",
+        "-p",
+        "no:cacheprovider",
+    ]
+    argv += ["--suite", "elc2015/dm-flakey", "--fs", "ext4", "--repeat", "1", "--results", str(tmp_path / "results")]
+    done = process.run(argv, timeout_s=BENCH_TIMEOUT_S, cwd=project_dir(), check=False)
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    (run,) = (tmp_path / "results").iterdir()
+    outcomes = [measurement.outcome for measurement in load_run(run).measurements]
+    assert len(outcomes) == 2
+    assert all(outcome is not None and outcome.promised for outcome in outcomes), output
     assert_nothing_left(state, state / "devices")

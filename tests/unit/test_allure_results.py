@@ -247,6 +247,33 @@ def test_the_runs_of_a_pipeline_are_one_build(tmp_path: Path) -> None:
     assert (len(kept.current), len(kept.earlier), kept.left_out) == (4, 1, 4)
 
 
+def test_a_pipeline_that_waited_for_its_board_is_still_the_earlier_one(tmp_path: Path) -> None:
+    def nights(filesystem: str, first: int, count: int) -> None:
+        # Nights are a day apart: ext4's are those of pipelines 100 and 101, btrfs's come later, and in the other order.
+        Nights(
+            filesystems=(filesystem,),
+            prefix=filesystem,
+            versions=lambda night: {"pipeline": str(first - night if filesystem == "btrfs" else first + night)},
+        ).write(tmp_path, count)
+
+    nights("ext4", 100, 2)
+    nights("btrfs", 102, 3)
+    builds = read_builds([tmp_path])
+    # Pipeline 102 has begun with btrfs on the first night, 100 and 101 with ext4; 100 has waited until the third.
+    assert {loaded.run.versions["pipeline"] for loaded in builds.current} == {"101"}
+    (first, second) = builds.earlier
+    assert {first[0].run.versions["pipeline"], second[0].run.versions["pipeline"]} == {"100", "102"}
+
+
+def test_a_limit_never_costs_what_is_to_be_shown(tmp_path: Path) -> None:
+    (mine,) = Nights(prefix="m").write(tmp_path / "results", 1)
+    Nights().write(tmp_path / "history", 8)
+    builds = read_builds([mine], history=[tmp_path / "history"], most=3)
+    assert [loaded.run.run_id for loaded in builds.current] == ["m00000"]
+    assert [build[0].run.run_id for build in builds.earlier] == ["n00005", "n00006", "n00007"]
+    assert builds.left_out == 5
+
+
 def test_runs_of_the_history_are_never_the_current_ones(tmp_path: Path) -> None:
     Nights().write(tmp_path / "history", 4)
     (mine,) = Nights(prefix="m").write(tmp_path / "results", 1)

@@ -85,7 +85,7 @@ def packed(*members: tuple[str, bytes]) -> bytes:
         pytest.param(packed(("a", b"x" * 99))[:60], "", id="cut short"),
         pytest.param(packed(("a", bytes(range(256))))[:20] + b"\0" * 200, "", id="damaged"),
         pytest.param(packed(("../../outside", b"x")), "outside the destination", id="out of the folder"),
-        pytest.param(packed(("29990101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
+        pytest.param(packed(("20250101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
         pytest.param(packed(("another/run.json", b"{}")), "is not a run folder", id="another name"),
     ],
 )
@@ -93,10 +93,10 @@ def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
     run: CommandLine, server: GitLab, names: list[str], tmp_path: Path, content: bytes, why: str
 ) -> None:
     run("ci", "push")
-    server.packages[PACKAGE, "29990101T000000Z-evil-1", FILE] = content
+    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = content
     done = run("ci", "pull", "at/history")
     assert done.code == 0
-    assert "left out: 29990101T000000Z-evil-1: " in done.err
+    assert "left out: 20250101T000000Z-evil-1: " in done.err
     assert why in done.err
     assert sorted(folder.name for folder in (tmp_path / "at" / "history").iterdir()) == names
     assert not list(tmp_path.rglob("outside"))
@@ -104,11 +104,27 @@ def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
 
 def test_a_run_without_its_file_costs_no_other(run: CommandLine, server: GitLab, names: list[str]) -> None:
     run("ci", "push")
-    server.packages[PACKAGE, "29990101T000000Z-evil-1", "another"] = b""
+    server.packages[PACKAGE, "20250101T000000Z-evil-1", "another"] = b""
     done = run("ci", "pull", "history")
     assert done.code == 0
-    assert "29990101T000000Z-evil-1: the registry has no run.tar.gz of it" in done.err
+    assert "20250101T000000Z-evil-1: the registry has no run.tar.gz of it" in done.err
     assert f"{len(names)} earlier runs fetched" in done.err
+
+
+def test_names_that_are_no_runs_are_not_asked_for(run: CommandLine, server: GitLab, names: list[str]) -> None:
+    run("ci", "push")
+    for name in ("99990101T000000Z-evil-1", "latest"):
+        server.packages[PACKAGE, name, FILE] = server.packages[PACKAGE, names[0], FILE]
+    done = run("ci", "pull", "history", "--runs", "5")
+    assert (done.code, done.err) == (0, "5 earlier runs fetched from the package registry, 0 were there\n")
+
+
+def test_a_folder_that_would_fill_the_disk_is_left_out(
+    run: CommandLine, server: GitLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsjoule.ci.runs._MOST_BYTES", 1000)
+    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = packed(("a", b"0" * 1001))
+    assert "it is too large for a run folder" in run("ci", "pull", "history").err
 
 
 def test_outside_of_gitlab_nothing_is_asked(
@@ -149,13 +165,19 @@ def test_a_server_that_does_not_answer(run: CommandLine, monkeypatch: pytest.Mon
     assert JOB_TOKEN not in done.err
 
 
-def test_the_token_does_not_go_to_an_object_storage(run: CommandLine, server: GitLab, names: list[str]) -> None:
+def test_the_token_does_not_go_to_an_object_storage(
+    run: CommandLine, server: GitLab, names: list[str], tmp_path: Path
+) -> None:
     run("ci", "push", f"results/{names[0]}")
     with gitlab_server("another") as storage:
         server.storage = storage.url.replace("127.0.0.1", "localhost")
-        assert run("ci", "pull", "history").code == 7
-        assert [path for _, path in storage.asked] == [f"/bucket/{names[0]}"]
+        assert run("ci", "pull", "history").code == 0
+        assert "has no run.tar.gz" in run("ci", "pull", "history").err
+        storage.bucket[names[0]] = server.packages[PACKAGE, names[0], FILE]
+        assert run("ci", "pull", "history").code == 0
+        assert [path for _, path in storage.asked] == [f"/bucket/{names[0]}"] * 3
         assert JOB_TOKEN not in str(storage.headers)
+    assert [folder.name for folder in (tmp_path / "history").iterdir()] == names[:1]
 
 
 def test_no_run_is_an_error(run: CommandLine, tmp_path: Path) -> None:

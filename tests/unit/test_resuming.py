@@ -232,6 +232,9 @@ def test_options_that_contradict_the_run_are_refused(aborted: Path, option: str,
 def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
     resumed = resume(aborted)
     resumed.check_board("fake", {"qemu": "7.2", "commit": "c0ffee", "branch": "topic"})
+    # Another pipeline may go on with it.
+    resumed.run.versions["pipeline"] = "100"
+    resumed.check_board("fake", {"pipeline": "101"})
     resumed.check_kernels([_KERNEL])
     resumed.check_storages(["nvme"])
     resumed.check_images(resumed.run.images)

@@ -10,7 +10,7 @@ import pytest
 from nights import Nights
 
 from fsjoule.metrics import Figure, Metric
-from fsjoule.model import IoPattern
+from fsjoule.model import REFERENCE_KERNEL, IoPattern
 from fsjoule.store.confirmations import Confirmation, ConfirmedSide, confirmations, keep
 from fsjoule.store.index import Order, Where, import_runs, open_index
 from fsjoule.trends.changes import Status
@@ -54,6 +54,20 @@ def stepped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("stepped")
     Nights(speed=slower_at(21)).write(results, 36)
     return results
+
+
+def test_a_kernel_measured_for_reference_is_no_change_of_the_one_under_test(tmp_path: Path) -> None:
+    Nights().write(tmp_path, 12)
+    Nights(
+        prefix="r",
+        seed=2,
+        speed=lambda _night, _fs, _pattern, _kernel: 0.7,
+        kernels=lambda _: ("6.12",),
+        versions=lambda _: {"kernel_role": REFERENCE_KERNEL},
+    ).write(tmp_path, 12)
+    trend = looked_at(tmp_path, BTRFS)
+    assert sorted({(history.label, len(history.points)) for history in trend.histories}) == [("", 12), ("6.12", 12)]
+    assert trend.changes == ()
 
 
 def test_a_step_is_found_at_its_run_and_its_kernel(stepped: Path) -> None:

@@ -5,18 +5,20 @@ A build is a pipeline's runs of a board and a suite, or one run that no pipeline
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.model import Run
+from fsjoule.store import LoadedRun, load_run, load_run_file
 from fsjoule.store.index import check_folders, find_runs
 
 MOST: Final = 60
 
 Build = tuple[LoadedRun, ...]
+_Found = tuple[tuple[Path, Run], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +53,31 @@ def build_name(build: Build) -> str:
 def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: int = MOST) -> Builds:
     """Read the run folders of the `most` newest builds at and below `paths`; those in `history` are earlier ones only.
 
-    A damaged one is named, and so is what it lacks. Raises ConfigError for a path that is not there.
+    With a history all of `paths` are read, and the `most` newest builds of it. A damaged one is named, and so is what
+    it lacks. Raises ConfigError for a path that is not there.
     """
     folders, problems = _folders(paths)
     old, more = _folders(history)
     # Before the first build there is no history, which is not a fault.
     problems += more if old else []
-    # Names begin with the date.
-    newest_first = sorted({*folders, *old}, key=lambda folder: (folder.name, folder), reverse=True)
-    runs: dict[str, LoadedRun] = {}
-    kept: set[tuple[str, ...]] = set()
-    read = 0
-    for folder in newest_first:
-        try:
-            loaded = load_run(folder)
-        except ResultError as error:
-            problems.append(f"{folder.name}: {error.what}")
-            read += 1
-            continue
-        if len(kept | {_build_key(loaded)}) > most:
-            break
-        kept.add(_build_key(loaded))
-        read += 1
-        # A copy of a run is the same run; one that is to be shown is.
-        known = runs.get(loaded.run.run_id)
-        if known is None or known.path in old:
-            runs[loaded.run.run_id] = loaded
-    in_order = sorted(runs.values(), key=lambda loaded: (loaded.run.started_utc, loaded.run.run_id))
-    newest = {_kind(loaded): _build_key(loaded) for loaded in in_order if loaded.path in folders}
+    found = _grouped(folders, problems)
+    # A copy of a run is the same run, and one that is to be shown is shown.
+    known = {run.run_id for build in found for _, run in build}
+    earlier = [tuple(one for one in build if one[1].run_id not in known) for build in _grouped(old, problems)]
+    limited, rest = ([build for build in earlier if build], found) if old else (found, [])
+    left_out = sum(map(len, limited[:-most]))
+    builds = [loaded for build in _in_order([*limited[-most:], *rest]) if (loaded := _loaded(build, problems))]
+    newest = {_kind(loaded.run, loaded.path): build for build in builds for loaded in build if loaded.path in folders}
     current = tuple(
-        loaded for loaded in in_order if loaded.path in folders and newest[_kind(loaded)] == _build_key(loaded)
+        loaded
+        for build in builds
+        for loaded in build
+        if loaded.path in folders and newest[_kind(loaded.run, loaded.path)] is build
     )
+    shown = {loaded.run.run_id for loaded in current}
     problems += [line for loaded in current for line in _lacks(loaded)]
-    return Builds(current, tuple(_grouped(in_order, current)), tuple(problems), len(newest_first) - read)
+    others = tuple(build for build in builds if shown.isdisjoint(loaded.run.run_id for loaded in build))
+    return Builds(_by_time(current), others, tuple(problems), left_out)
 
 
 def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
@@ -96,28 +90,46 @@ def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
     return frozenset(folders), [f"{fault.path.name}: {fault.reason}" for fault in faults]
 
 
-def _grouped(in_order: Sequence[LoadedRun], current: Sequence[LoadedRun]) -> Iterator[Build]:
-    """All builds but the current runs, in the order in which they began."""
-    shown = {loaded.run.run_id for loaded in current}
-    builds: dict[tuple[str, ...], list[LoadedRun]] = {}
-    for loaded in in_order:
-        if loaded.run.run_id not in shown:
-            builds.setdefault(_build_key(loaded), []).append(loaded)
-    yield from map(tuple, builds.values())
+def _grouped(folders: Iterable[Path], problems: list[str]) -> list[_Found]:
+    """The runs in these folders as builds, in order; what is no run is added to the problems."""
+    builds: dict[tuple[str, ...], dict[str, tuple[Path, Run]]] = {}
+    for folder in sorted(folders, key=lambda folder: (folder.name, folder)):
+        try:
+            run = load_run_file(folder)
+        except ResultError as error:
+            problems.append(f"{folder.name}: {error.what}")
+            continue
+        pipeline = run.versions.get("pipeline")
+        key = (run.run_id,) if pipeline is None else (pipeline, *_kind(run, folder))
+        builds.setdefault(key, {}).setdefault(run.run_id, (folder, run))
+    return _in_order([tuple(build.values()) for build in builds.values()])
 
 
-def _kind(loaded: LoadedRun) -> tuple[str, str]:
+def _in_order(builds: Iterable[_Found]) -> list[_Found]:
+    """A build is as old as its first run: others of it may have waited longer for their board than a later build."""
+    return sorted(builds, key=lambda build: min((run.started_utc, run.run_id) for _, run in build))
+
+
+def _loaded(build: _Found, problems: list[str]) -> Build:
+    """The build's runs with their measurements, in the order of time."""
+    runs: list[LoadedRun] = []
+    for folder, _ in build:
+        try:
+            runs.append(load_run(folder))
+        except ResultError as error:
+            problems.append(f"{folder.name}: {error.what}")
+    return _by_time(runs)
+
+
+def _by_time(runs: Iterable[LoadedRun]) -> Build:
+    return tuple(sorted(runs, key=lambda loaded: (loaded.run.started_utc, loaded.run.run_id)))
+
+
+def _kind(run: Run, folder: Path) -> tuple[str, str]:
     """Builds of one kind follow each other."""
-    run = loaded.run
     # A run that ended before its board said anything has its name in the folder's only.
-    board = run.board.name if run.board else loaded.path.name.partition("-")[2].removesuffix(f"-{run.run_id}")
+    board = run.board.name if run.board else folder.name.partition("-")[2].removesuffix(f"-{run.run_id}")
     return board, run.plan.suite
-
-
-def _build_key(loaded: LoadedRun) -> tuple[str, ...]:
-    run = loaded.run
-    pipeline = run.versions.get("pipeline")
-    return ("run", run.run_id) if pipeline is None else ("pipeline", pipeline, *_kind(loaded))
 
 
 def _lacks(loaded: LoadedRun) -> list[str]:

@@ -14,15 +14,13 @@ from fsjoule.allure.documents import Result, Status, Step
 from fsjoule.allure.metrics import metrics_of
 from fsjoule.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
 from fsjoule.errors import ResultError
-from fsjoule.model import Fault, LabStep, Measurement, Planned, Run, RunStatus
+from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.report.facts import measurement_facts
 from fsjoule.report.labels import workload_label
 from fsjoule.store import LoadedRun
 from fsjoule.store.index import IndexedSeries
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 
-# What a run's `kernel_role` says of a kernel that is measured beside the one under test.
-REFERENCE: Final = "reference"
 # More would be cut off on the page.
 _SHORT: Final = 60
 
@@ -53,7 +51,7 @@ def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
 
 def kernel_label(run: Run, label: str) -> str:
     """The label of a kernel that has a history of its own: one of several in a run, one measured for reference."""
-    return label if len(run.plan.kernels) > 1 or run.versions.get("kernel_role") == REFERENCE else ""
+    return label if len(run.plan.kernels) > 1 or run.versions.get("kernel_role") == REFERENCE_KERNEL else ""
 
 
 def milliseconds(utc: str) -> int:

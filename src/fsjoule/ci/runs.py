@@ -7,11 +7,13 @@ version. A job's own token may upload, list and download them.
 from __future__ import annotations
 
 import gzip
+import re
 import tarfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
@@ -33,6 +35,11 @@ MOST: Final = 120
 _FILE: Final = "run.tar.gz"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
+_MOST_BYTES: Final = 1 << 30
+# As run folders are called: the time at which the run began, the board, the run's id.
+_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
+# Clocks differ.
+_AHEAD: Final = timedelta(days=1)
 # What unpacking raises of an archive that is none, or not all of one.
 _DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -120,6 +127,8 @@ def _pull(project: Project, name: str, into: Path) -> None:
                 PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=1 << 20
             )
         with tarfile.open(packed) as archive:
+            if sum(member.size for member in archive) > _MOST_BYTES:
+                raise ResultError("it is too large for a run folder")
             # Nothing outside of the folder, no links out of it, no devices.
             archive.extractall(work, filter="data")
         load_run(Path(work) / name)
@@ -131,8 +140,13 @@ def _versions(project: Project) -> Iterator[str]:
     found = project.packages.list(
         iterator=True, per_page=100, package_type="generic", package_name=PACKAGE, order_by="version", sort="desc"
     )
-    # GitLab finds names that have this one in them, too.
-    return (cast("str", package.version) for package in found if package.name == PACKAGE)
+    latest = f"{datetime.now(UTC) + _AHEAD:%Y%m%dT%H%M%SZ}"
+    for package in found:
+        version = cast("str", package.version)
+        # GitLab finds names that have this one in them, too. A run from the future would stay the newest.
+        named = _NAME.fullmatch(version)
+        if package.name == PACKAGE and named is not None and named[1] <= latest:
+            yield version
 
 
 class _Session(requests.Session):

@@ -45,6 +45,7 @@ from fsjoule.model.plan import (
     Workload,
 )
 from fsjoule.model.run import (
+    REFERENCE_KERNEL,
     RUN_SCHEMA,
     BoardFacts,
     BoardProfile,
@@ -64,6 +65,7 @@ __all__ = [
     "MEASUREMENT_SCHEMA",
     "MIB",
     "PURE_PATTERNS",
+    "REFERENCE_KERNEL",
     "RUN_SCHEMA",
     "BoardFacts",
     "BoardProfile",

@@ -11,6 +11,8 @@ from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
 RUN_SCHEMA: Final = "fsjoule.run/4"
+# What `kernel_role` in a run's versions says of a kernel that is measured beside the one under test.
+REFERENCE_KERNEL: Final = "reference"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, run_names
+from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, reference_runs, run_names
 from fsjoule.store.index.records import Order, Where
 from fsjoule.trends.changes import Change, changes_of
 from fsjoule.trends.history import USUAL, History, histories, several_kernels
@@ -56,7 +56,8 @@ def trend_of(
     """
     asked = tuple(metrics) or USUAL
     found = newest(index, where, asked, at_most=at_most)
-    labels = kernel_labels(index, several_kernels(found.series)) if order is Order.TIME else {}
+    labelled = several_kernels(found.series) | reference_runs(index)
+    labels = kernel_labels(index, labelled) if order is Order.TIME else {}
     made = [
         history
         for rows in found.series

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from sqlalchemy import Select, bindparam, select
 
 from fsjoule.metrics import Metric
+from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
@@ -113,6 +114,11 @@ def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int],
         for portion in _portions(numbers)
         for row in _rows(index, select(*columns).where(run_kernels.c.run.in_(portion)).order_by(run_kernels.c.label))
     }
+
+
+def reference_runs(index: Index) -> set[int]:
+    """The runs, by their numbers in this index, of a kernel that was measured beside the one under test."""
+    return {row[0] for row in _rows(index, select(runs.c.id).where(runs.c.kernel_role == REFERENCE_KERNEL))}
 
 
 def _rows(index: Index, statement: Select[*tuple[Any, ...]]) -> list[Row]:

@@ -156,6 +156,7 @@ def _run_columns(run: Run, path: Path) -> dict[str, object]:
         "board": _text(run.board.name) if run.board else None,
         "branch": _text(run.versions["branch"]) if "branch" in run.versions else None,
         "commit_id": _text(run.versions["commit"]) if "commit" in run.versions else None,
+        "kernel_role": _text(run.versions["kernel_role"]) if "kernel_role" in run.versions else None,
     }
 
 

@@ -77,6 +77,7 @@ runs: Final = Table(
     Column("board", PlainText),
     Column("branch", PlainText),
     Column("commit_id", PlainText),
+    Column("kernel_role", PlainText),  # "reference": measured beside the kernel under test
     Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
     Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run is complete
     UniqueConstraint("run_id", name="runs_run_id"),
