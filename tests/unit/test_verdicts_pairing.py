@@ -328,8 +328,12 @@ def test_two_runs_are_told_how_kernels_take_turns(matrix: Path, tmp_path: Path) 
 
 
 def test_programs_that_differ_are_named(tmp_path: Path) -> None:
-    one = write_kernels(tmp_path, speeds={"6.1": 1.0}, branch="main", versions={"qemu": "7.2", "fio": "3.33"})
-    other = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0}, branch="topic", versions={"qemu": "10.0"})
+    one = write_kernels(
+        tmp_path, speeds={"6.1": 1.0}, branch="main", versions={"qemu": "7.2", "fio": "3.33", "pipeline": "1"}
+    )
+    other = write_kernels(
+        tmp_path, "bbbbbb", speeds={"6.1": 1.0}, branch="topic", versions={"qemu": "10.0", "pipeline": "2"}
+    )
     assert compared(one, other).notes[0] == "the sides differ in more than their names say: qemu 7.2 against 10.0"
 
 

@@ -46,6 +46,7 @@ from fsjoule.model.plan import (
 )
 from fsjoule.model.run import (
     REFERENCE_KERNEL,
+    REVISION,
     RUN_SCHEMA,
     BoardFacts,
     BoardProfile,
@@ -66,6 +67,7 @@ __all__ = [
     "MIB",
     "PURE_PATTERNS",
     "REFERENCE_KERNEL",
+    "REVISION",
     "RUN_SCHEMA",
     "BoardFacts",
     "BoardProfile",

@@ -13,6 +13,8 @@ from fsjoule.model.plan import Plan
 RUN_SCHEMA: Final = "fsjoule.run/4"
 # What `kernel_role` in a run's versions says of a kernel that is measured beside the one under test.
 REFERENCE_KERNEL: Final = "reference"
+# Names in a run's versions that say what was under test, and for whom; the others are the programs that took part.
+REVISION: Final = ("branch", "commit", "pipeline", "kernel_role")
 
 
 @dataclass(frozen=True, slots=True)

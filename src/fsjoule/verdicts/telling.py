@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from fsjoule.model import REVISION
 from fsjoule.report.comparison import ComparedSide, Invalid
 from fsjoule.report.labels import series_labels
 from fsjoule.store.index import IndexedSeries, Kernel, Point
@@ -18,8 +19,6 @@ Boot = tuple[str, Kernel | None, int]
 _BALANCED: Final = (0.25, 0.75)
 _DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons of equal sides said regressed"
 _HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
-# Parts of a run's versions that are what a user compares.
-_COMPARED: Final = ("branch", "commit")
 
 
 class Cell(NamedTuple):
@@ -118,7 +117,7 @@ def version_notes(baseline: Side, candidate: Side) -> list[str]:
     differing = [
         f"{name} {_either(baseline.versions[name])} against {_either(candidate.versions[name])}"
         for name in baseline.versions
-        if name in candidate.versions and name not in _COMPARED and baseline.versions[name] != candidate.versions[name]
+        if name in candidate.versions and name not in REVISION and baseline.versions[name] != candidate.versions[name]
     ]
     return [f"the sides differ in more than their names say: {'; '.join(differing)}"] if differing else []
 
