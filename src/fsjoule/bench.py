@@ -146,6 +146,7 @@ class Bench:
             try:
                 measurement = self._measure(entry)
             except Exception as error:
+                # Noted whatever it is, a bug too, which then goes on its way.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise

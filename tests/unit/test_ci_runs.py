@@ -119,11 +119,14 @@ def test_names_that_are_no_runs_are_not_asked_for(run: CommandLine, server: GitL
     assert (done.code, done.err) == (0, "5 earlier runs fetched from the package registry, 0 were there\n")
 
 
-def test_a_folder_that_would_fill_the_disk_is_left_out(
-    run: CommandLine, server: GitLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fsjoule.ci.runs._MOST_BYTES", 1000)
-    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = packed(("a", b"0" * 1001))
+def test_a_folder_that_would_fill_the_disk_is_left_out(run: CommandLine, server: GitLab) -> None:
+    """A sparse file: a few bytes of archive that unpack to more than a gibibyte."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a")
+        member.pax_headers = {"GNU.sparse.size": str((1 << 30) + 1), "GNU.sparse.map": "0,0"}
+        archive.addfile(member)
+    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = content.getvalue()
     assert "it is too large for a run folder" in run("ci", "pull", "history").err
 
 
