@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -108,3 +110,48 @@ def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path)
         open_index(f"postgresql://lab:secret@/fsjoule?host={tmp_path}", create=True)
     assert caught.value.transient
     assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_stops_answering_is_given_up(server: PostgresServer, tmp_path: Path) -> None:
+    location = f"{server.new_database()}&timeout=0.5"
+    with open_index(location, create=True) as index:
+        with index.writing() as connection:
+            worker = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        begun_s = time.monotonic()
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            with pytest.raises(LabError, match=r"cannot be reached: it has not answered for 5.5 s") as caught:
+                import_runs(index, [write_run(tmp_path / "run").path])
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        assert caught.value.transient
+        assert time.monotonic() - begun_s < _LIMIT_S
+        assert import_runs(index, [tmp_path / "run"]).new == 1
+
+
+def write_while_its_worker_ends(connection: Connection, read: ReadRun) -> None:
+    os.kill(connection.execute(text("SELECT pg_backend_pid()")).scalar_one(), signal.SIGTERM)
+    Writer().write(connection, [read])
+
+
+def test_a_server_that_loses_its_worker_is_named_and_nothing_is_half_there(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    with open_index(server.new_database(), create=True) as index:
+        run = write_run(tmp_path / "run").path
+        read = read_run(run)
+        assert isinstance(read, ReadRun)
+        with pytest.raises(LabError, match="cannot be reached"), index.writing() as connection:
+            write_while_its_worker_ends(connection, read)
+        assert stats(index).runs == 0
+        assert import_runs(index, [run]).new == 1
+
+
+def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: PostgresServer) -> None:
+    location = server.new_database()
+    with open_index(location, create=True) as index, open_index(f"{location}&timeout=0.5") as other:
+        with index.writing() as holding:
+            holding.execute(text("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE"))
+            with pytest.raises(LabError, match=r"has been held by another process for 0.5 s"):
+                stats(other)
+        assert stats(other).runs == 0

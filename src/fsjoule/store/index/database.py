@@ -22,7 +22,7 @@ VARIABLE: Final = "FSJOULE_INDEX"
 DEFAULT_NAME: Final = "index.sqlite"
 
 _WAIT_S: Final = 60.0
-_CONNECT_WAIT_S: Final = 15
+_LONGEST_WAIT_S: Final = 86400.0
 _CACHE_KIB: Final = 64 * 1024
 _WRITING: Final = "fsjoule_writing"
 _CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
@@ -139,12 +139,15 @@ def _shown(url: URL) -> str:
 
 
 def _wait_s(url: URL) -> float:
-    """How long to wait for another writer: sqlite:///FILE?timeout=SECONDS."""
-    wanted = url.query.get("timeout", str(_WAIT_S))
+    """How long to wait for another writer: sqlite:///FILE?timeout=SECONDS, and the same for PostgreSQL."""
+    wanted = str(url.query.get("timeout", _WAIT_S))
     try:
-        return float(str(wanted))
-    except ValueError as error:
-        raise ConfigError(f"timeout={wanted} is no number of seconds", hint=_CHOICES) from error
+        seconds = float(wanted)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _LONGEST_WAIT_S:
+        raise ConfigError(f"timeout={wanted} is no number of seconds up to {_LONGEST_WAIT_S:.0f}", hint=_CHOICES)
+    return seconds
 
 
 class _RawSqlite(Protocol):
@@ -156,9 +159,13 @@ class _RawSqlite(Protocol):
 
 
 def _engine(url: URL) -> Engine:
+    wait_s = _wait_s(url)
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, connect_args={"connect_timeout": _CONNECT_WAIT_S})
-    engine = create_engine(url, connect_args={"timeout": _wait_s(url)})
+        # psycopg takes a tenth of a second to import, which the index in a file need not wait for.
+        from fsjoule.store.index.postgresql import postgresql_engine  # noqa: PLC0415
+
+        return postgresql_engine(url, wait_s)
+    engine = create_engine(url, connect_args={"timeout": wait_s})
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
@@ -200,13 +207,17 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     index = f"the index {_shown(url)}"
     if isinstance(error.orig, sqlite3.Error):
         kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
-        if kind in ("BUSY", "LOCKED"):
-            held = f"{index} has been held by another process for {_wait_s(url):g} s"
-            return LabError(held, transient=True, hint="try again; nothing was changed")
-        return _from_sqlite(kind, index, said)
+        return _held(index, url) if kind in ("BUSY", "LOCKED") else _from_sqlite(kind, index, said)
+    if type(error.orig).__name__ == "LockNotAvailable":
+        return _held(index, url)
     if error.connection_invalidated or type(error.orig).__name__ == "OperationalError":
         return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
     return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
+
+
+def _held(index: str, url: URL) -> LabError:
+    held = f"{index} has been held by another process for {_wait_s(url):g} s"
+    return LabError(held, transient=True, hint="try again; nothing was changed")
 
 
 def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
