@@ -68,6 +68,9 @@ def test_nothing_is_sent_twice(run: CommandLine, server: GitLab, names: list[str
     assert len([path for _, path in server.asked if path.endswith(FILE)]) == 3
 
 
+NIGHT = "20250101T000000Z-evil-1"
+
+
 def packed(*members: tuple[str, bytes]) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
@@ -78,13 +81,32 @@ def packed(*members: tuple[str, bytes]) -> bytes:
     return content.getvalue()
 
 
+def of_type(kind: bytes, name: str = f"{NIGHT}/link", target: str = "") -> bytes:
+    """An archive with one member that is neither a file nor a folder."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, target
+        archive.addfile(member)
+    return content.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
         pytest.param(b"no archive", "could not be opened", id="no archive"),
         pytest.param(packed(("a", b"x" * 99))[:60], "", id="cut short"),
         pytest.param(packed(("a", bytes(range(256))))[:20] + b"\0" * 200, "", id="damaged"),
-        pytest.param(packed(("../../outside", b"x")), "outside the destination", id="out of the folder"),
+        pytest.param(packed(("../../outside", b"x")), "outside of the folder", id="out of the folder"),
+        pytest.param(packed(("/outside", b"x")), "outside of the folder", id="from the root"),
+        pytest.param(packed((f"{NIGHT}/a\x1b[2J", b"x")), "outside of the folder", id="control characters"),
+        pytest.param(packed((f"{NIGHT}/{'a' * 300}", b"x")), "File name too long", id="long name"),
+        pytest.param(packed((f"{NIGHT}/a", b"x"), (f"{NIGHT}/a", b"y")), "File exists", id="twice"),
+        pytest.param(packed((f"{NIGHT}/a", b"x"), (f"{NIGHT}/a/b", b"y")), "File exists", id="a file as a folder"),
+        pytest.param(of_type(tarfile.SYMTYPE, target="/etc/passwd"), "neither a file", id="symbolic link"),
+        pytest.param(of_type(tarfile.LNKTYPE, target=f"{NIGHT}/run.json"), "neither a file", id="hard link"),
+        pytest.param(of_type(tarfile.FIFOTYPE), "neither a file", id="FIFO"),
+        pytest.param(of_type(tarfile.CHRTYPE), "neither a file", id="device"),
         pytest.param(packed(("20250101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
         pytest.param(packed(("another/run.json", b"{}")), "is not a run folder", id="another name"),
     ],
@@ -93,7 +115,7 @@ def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
     run: CommandLine, server: GitLab, names: list[str], tmp_path: Path, content: bytes, why: str
 ) -> None:
     run("ci", "push")
-    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = content
+    server.packages[PACKAGE, NIGHT, FILE] = content
     done = run("ci", "pull", "at/history")
     assert done.code == 0
     assert "left out: 20250101T000000Z-evil-1: " in done.err
@@ -104,7 +126,7 @@ def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
 
 def test_a_run_without_its_file_costs_no_other(run: CommandLine, server: GitLab, names: list[str]) -> None:
     run("ci", "push")
-    server.packages[PACKAGE, "20250101T000000Z-evil-1", "another"] = b""
+    server.packages[PACKAGE, NIGHT, "another"] = b""
     done = run("ci", "pull", "history")
     assert done.code == 0
     assert "20250101T000000Z-evil-1: the registry has no run.tar.gz of it" in done.err
@@ -126,7 +148,7 @@ def test_a_folder_that_would_fill_the_disk_is_left_out(run: CommandLine, server:
         member = tarfile.TarInfo("a")
         member.pax_headers = {"GNU.sparse.size": str((1 << 30) + 1), "GNU.sparse.map": "0,0"}
         archive.addfile(member)
-    server.packages[PACKAGE, "20250101T000000Z-evil-1", FILE] = content.getvalue()
+    server.packages[PACKAGE, NIGHT, FILE] = content.getvalue()
     assert "it is too large for a run folder" in run("ci", "pull", "history").err
 
 

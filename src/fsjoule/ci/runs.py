@@ -6,8 +6,10 @@ version. A job's own token may upload, list and download them.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import re
+import shutil
 import tarfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -40,6 +42,8 @@ _MOST_BYTES: Final = 1 << 30
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 # Clocks differ.
 _AHEAD: Final = timedelta(days=1)
+# A name twice, a file as a folder, a name too long: the archive's fault, not that of the disk.
+_BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 # What unpacking raises of an archive that is none, or not all of one.
 _DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -129,10 +133,37 @@ def _pull(project: Project, name: str, into: Path) -> None:
         with tarfile.open(packed) as archive:
             if sum(member.size for member in archive) > _MOST_BYTES:
                 raise ResultError("it is too large for a run folder")
-            # Nothing outside of the folder, no links out of it, no devices.
-            archive.extractall(work, filter="data")
+            _unpack(archive, Path(work))
         load_run(Path(work) / name)
         (Path(work) / name).rename(into / name)
+
+
+def _unpack(archive: tarfile.TarFile, into: Path) -> None:
+    """Files and folders below `into`, which is empty; whose they are and their modes are not taken over.
+
+    Raises ResultError for anything else that an archive can have in it, and a run folder has not: links, devices, names
+    that lead out of it. tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2.
+    """
+    for member in archive:
+        if not (member.isreg() or member.isdir()):
+            raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
+        # A name that cannot be shown is no text, or has control characters in it.
+        if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
+            raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
+        path = into / member.name
+        try:
+            if member.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = archive.extractfile(member)
+            assert content is not None, "it is a file"
+            with content, path.open("xb") as file:
+                shutil.copyfileobj(content, file)
+        except OSError as error:
+            if error.errno not in _BAD_NAME:
+                raise
+            raise ResultError(f"{member.name!r} in its archive cannot be made: {error.strerror}") from error
 
 
 def _versions(project: Project) -> Iterator[str]:
