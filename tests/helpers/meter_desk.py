@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meter_process import renewed
+
 from fsjoule import process
 from fsjoule.meter.holders import holders
 from fsjoule.virtual import meter_build
@@ -50,9 +52,10 @@ class Desk:
         """A meter with a constant load of volts and amperes, or with the feed that the options name."""
         source = () if "--feed" in options else ("--load", load)
         links = ("--stream-link", str(self.stream), "--marks-link", str(self.marks))
+        there = renewed(self.stream, self.marks)
         simulator = process.start([meter_build.simulator(print), *source, *links, *options])
         self.closing.callback(process.stop, simulator)
-        wait(lambda: self.stream.exists() and self.marks.exists(), "no meter")
+        wait(there, "no meter")
         return simulator
 
     def start_nothing(self) -> int:

@@ -103,12 +103,27 @@ class Simulator:
 def running(program: Path, folder: Path, *options: str) -> Generator[Simulator]:
     stream, marks, log = folder / "stream", folder / "marks", folder / "log"
     argv = [program, "--stream-link", stream, "--marks-link", marks, *options]
+    there = renewed(stream, marks)
     started = process.start([str(part) for part in argv], log=log)
     try:
-        wait(lambda: stream.exists() and marks.exists(), lambda: f"no terminals: {log.read_text()}")
+        wait(there, lambda: f"no terminals: {log.read_text()}")
         yield Simulator(started, stream, marks, log)
     finally:
         process.stop(started)
+
+
+def renewed(*links: Path) -> Callable[[], bool]:
+    """Tells whether all these links have come, or have been replaced, since this was called, and lead to terminals.
+
+    A meter that was killed leaves its links behind. They lead nowhere, until somebody else gets a terminal of the same
+    number: then they lead to that one, which can be another meter.
+    """
+
+    def inode(link: Path) -> int | None:
+        return link.lstat().st_ino if link.is_symlink() else None
+
+    before = {link: inode(link) for link in links}
+    return lambda: all(link.exists() and inode(link) != before[link] for link in links)
 
 
 def wait(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:

@@ -157,6 +157,20 @@ def test_saved_settings_survive(program: Path, tmp_path: Path) -> None:
         assert reader.info().status.settings_damaged
 
 
+def test_a_link_that_another_left_is_not_taken_for_this_meters(program: Path, tmp_path: Path) -> None:
+    """The terminal of a killed meter can be somebody else's by now, here that of a meter with other settings."""
+    other, own = tmp_path / "other", tmp_path / "own"
+    other.mkdir()
+    own.mkdir()
+    with running(program, other, "--load", "5.0,0.25") as another, another.reader() as reader:
+        assert reader.command(Command.RATE, commands.rate(2000)).status == ReplyStatus.DONE
+        for name in ("stream", "marks"):
+            (own / name).symlink_to((other / name).readlink())
+        with running(program, own, "--load", "5.0,0.25") as simulator, simulator.reader() as found:
+            found.read_samples(10)
+            assert found.info().info.rate_hz == 1000
+
+
 def test_without_storage_nothing_is_saved(program: Path, tmp_path: Path) -> None:
     with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         assert reader.command(Command.SAVE).status == ReplyStatus.NOT_STORED
