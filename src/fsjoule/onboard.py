@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.errors import MeasurementInvalid
+from fsjoule.errors import LabError, MeasurementInvalid
 from fsjoule.model import DeviceCounters
 
 DIRECTORY: Final = "/tmp/fsjoule"  # noqa: S108 - on the board, whose /tmp is ours alone
@@ -28,7 +28,8 @@ JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
 
-_THREADS: Final = "cat /proc/[0-9]*/stat 2> /dev/null"
+# A process that ends between the shell's listing and cat's reading is none of those that are there: no error.
+_THREADS: Final = "{ cat /proc/[0-9]*/stat 2> /dev/null || true; }"
 _SECTOR_BYTES: Final = 512
 _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
 _SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
@@ -225,7 +226,10 @@ def kernel_thread_count(text: str) -> int:
     """How many kernel threads there are in a reading of all `/proc/[pid]/stat`.
 
     Workers are not counted: they are a pool of the kernel's, and come and go whatever is mounted.
+    Raises LabError for a reading in which there is no process at all.
     """
+    if not text.strip():
+        raise LabError("the board's /proc shows no process")
     return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())
 
 

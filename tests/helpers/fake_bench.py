@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsjoule.model import MIB, BoardFacts, BoardProfile, ImageFacts
+from fsjoule.onboard import THREADS
 from fsjoule.ports import CommandResult
 
 FIO_JSON = (Path(__file__).parents[1] / "unit" / "data" / "fio-3.33-write.json").read_bytes()
@@ -18,5 +19,6 @@ IMAGE = ImageFacts("imx6ul", "6.1", "p", "0" * 64, {}, {})
 def answer(argv: tuple[str, ...]) -> CommandResult:
     """A board on which everything goes well."""
     output = COUNTERS.decode() if argv[:2] == ("cat", "/proc/stat") else ""
+    output = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 0 0 0\n" if argv == THREADS else output
     output = "4096 1000 900\n" if argv[:2] == ("stat", "-f") else output
     return CommandResult(argv, 0, output)

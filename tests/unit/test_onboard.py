@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from busybox import path_with
 
 from fsjoule import onboard
-from fsjoule.errors import MeasurementInvalid
+from fsjoule.errors import LabError, MeasurementInvalid
 
 BEFORE = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\nintr 5 6\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
 AFTER = "cpu  150 0 80 900 30 0 10 0 0 0\ncpu0 1 2 3\nintr 5 6\n 14 0 112 9 30 0 1184 14 0 75 14 1 0 8 0 5 1\n"
@@ -54,8 +55,9 @@ def test_incomplete_counters_are_refused(text: str) -> None:
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> Path:
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the real scripts, which takes the place of the board's, and a file `uart` for the marks."""
+    monkeypatch.setenv("PATH", path_with(tmp_path / "tools", "cat"))
     block = next(Path("/sys/class/block").iterdir()).name
     mark = tmp_path / "uart"
     for path, text in onboard.scripts(mark_device=str(mark), block_device=block).items():
@@ -115,6 +117,32 @@ def test_the_mark_at_the_end_of_several_jobs_comes_when_all_have_ended(board: Pa
 def test_a_missing_duration_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cannot be read"):
         onboard.spent("", unmounted=False)
+
+
+def listing(proc: Path) -> str:
+    """The shell's line that lists all processes, for a folder that takes the place of /proc."""
+    command = onboard.THREADS[-1]
+    assert command.count("/proc/") == 1
+    return command.replace("/proc/", f"{proc}/")
+
+
+def test_a_process_that_ends_while_all_are_listed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that leads nowhere is what cat meets then: listed, and gone when it is opened."""
+    for pid, line in enumerate(THREADS.splitlines(), 1):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{line}\n")
+    (tmp_path / "3" / "stat").unlink()
+    (tmp_path / "3" / "stat").symlink_to("ended")
+    argv = (*onboard.THREADS[:-1], listing(tmp_path))
+    monkeypatch.setenv("PATH", path_with(tmp_path / "tools", "cat"))
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "".join(f"{line}\n" for line in THREADS.splitlines() if not line.startswith("12 "))
+
+
+def test_a_board_without_any_process_is_not_believed() -> None:
+    with pytest.raises(LabError, match="shows no process"):
+        onboard.kernel_thread_count("")
 
 
 def wait_for(seen: Callable[[], bool]) -> None:

@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from busybox import path_with
 
 from fsjoule import onboard, onboard_files
 from fsjoule.model import KIB, MIB
+
+_APPLETS = ("cp", "dd", "mkdir", "rm", "sha512sum")
 
 
 @pytest.fixture
@@ -20,7 +23,7 @@ def script(tmp_path: Path) -> Path:
     path.write_text(onboard_files.TEXT.replace(onboard.DIRECTORY, str(tmp_path)))
     path.chmod(0o755)
     tools = tmp_path / "tools"
-    tools.mkdir()
+    path_with(tools, *_APPLETS)
     # A filesystem of 1000 blocks of 4 KiB.
     (tools / "stat").write_text("#!/bin/sh\nused=$(find . -type f | wc -l)\necho 1000 $((1000 - used))\n")
     (tools / "stat").chmod(0o755)

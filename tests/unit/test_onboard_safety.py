@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from busybox import path_with
 
 from fsjoule import onboard, onboard_safety
 from fsjoule.model import FileFate, PowerLossWorkload
@@ -28,12 +29,8 @@ class Board:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mounted = folder, folder / "mounted"
-        tools = folder / "tools"
-        for directory in (self.mounted, tools):
-            directory.mkdir()
-        for applet in _APPLETS:
-            (tools / applet).symlink_to("/usr/bin/busybox")
-        self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        self.mounted.mkdir()
+        self.environment = {**os.environ, "PATH": path_with(folder / "tools", *_APPLETS)}
         for path, text in onboard_safety.SCRIPTS.items():
             here = self.here(path)
             here.write_bytes(text.replace(onboard.DIRECTORY.encode(), str(folder).encode()))
