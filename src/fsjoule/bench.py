@@ -99,7 +99,7 @@ class Bench:
     """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
 
     `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
-    `take_steps` gives what the lab has done since it was last asked.
+    `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it.
     """
 
     run: Run
@@ -112,6 +112,7 @@ class Bench:
     on_measured: Callable[[Measurement], None]
     kept: Sequence[Measurement] = ()
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
+    diagnose: Callable[[], tuple[str, ...]] = tuple
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
@@ -146,6 +147,8 @@ class Bench:
             try:
                 measurement = self._measure(entry)
             except Exception as error:
+                if isinstance(error, LabError):
+                    error.blame(self.diagnose())
                 # Noted whatever it is, a bug too, which then goes on its way.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):

@@ -40,6 +40,11 @@ class FsjouleError(Exception):
     def __str__(self) -> str:
         return f"{self.what}\n  hint: {self.hint}" if self.hint else self.what
 
+    def blame(self, causes: Iterable[str]) -> None:
+        """Tell these causes first, those that are not told yet."""
+        if untold := [cause for cause in causes if cause not in self.what]:
+            self.what = f"{'; '.join(untold)}: {self.what}"
+
 
 class ConfigError(FsjouleError):
     """The user's input is wrong. Says file, line, value and what would be right."""

@@ -26,7 +26,7 @@ from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunSt
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
-from fsjoule.virtual import lab_board
+from fsjoule.virtual import lab_board, lab_health
 
 PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
@@ -149,7 +149,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, diagnose=_console_faults)
         meter = lab.board_meter(target)
         clock = HostClock()
         resumed = self.choice.resumed
@@ -161,7 +161,12 @@ class Session:
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
             self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
         with lab.recorded_steps() as take_steps:
-            bench = Bench(run, self.profile, board, meter, folder, clock, self.say, self._measured, kept, take_steps)
+            bench = Bench(
+                *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
+                kept=kept,
+                take_steps=take_steps,
+                diagnose=_lab_faults,
+            )
             bench.phases.add("setup", self._setup_s)
             bench.begin()
             self._folder = folder.path
@@ -263,6 +268,14 @@ def _set_seed(seed: int) -> None:
 
 def _losses() -> tuple[str, ...]:
     return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
+
+
+def _console_faults() -> tuple[str, ...]:
+    return lab_health.console_faults(os.environ.get("LG_COORDINATOR", ""))
+
+
+def _lab_faults() -> tuple[str, ...]:
+    return lab_health.lab_faults(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:

@@ -313,3 +313,11 @@ def test_an_unfinished_run_says_why() -> None:
     run = bench.finish("interrupted")
     assert (run.status, run.abort_reason) == (RunStatus.ABORTED, "interrupted")
     assert bench_of(shell=FakeShell(answer), meter=FakeMeter(None)).finish().status is RunStatus.ABORTED
+
+
+def test_what_died_in_the_lab_is_told_before_what_came_of_it() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("no login")] * 2)
+    bench.diagnose = lambda: ("the lab's exporter died",)
+    with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$"):
+        bench.measure(bench.plan.entries[0])
+    assert [fault.what for fault in bench.run.faults] == ["the lab's exporter died: no login"] * 2

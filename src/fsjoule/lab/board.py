@@ -24,9 +24,15 @@ class LabgridBoard:
         say: Callable[[str], None] = lambda _text: None,
         set_seed: Callable[[int], None] = lambda _seed: None,
         losses: Callable[[], tuple[str, ...]] = tuple,
+        *,
+        diagnose: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        """`set_seed` and `losses` reach a virtual board, beside labgrid."""
+        """`set_seed`, `losses` and `diagnose` reach a virtual board, beside labgrid.
+
+        `diagnose` says what has died there, so that the board cannot be heard any more.
+        """
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
+        self._strategy.diagnose = diagnose
         self._cards = cards
         self._say = say
         self._set_seed = set_seed
@@ -51,7 +57,8 @@ class LabgridBoard:
         if self._strategy.profile.guest_time:
             self._set_seed(seed)
         self._strategy.transition("booted")
-        self._shell = LabgridShell(self._strategy.shell, self._strategy.recorder, self._strategy.lose)
+        strategy = self._strategy
+        self._shell = LabgridShell(strategy.shell, strategy.recorder, strategy.lose, strategy.diagnose)
         return self._shell
 
     def cut(self, after_s: float, seed: int) -> Cut:

@@ -6,7 +6,9 @@ import base64
 import binascii
 import gzip
 import hashlib
+import re
 import shlex
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -36,15 +38,26 @@ _CHUNK: Final = 720
 _ATTEMPTS: Final = 3
 _TRANSFER_TIMEOUT_S: Final = 60.0
 _PROMPT_TIMEOUT_S: Final = 10.0
+_LOOK_S: Final = 3.0
 
 
 class LabgridShell:
-    """ports.Shell on a labgrid ShellDriver that is logged in. `lost` is called when the board has left it."""
+    """ports.Shell on a labgrid ShellDriver that is logged in. `lost` is called when the board has left it.
 
-    def __init__(self, shell_driver: ShellDriver, recorder: ConsoleRecorder, lost: Callable[[], None]) -> None:
+    `diagnose` says what has died in the lab, so that no answer can come; it is asked while one is waited for.
+    """
+
+    def __init__(
+        self,
+        shell_driver: ShellDriver,
+        recorder: ConsoleRecorder,
+        lost: Callable[[], None],
+        diagnose: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
         self._driver = shell_driver
         self._recorder = recorder
         self._lost = lost
+        self._diagnose = diagnose
 
     @step(args=["argv"])
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
@@ -116,15 +129,30 @@ class LabgridShell:
         shown = shlex.join(argv) or command[:60]
         with lab_errors(f"running {shown!r} on the board"):
             console.sendline(_wrapped(command, marker))
-            index, before, match, _ = console.expect(
-                [rf"<{marker}:(\d+)\r?\n", PANIC, self._driver.login_prompt, pexpect.TIMEOUT], timeout=timeout_s
-            )
+            index, before, match = self._await([rf"<{marker}:(\d+)\r?\n", PANIC, self._driver.login_prompt], timeout_s)
             if index == 0:
                 console.expect(self._driver.prompt, timeout=_PROMPT_TIMEOUT_S)
         if index == 0:
             output = before.rpartition(f"{marker}>".encode())[2].decode(errors="replace")
             return CommandResult(argv, int(match.group(1)), output.replace("\r\n", "\n").removeprefix("\n"))
         raise self._failure(index, shown, timeout_s)
+
+    def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
+        """Wait for one of the patterns; the index after the last one is that of none in time.
+
+        Raises BoardError as soon as it is known that nothing can come.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            index, before, match, _ = self._driver.console.expect([*patterns, pexpect.TIMEOUT], min(_LOOK_S, left_s))
+            if index < len(patterns) or left_s <= _LOOK_S:
+                return index, before, match
+            if causes := self._diagnose():
+                self._lost()
+                error = BoardError("the board does not answer any more", console_tail=self._recorder.tail())
+                error.blame(causes)
+                raise error
 
     def _failure(self, index: int, shown: str, timeout_s: float) -> BoardError:
         if index == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -171,6 +172,8 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
+        # What has died in the lab so that the board cannot be heard any more, in words: whoever knows sets it.
+        self.diagnose: Callable[[], tuple[str, ...]] = tuple
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -217,7 +220,10 @@ class BoardStrategy(Strategy):
                 self._flash()
             if wanted is Status.booted:
                 self._boot()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, LabError):
+                # Asked before the power goes off, and with it what is left of a board that has died.
+                error.blame(self.diagnose())
             # What is on a card that did not boot may be why, after a cut of power for one: it is written anew.
             self.forget_card()
             with contextlib.suppress(FsjouleError):
@@ -336,6 +342,8 @@ class BoardStrategy(Strategy):
                 raise self._failed(match.group(0).decode(errors="replace"))
             if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
                 raise self._failed(f"nothing came over the console within {self.silence_timeout} s of power-on")
+            if causes := self.diagnose():
+                raise self._failed(f"it was given up {waited_s:.0f} s after power-on", causes)
         raise self._failed(f"no login within {self.boot_timeout} s of power-on")
 
     def _log_in(self) -> None:
@@ -345,9 +353,11 @@ class BoardStrategy(Strategy):
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
             raise self._failed("no shell after the login prompt") from error
 
-    def _failed(self, reason: str) -> BoardError:
+    def _failed(self, reason: str, causes: Sequence[str] = ()) -> BoardError:
         tail = self.recorder.tail()
-        return BoardError(f"{self.board} did not boot: {reason}", console_tail=tail or ["(nothing)"])
+        error = BoardError(f"{self.board} did not boot: {reason}", console_tail=tail or ["(nothing)"])
+        error.blame(causes)
+        return error
 
 
 def _status(status: Status | str) -> Status:

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -27,6 +28,7 @@ from fsjoule.virtual.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.config import BoardConfig, BoardReady
 from fsjoule.virtual.console import Console
 from fsjoule.virtual.guest import Guest
+from fsjoule.virtual.lab_processes import ending
 from fsjoule.virtual.lossydisk import Cache, LossyDisk
 from fsjoule.virtual.markwire import MarkWire
 from fsjoule.virtual.outlet import Outlet, OutletActions
@@ -82,6 +84,7 @@ class VirtualBoard:
         self._state = BoardState.OFF
         self._message = "switched off"
         self._power_ons = 0
+        self._powered_s = 0.0
         self._host_cpu = _host_cpu(self._card.host_device)
 
     @property
@@ -178,11 +181,18 @@ class VirtualBoard:
         code = self._qemu.exit_code()
         if code is not None:
             self._feed.halted()
-            ended = "the guest switched the board off" if code == 0 else f"QEMU ended with {code}; see qemu.log"
-            self._become(BoardState.ENDED, ended)
+            self._become(BoardState.ENDED, self._how_it_ended(self._qemu.pid, code))
+
+    def _how_it_ended(self, pid: int, code: int) -> str:
+        after_s = time.monotonic() - self._powered_s
+        if code == 0:
+            return f"the guest switched the board off {after_s:.1f} s after power-on"
+        log = self._config.log_dir / "qemu.log"
+        return f"QEMU (process {pid}) {ending(code)} {after_s:.1f} s after power-on; its log is {log}"
 
     def _power_on(self) -> None:
         self._power_ons += 1
+        self._powered_s = time.monotonic()
         self._feed.idle()
         if self._card.position is not CardPosition.DUT:
             self._no_boot("there is no card in the board's slot")

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,12 +29,30 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """When a program ended that should not have, and its status: negative for the signal that killed it."""
+
+    utc: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """One program of the lab that was started."""
+    """One program of the lab that was started. `ended` is noted by the supervisor."""
 
     name: str
     process: ProcessRef
     log: str
+    ended: Ended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Epitaph:
+    """`ended.json`: why the lab that was last at a coordinator is no more."""
+
+    coordinator: str
+    utc: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,7 @@ class LabRecord:
 
 
 _RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
+_EPITAPH: Final[TypeAdapter[Epitaph]] = TypeAdapter(Epitaph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +103,10 @@ class LabPaths:
     @property
     def record(self) -> Path:
         return self.root / "lab.json"
+
+    @property
+    def epitaph(self) -> Path:
+        return self.root / "ended.json"
 
     @property
     def logs(self) -> Path:
@@ -125,6 +149,7 @@ class LabPaths:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for log in self.logs.glob("*.log"):
             log.unlink()
+        self.epitaph.unlink(missing_ok=True)
 
     def read(self) -> LabRecord | None:
         """What `lab.json` says; None if there is none, or a damaged one."""
@@ -138,6 +163,23 @@ class LabPaths:
         beside = self.record.with_suffix(".new")
         beside.write_bytes(_RECORD.dump_json(record, indent=2))
         beside.replace(self.record)
+
+    def read_epitaph(self) -> Epitaph | None:
+        """Why the last lab of this name ended, if it has ended and said why."""
+        try:
+            return _EPITAPH.validate_json(self.epitaph.read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def bury(self, record: LabRecord, reason: str) -> None:
+        """Say why a lab ends, for whoever still uses it; the first reason stays. A full disk hinders nobody."""
+        if self.epitaph.exists():
+            return
+        epitaph = Epitaph(record.coordinator, datetime.now(UTC).isoformat(timespec="seconds"), reason)
+        beside = self.epitaph.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            beside.write_bytes(_EPITAPH.dump_json(epitaph, indent=2))
+            beside.replace(self.epitaph)
 
     @contextmanager
     def lock(self, timeout_message: str) -> Generator[None]:

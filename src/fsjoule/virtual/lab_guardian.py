@@ -18,7 +18,7 @@ from typing import Final
 
 from fsjoule import process
 from fsjoule.virtual.lab_files import LabPaths, forget
-from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants
+from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants, ending
 
 _STOP_TIMEOUT_S: Final = 20.0
 
@@ -44,7 +44,8 @@ def guard(paths: LabPaths, pipe: int) -> int:
             pass_fds=(pipe,),
         )
         os.close(pipe)
-        supervisor.wait()
+        status = supervisor.wait()
+        paths.bury(record, f"its supervisor {ending(status)}, see {paths.log('supervisor')}")
     except _StopRequested:
         if supervisor is not None:
             process.stop(supervisor, timeout_s=_STOP_TIMEOUT_S)

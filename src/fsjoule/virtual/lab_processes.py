@@ -26,8 +26,8 @@ class ProcessRef:
     @classmethod
     def of(cls, pid: int) -> ProcessRef | None:
         """The living process with this number, if there is one. A zombie is not living."""
-        stat = _stat(pid)
-        return None if stat is None or stat.state in "ZX" else cls(pid, stat.start_ticks)
+        found = seen(pid)
+        return None if found is None or found.ended else found.process
 
     def alive(self) -> bool:
         """Whether this very process still runs."""
@@ -43,20 +43,51 @@ class ProcessRef:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stat:
+class Seen:
+    """A process as the kernel shows it, a zombie too. `status` is that of a zombie, negative for a signal."""
+
+    process: ProcessRef
+    name: str
     state: str
     parent: int
-    start_ticks: int
+    status: int
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped by a signal (SIGSTOP); one that a debugger holds is not."""
+        return self.state == "T"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is a zombie."""
+        return self.state in "ZX"
 
 
-def _stat(pid: int) -> _Stat | None:
+def seen(pid: int) -> Seen | None:
+    """What the kernel shows of the process with this number now; None if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command's name stands in parentheses and may hold anything, parentheses too.
-    fields = text[text.rindex(")") + 2 :].split()
-    return _Stat(state=fields[0], parent=int(fields[1]), start_ticks=int(fields[19]))
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    wait_status = int(fields[49])
+    status = os.waitstatus_to_exitcode(wait_status) if fields[0] in "ZX" else 0
+    return Seen(ProcessRef(pid, int(fields[19])), name, fields[0], int(fields[1]), status)
+
+
+def ending(status: int | None) -> str:
+    """How a program ended, in words, by its status: negative for a signal, None if it is not known."""
+    if status is None:
+        return "died"
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
 
 
 def become_subreaper() -> None:
@@ -66,16 +97,21 @@ def become_subreaper() -> None:
 
 def descendants(pid: int) -> list[ProcessRef]:
     """All living processes below `pid`, children before their own children."""
-    by_parent: dict[int, list[ProcessRef]] = {}
+    return [each.process for each in family(pid) if not each.ended]
+
+
+def family(pid: int) -> list[Seen]:
+    """All processes below `pid`, zombies too, children before their own children."""
+    by_parent: dict[int, list[Seen]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, none used as a path
-        if entry.isdecimal() and (stat := _stat(int(entry))) is not None and stat.state not in "ZX":
-            by_parent.setdefault(stat.parent, []).append(ProcessRef(int(entry), stat.start_ticks))
-    found: list[ProcessRef] = []
+        if entry.isdecimal() and (one := seen(int(entry))) is not None:
+            by_parent.setdefault(one.parent, []).append(one)
+    found: list[Seen] = []
     queue = [pid]
     while queue:
         children = by_parent.get(queue.pop(0), [])
         found += children
-        queue += [child.pid for child in children]
+        queue += [child.process.pid for child in children]
     return found
 
 

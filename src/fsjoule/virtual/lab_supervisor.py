@@ -17,17 +17,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from fsjoule import process
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.virtual.config import BoardReady
-from fsjoule.virtual.lab_files import LabPaths, LabRecord, ServiceRecord, forget
-from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants, wait_gone
+from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord, forget
+from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants, ending, wait_gone
 from fsjoule.virtual.lab_services import Service, exporter, first_services
 
 _POLL_S: Final = 0.05
+_WATCH_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 6.0
 _LOG_TAIL_LINES: Final = 15
 
@@ -58,6 +60,7 @@ class Supervisor:
             self._start_all()
             self._watch()
         except _Stop:
+            self._paths.bury(self._record, "it was taken down")
             return 0
         except FsjouleError as error:
             self._tell({"error": error.what, "hint": error.hint})
@@ -117,11 +120,25 @@ class Supervisor:
         """Wait for a reason to end the lab."""
         owner = self._record.owner
         while True:
-            self._check_stop(timeout_s=0.5)
+            self._check_stop(timeout_s=_WATCH_S)
             if owner is not None and not owner.alive():
+                self._paths.bury(self._record, f"its owner, process {owner.pid}, ended")
                 return
-            for running, _ in self._running.values():
-                running.poll()
+            self._note_deaths()
+
+    def _note_deaths(self) -> None:
+        """Write into the record what has ended by itself, so that whoever asks is told when and how."""
+        services = self._record.services
+        noted = tuple(self._with_its_end(service) for service in services)
+        if noted != services:
+            self._update(services=noted)
+
+    def _with_its_end(self, service: ServiceRecord) -> ServiceRecord:
+        status = self._running[service.name][0].poll()
+        if service.ended is not None or status is None:
+            return service
+        sys.stderr.write(f"the lab's {service.name} {ending(status)}\n")
+        return dataclasses.replace(service, ended=Ended(datetime.now(UTC).isoformat(timespec="seconds"), status))
 
     def _check_stop(self, timeout_s: float = 0.0) -> None:
         if self._end_asked.poll(timeout_s * 1000):

@@ -1,0 +1,147 @@
+"""What is said of a lab's programs that died or stand still: real processes, of which a record tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import LabError
+from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord
+from fsjoule.virtual.lab_health import console_faults, faults_of, lab_faults
+from fsjoule.virtual.lab_processes import ProcessRef, ending, seen
+
+_COORDINATOR = "127.0.0.1:20408"
+_NAMES = ("coordinator", "board", "meter", "exporter")
+
+
+@dataclasses.dataclass
+class _Lab:
+    """Sleeping programs in the place of a lab's."""
+
+    paths: LabPaths
+    programs: dict[str, subprocess.Popen[bytes]]
+
+    def note(self, **ended: Ended) -> LabRecord:
+        services = tuple(
+            ServiceRecord(name, _reference(program), f"/log/{name}", ended.get(name))
+            for name, program in self.programs.items()
+        )
+        record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/nowhere", _COORDINATOR, 22, "", "", services=services)
+        self.paths.write(record)
+        return record
+
+    def signal(self, name: str, sig: signal.Signals) -> int:
+        program = self.programs[name]
+        program.send_signal(sig)
+        _wait_state(program.pid, "T" if sig is signal.SIGSTOP else "Z")
+        return program.pid
+
+
+def _reference(program: subprocess.Popen[bytes]) -> ProcessRef:
+    found = seen(program.pid)
+    assert found is not None
+    return found.process
+
+
+def _wait_state(pid: int, state: str) -> None:
+    deadline = time.monotonic() + 20
+    while (found := seen(pid)) is None or found.state != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[_Lab]:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    paths = LabPaths.of("x")
+    paths.make()
+    with ExitStack() as ending_all:
+        programs: dict[str, subprocess.Popen[bytes]] = {}
+        for name in _NAMES:
+            programs[name] = ending_all.enter_context(subprocess.Popen(["sleep", "600"]))
+            ending_all.callback(programs[name].kill)
+        lab = _Lab(paths, programs)
+        lab.note()
+        yield lab
+
+
+def test_of_a_sound_lab_and_of_one_elsewhere_nothing_is_said(lab: _Lab) -> None:
+    assert faults_of(lab.note()) == ()
+    assert lab_faults(_COORDINATOR) == console_faults(_COORDINATOR) == ()
+    lab.signal("board", signal.SIGKILL)
+    assert lab_faults("farm:20408") == ()
+
+
+def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None:
+    pid = lab.signal("board", signal.SIGKILL)
+    lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
+    text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
+    assert lab_faults(_COORDINATOR) == console_faults(_COORDINATOR) == (text,)
+    assert ending(3) == "ended with exit code 3"
+    assert ending(None) == "died"
+
+
+def test_a_meter_that_died_does_not_silence_the_board(lab: _Lab) -> None:
+    lab.signal("meter", signal.SIGKILL)
+    assert console_faults(_COORDINATOR) == ()
+    assert "the lab's meter" in lab_faults(_COORDINATOR)[0]
+
+
+def test_a_program_that_stands_still_is_named_unless_it_soon_goes_on(lab: _Lab) -> None:
+    pid = lab.signal("board", signal.SIGSTOP)
+    text = f"the lab's board (process {pid}) was stopped (SIGSTOP) and does nothing"
+    assert console_faults(_COORDINATOR) == (text,)
+    going_on = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {pid}"])
+    assert console_faults(_COORDINATOR) == ()
+    assert going_on.wait(20) == 0
+
+
+def test_a_stopped_emulator_below_the_board_is_the_boards_qemu(lab: _Lab, tmp_path: Path) -> None:
+    qemu = tmp_path / "qemu-system-arm"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", qemu)
+    starts_it = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-c", starts_it, str(qemu), "600"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as board:
+        assert board.stdout is not None
+        pid = int(board.stdout.readline())
+        try:
+            lab.programs["board"].kill()
+            lab.programs["board"].wait()
+            lab.programs["board"] = board
+            lab.note()
+            assert console_faults(_COORDINATOR) == ()
+            os.kill(pid, signal.SIGSTOP)
+            _wait_state(pid, "T")
+            text = f"the board's QEMU (process {pid}) was stopped (SIGSTOP) and does nothing"
+            assert console_faults(_COORDINATOR) == (text,)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
+    record = lab.note()
+    lab.paths.bury(record, "its supervisor was killed by SIGKILL")
+    lab.paths.bury(record, "it was taken down")
+    lab.paths.record.unlink()
+    assert lab_faults(_COORDINATOR) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
+    lab.paths.make()
+    assert lab_faults(_COORDINATOR) == ()
+
+
+def test_causes_are_told_first_and_once() -> None:
+    error = LabError("no answer", hint="look")
+    error.blame(["QEMU died", "the exporter died"])
+    error.blame(["QEMU died"])
+    assert str(error) == "QEMU died; the exporter died: no answer\n  hint: look"
+    error.blame([])
+    assert error.what == "QEMU died; the exporter died: no answer"
