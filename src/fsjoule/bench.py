@@ -14,6 +14,7 @@ from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterErro
 from fsjoule.faults import fault_of
 from fsjoule.filesystems import filesystem
 from fsjoule.flakey import Flakey
+from fsjoule.identity import check_board, check_meter, meter_of
 from fsjoule.judging import Evidence, judge
 from fsjoule.measuring import IDLE_S, Measurer, recorded
 from fsjoule.model import (
@@ -31,6 +32,7 @@ from fsjoule.model import (
     RunStatus,
     TimedKind,
     TimedWorkload,
+    Trace,
 )
 from fsjoule.phases import Phases
 from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
@@ -40,7 +42,6 @@ from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
 
 _ATTEMPTS: Final = 2
-_SAME_MEMORY: Final = 0.01
 # What a block device's and a CPU's counters are when the board is switched on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
@@ -131,6 +132,9 @@ class Bench:
         return self.run.plan
 
     def begin(self) -> None:
+        """Open the run's folder. Raises InstrumentError if a run that goes on has another meter than it began with."""
+        if self.run.meter is not None and (now := self._ask_meter()) is not None:
+            check_meter(self.run.meter, now)
         self.store.begin(self.run)
 
     def measure(self, entry: Planned) -> Measurement:
@@ -208,6 +212,7 @@ class Bench:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
+        self._check_meter(evidence.trace)
         measurement = judge(
             entry,
             evidence,
@@ -302,7 +307,7 @@ class Bench:
             board = self.board.facts()
             self._check_kernel(entry.kernel, board)
             if entry.kernel in run.boards:
-                self._check_board(run.boards[entry.kernel], board)
+                check_board(run.boards[entry.kernel], board)
             else:
                 run = dataclasses.replace(
                     run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
@@ -322,6 +327,13 @@ class Bench:
             self.say(error.what)
             return None
 
+    def _check_meter(self, trace: Trace | None) -> None:
+        """Note a meter that was silent until now. Raises InstrumentError if the trace is not of the run's meter."""
+        meter = meter_of(self.run.meter, trace)
+        if meter != self.run.meter:
+            self.run = dataclasses.replace(self.run, meter=meter)
+            self.store.update(self.run)
+
     def _check_kernel(self, label: str, board: BoardFacts) -> None:
         wanted = next((kernel.release for kernel in self.run.kernels if kernel.label == label), board.kernel_release)
         if board.kernel_release != wanted:
@@ -329,18 +341,6 @@ class Bench:
                 f"the board runs kernel {board.kernel_release}, its card has {wanted}",
                 hint="does its boot loader take the kernel from the card?",
             )
-
-    def _check_board(self, then: BoardFacts, now: BoardFacts) -> None:
-        """Whether the board of a run that goes on is the one that it began on. Raises LabError if not."""
-        # A root filesystem is the card's, and what is left of the memory may differ by a few pages from boot to boot.
-        same = dataclasses.replace(now, root_filesystem=then.root_filesystem)
-        if abs(now.memory_bytes - then.memory_bytes) < then.memory_bytes * _SAME_MEMORY:
-            same = dataclasses.replace(same, memory_bytes=then.memory_bytes)
-        was, found = dataclasses.asdict(then), dataclasses.asdict(same)
-        differs = [f"{name} was {was[name]}, it is {found[name]} now" for name in was if was[name] != found[name]]
-        if differs:
-            hint = "go on with it on the board that it began on, or start a new run"
-            raise LabError(f"this is not the board of the run: {'; '.join(differs)}", hint=hint)
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
         self._prepare(entry)

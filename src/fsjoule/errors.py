@@ -8,8 +8,9 @@
      |   +- MissingToolError  a program is not installed; names the package
      |   +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
      |   +- MeterError        the meter is silent, unplugged or speaks another version
+     |   |   +- InstrumentError another meter measures than the run's, or it has other settings; ends the run
      |   +- PlaceHeldError    somebody else holds the place
-     |   +- StorageError      a result could not be stored
+     |   +- StorageError      a result could not be stored; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but not to be believed (exit code 5)
      +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
@@ -71,9 +72,13 @@ class ConfigError(FsjouleError):
 
 
 class LabError(FsjouleError):
-    """The lab's fault. A `transient` one may pass when tried again; others need a hand."""
+    """The lab's fault. A `transient` one may pass when tried again; others need a hand.
+
+    After one that `ends_run` the run measures nothing more: no other entry of its plan would fare better.
+    """
 
     exit_code = 4
+    ends_run = False
 
     def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
         super().__init__(what, hint=hint)
@@ -112,8 +117,16 @@ class MeterError(LabError):
     """The meter is silent, unplugged, or speaks a protocol that this version does not know."""
 
 
+class InstrumentError(MeterError):
+    """Another meter than the run's measures, or the same one with other settings: its joules are not the run's."""
+
+    ends_run = True
+
+
 class StorageError(LabError):
     """A result could not be stored: the disk is full or cannot be written. What was stored before is whole."""
+
+    ends_run = True
 
 
 class PlaceHeldError(LabError):

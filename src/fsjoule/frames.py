@@ -49,8 +49,8 @@ _RESET_CAUSES: Final[tuple[ResetCause, ...]] = (
     ResetCause.BROWN_OUT,
 )
 _U32_MODULUS: Final = 1 << 32
-# How many lost sequence numbers are remembered, to know a late frame from one that came twice.
-_REMEMBERED_LOST: Final = 4096
+# How many frames are remembered, lost ones and others, to know a late one, one that came twice, and a new start apart.
+_REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class FrameDecoder:
         frame = parser(seq, body) if parser else None
         if parser and frame is None:
             self._damaged()
-        elif self._sequence.accepts(seq, frame.status.stream_id if isinstance(frame, InfoFrame) else None):
+        elif self._sequence.accepts(seq, hash(body), frame.status.stream_id if isinstance(frame, InfoFrame) else None):
             self.counters.unknown += frame is None
             self.counters.frames += frame is not None
             frames += [frame] if frame else []
@@ -289,42 +289,45 @@ def _name(padded: bytes) -> str:
 
 @dataclass(slots=True)
 class _Sequence:
-    """Follows sequence numbers, modulo 2^32, and counts what they tell."""
+    """Follows sequence numbers, modulo 2^32, and counts what they tell. `seen` are digests of the frames that came."""
 
     counters: StreamCounters
     expected: int | None = None
     stream_id: int | None = None
     stream_before: int | None = None
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict[int, None])
+    seen: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
 
-    def accepts(self, seq: int, stream_id: int | None) -> bool:
-        """Whether the frame is new. `stream_id` is that of an info frame."""
-        if seq == self.expected:
-            self._advance(seq, stream_id)
-            return True
+    def accepts(self, seq: int, digest: int, stream_id: int | None) -> bool:
+        """Whether the frame is new. `digest` is of its content, `stream_id` that of an info frame."""
         ahead = 0 if self.expected is None else (seq - self.expected) % _U32_MODULUS
         if ahead < _U32_MODULUS // 2:
             self._lose(seq - ahead, ahead)
-            self._advance(seq, stream_id)
+            self._advance(seq, digest, stream_id)
             return True
         if seq in self.lost:
             del self.lost[seq]
             self.counters.lost -= 1
             self.counters.reordered += 1
+            self._remember(seq, digest)
             return True
-        if self._is_new(stream_id):  # a meter that starts anew counts from 0 again
-            self.lost.clear()
-            self._advance(seq, stream_id)
-            return True
-        self.counters.duplicates += 1
-        return False
-
-    def _is_new(self, stream_id: int | None) -> bool:
-        if stream_id is None or self.stream_id is None:
+        if self.seen.get(seq) == digest:
+            self.counters.duplicates += 1
             return False
-        return stream_id not in (self.stream_id, self.stream_before)
+        # The number was another frame's: the meter has started anew, or is another one, and counts from 0 again. Its
+        # first info frame may have been lost.
+        self.lost.clear()
+        self.seen.clear()
+        self._advance(seq, digest, stream_id)
+        return True
 
-    def _advance(self, seq: int, stream_id: int | None) -> None:
+    def _remember(self, seq: int, digest: int) -> None:
+        self.seen[seq] = digest
+        while len(self.seen) > _REMEMBERED:
+            self.seen.popitem(last=False)
+
+    def _advance(self, seq: int, digest: int, stream_id: int | None) -> None:
+        self._remember(seq, digest)
         self.expected = (seq + 1) % _U32_MODULUS
         if stream_id is not None and stream_id != self.stream_id:
             self.counters.streams += self.stream_id is not None
@@ -332,7 +335,7 @@ class _Sequence:
 
     def _lose(self, first: int, count: int) -> None:
         self.counters.lost += count
-        for offset in range(max(0, count - _REMEMBERED_LOST), count):
+        for offset in range(max(0, count - _REMEMBERED), count):
             self.lost[(first + offset) % _U32_MODULUS] = None
-        while len(self.lost) > _REMEMBERED_LOST:
+        while len(self.lost) > _REMEMBERED:
             self.lost.popitem(last=False)

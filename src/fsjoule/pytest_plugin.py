@@ -21,7 +21,7 @@ from rich.console import Console
 
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, StorageError
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, interrupt
@@ -214,9 +214,12 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         target = request.getfixturevalue("target")
-        with session.run(target) as bench:
-            yield bench
-            session.interrupted = request.session.exitstatus == pytest.ExitCode.INTERRUPTED
+        try:
+            bench = closing.enter_context(session.run(target))
+        except FsjouleError as error:
+            pytest.exit(str(error), returncode=error.exit_code)
+        yield bench
+        session.interrupted = request.session.exitstatus == pytest.ExitCode.INTERRUPTED
 
 
 @pytest.fixture(scope="session")
@@ -244,7 +247,7 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
         return bench.measure(planned)
     except FsjouleError as error:
         bench.say(f"{planned.slug}: {error}")
-        if isinstance(error, StorageError) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
+        if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Whatever is measured now cannot be kept; or every other entry would wait for a dead board as long.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise

@@ -37,6 +37,8 @@ _ANOTHER_STREAM: Final = (
 # How far time and ticks of one stream may be apart: both are rounded, and drift within one part in a thousand.
 _TICKS_APART: Final = 2
 _DRIFT: Final = 1e-3
+# No line holds a mark back for longer.
+_LATEST_US: Final = 1_000_000
 
 
 class _Head(IntEnum):
@@ -65,6 +67,7 @@ class TraceBuilder:
         self._newest: SamplesFrame | None = None
         self._newest_seq = 0
         self._ended = False
+        self._identified = False
         self._heads = array("q")
         self._samples = bytearray()
         self._marks: list[Mark] = []
@@ -78,6 +81,11 @@ class TraceBuilder:
         """Whether the meter has begun another stream, of which nothing is collected."""
         return self._ended
 
+    @property
+    def identified(self) -> bool:
+        """Whether the meter said, among the frames, that the stream which is collected is its own."""
+        return self._identified
+
     def add(self, frames: Iterable[Frame]) -> None:
         """Take frames, in the order of arrival. What belongs to another stream is left out."""
         for frame in frames:
@@ -86,13 +94,24 @@ class TraceBuilder:
             if isinstance(frame, SamplesFrame):
                 self._add_samples(frame)
             elif isinstance(frame, MarkFrame):
-                marks = self._marks if self._next_info is None else self._next_marks
-                marks.append(Mark(frame.time_us, frame.text, frame.source))
+                self._add_mark(frame)
             elif isinstance(frame, InfoFrame):
                 self._add_info(frame)
 
+    def _add_mark(self, frame: MarkFrame) -> None:
+        if self._newest is not None and self._is_late(frame.seq):
+            late_us = self._newest.first_time_us - frame.time_us
+            if late_us > _LATEST_US:  # not late: a clock that began anew
+                return
+        marks = self._marks if self._next_info is None else self._next_marks
+        marks.append(Mark(frame.time_us, frame.text, frame.source))
+
+    def _is_late(self, seq: int) -> bool:
+        return self._newest is not None and (seq - self._newest_seq) % _U32_MODULUS >= _U32_MODULUS // 2
+
     def _add_info(self, frame: InfoFrame) -> None:
-        if self._info is not None and frame.status.stream_id == self._info.status.stream_id:
+        if self._info is not None and _of_one_stream(frame, self._info):
+            self._identified = True
             return
         self._next_info = frame
         self._newest_seq = frame.seq
@@ -100,8 +119,11 @@ class TraceBuilder:
             self._adopt(frame)
 
     def _add_samples(self, frame: SamplesFrame) -> None:
-        late = self._newest is not None and (frame.seq - self._newest_seq) % _U32_MODULUS >= _U32_MODULUS // 2
-        if not late:
+        if self._is_late(frame.seq):
+            # A meter that began anew counts from 0 again, and says so a second later at worst.
+            if not self._fills_a_gap(frame):
+                return
+        else:
             if self._newest is not None and not self._continues(self._newest, frame):
                 self._ended = True
                 self._next_info = None
@@ -125,9 +147,19 @@ class TraceBuilder:
 
     def _adopt(self, info: InfoFrame) -> None:
         """The samples around an info frame belong together: the one that began their stream did not arrive."""
-        self._info, self._next_info = info, None
+        self._info, self._next_info, self._identified = info, None, True
         self._marks += self._next_marks
         self._next_marks.clear()
+
+    def _fills_a_gap(self, frame: SamplesFrame) -> bool:
+        heads = self._sorted_heads()
+        ticks, ends = heads[:, _Head.TICK], heads[:, _Head.TICK] + heads[:, _Head.COUNT]
+        after = int(np.searchsorted(ticks, frame.first_tick, side="right"))
+        if after == 0 or frame.first_tick < ends[after - 1]:
+            return False
+        if after == len(ticks):
+            return self._newest is None or self._continues(self._newest, frame)
+        return frame.first_tick + frame.count <= ticks[after]
 
     def _continues(self, before: SamplesFrame, frame: SamplesFrame) -> bool:
         """Whether two frames are of one stream: ticks begin anew with each, and go by the clock within it."""
@@ -209,6 +241,11 @@ class TraceBuilder:
         found = [f"{text} (in {counts[flag]} of {total} frames)" for flag, text in _FAULTS.items() if counts[flag]]
         over = self._ended or (self._next_info is not None and self._info is not None)
         return (*found, _ANOTHER_STREAM) if over else tuple(found)
+
+
+def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:
+    """Two meters choose the numbers of their streams by themselves: what they say of themselves counts as well."""
+    return one.status.stream_id == other.status.stream_id and one.info == other.info
 
 
 def _end(heads: npt.NDArray[np.int64]) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ import pytest
 from labgrid import target_factory
 from labgrid.binding import BindingState
 from meter_desk import SPEED, Desk, desk, wait
-from meter_wire import INFO, frame
+from meter_wire import INFO, frame, info, samples
 
 from fsjoule import commands, process
 from fsjoule.commands import Command
@@ -23,6 +25,8 @@ from fsjoule.errors import MeterError
 from fsjoule.lab import MeterDriver, meter
 from fsjoule.meter.streams import PortHeldError
 from fsjoule.model import MarkSource
+
+_NOTHING = {"energy_raw": 0, "missed_total": 0, "flags": 0}
 
 
 @dataclass
@@ -151,6 +155,43 @@ def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
         return "speaks protocol 3" in complaints[-1]
 
     wait(refused, f"not refused: {complaints}")
+
+
+def test_a_trace_names_the_meter_that_made_it(bench: _Bench) -> None:
+    """Not the one that was there before: another one may be behind the same terminal without anybody noticing."""
+    master = bench.start_nothing()
+    driver = bench.driver(network=False)
+
+    def first() -> bool:
+        os.write(master, b"\0" + info(0, serial_number="A", stream_id=1))
+        time.sleep(0.1)
+        return driver.counters.frames > 0
+
+    wait(first, "the first meter is not heard")
+    ended = threading.Event()
+
+    def another() -> None:
+        begin_us = time.monotonic_ns() // 1000
+        values = [(2500, 1250)] * 20
+        for n in itertools.count():
+            if n == 50:
+                os.write(master, info(150, serial_number="B", shunt_uohm=50_000, stream_id=2))
+            seq, time_us = 100 + n + (n >= 50), begin_us + 20_000 * n
+            os.write(master, samples(seq, first_tick=20 * n, first_time_us=time_us, values=values, **_NOTHING))
+            if ended.wait(0.02):
+                return
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    try:
+        driver.arm()
+        time.sleep(0.2)
+        trace = driver.disarm()
+    finally:
+        ended.set()
+        thread.join()
+    assert (trace.info.serial_number, trace.info.shunt_uohm) == ("B", 50_000)
+    assert trace.counts.received >= 1000
 
 
 def test_disarming_what_was_not_armed_is_an_error(bench: _Bench) -> None:

@@ -18,6 +18,8 @@ from labgrid.resource.remote import RemotePlaceManager
 from fsjoule import process
 from fsjoule.paths import project_dir
 from fsjoule.virtual import lab
+from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.virtual.lab_services import meter_serial
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
 TIMEOUT_S = 120.0
@@ -67,7 +69,7 @@ def held(environment: dict[str, str]) -> Generator[None]:
 
 def test_the_only_meter_is_found_and_used(fsjoule: CommandLine) -> None:
     found = {each["address"]: each for each in fsjoule("meter", "list", "--json").document}
-    assert found["lab:virtual"]["meter"]["serial_number"] == "SIM0"
+    assert found["lab:virtual"]["meter"]["serial_number"] == meter_serial(LabPaths.of("virtual"))
     assert found["lab:virtual"]["where"] == "virtual lab 'virtual'"
     info = fsjoule("meter", "info", "--json")
     assert "meter at lab:virtual" in info.err

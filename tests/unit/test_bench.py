@@ -13,13 +13,14 @@ from traces import trace_of
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, InstrumentError, LabError
 from fsjoule.model import (
     MIB,
     FioWorkload,
     LabStep,
     Mark,
     Measurement,
+    MeterCalibration,
     Plan,
     Planned,
     Run,
@@ -305,6 +306,45 @@ def test_a_boot_is_measured_from_mark_to_mark() -> None:
     assert result.valid, result.invalid_reasons
     assert result.duration_s == pytest.approx(0.3)
     assert result.boot == 1
+
+
+def test_joules_of_another_meter_are_not_stored() -> None:
+    """A swapped meter needs a hand: no second try, and nothing of the measurement is kept but why."""
+    store, meter = FakeStore(), FakeMeter()
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench.store = store
+    first, second = entry(bench, "write-16k"), entry(bench, "read-16k")
+    ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
+    meter.trace = ours
+    bench.measure(first)
+    other = replace(ours.info, serial_number="u", shunt_uohm=50_000, calibration=MeterCalibration(gain_date=1))
+    meter.trace = replace(traced(f"S{second.number}", f"E{second.number}"), info=other)
+    words = (
+        "this is not the meter of the run: serial was t, it is u now; shunt was 0.1 Ohm, it is 0.05 Ohm now; "
+        "calibration's gain date was 0, it is 1 now"
+    )
+    with pytest.raises(InstrumentError, match=words) as caught:
+        bench.measure(second)
+    assert (caught.value.ends_run, caught.value.transient, caught.value.exit_code) == (True, False, 4)
+    assert [each.number for each in store.measurements] == [first.number]
+    assert bench.run.meter == ours.info
+    (fault,) = bench.run.faults
+    assert fault.what == words
+    assert isinstance(bench.board, FakeBoard)
+    assert not bench.board.powered
+
+
+def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
+    store, meter = FakeStore(), FakeMeter(None)
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench.store = store
+    bench.measure(entry(bench, "write-16k"))
+    assert bench.run.meter is None
+    wanted = entry(bench, "read-16k")
+    trace = traced(f"S{wanted.number}", f"E{wanted.number}")
+    meter.trace = trace
+    bench.measure(wanted)
+    assert bench.run.meter == store.runs[-1].meter == trace.info
 
 
 def test_an_unfinished_run_says_why() -> None:

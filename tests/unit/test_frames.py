@@ -348,6 +348,16 @@ def test_a_restart_of_the_meter_is_not_loss() -> None:
     assert (counters.streams, counters.lost, counters.duplicates) == (1, 0, 0)
 
 
+def test_a_restart_whose_first_info_frame_is_lost_costs_no_other_frame() -> None:
+    """A number that another frame had is no duplicate; nor is one from before what is remembered."""
+    decoder = FrameDecoder()
+    decoder.feed(b"".join(wire.mark(n, time_us=1_000_000 + n, text="old") for n in (*range(5), *range(9000, 9005))))
+    lost = decoder.counters.lost
+    again = [*(wire.mark(n, time_us=n, text="new") for n in range(1, 50)), wire.info(50, stream_id=2)]
+    assert len(decoder.feed(b"".join(again) + again[-1] + again[7])) == 50
+    assert (decoder.counters.duplicates, decoder.counters.lost) == (2, lost)
+
+
 def test_what_is_lost_between_two_streams_is_counted() -> None:
     decoder = FrameDecoder()
     decoder.feed(wire.info(10, stream_id=1) + wire.info(14, stream_id=2))

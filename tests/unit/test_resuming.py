@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 from results_factory import KERNEL
+from traces import INFO, trace_of
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
 from fsjoule.choosing import choose_resumed
-from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
 from fsjoule.model import BoardFacts, Measurement, Plan, Run, RunStatus
 from fsjoule.resuming import Resumed, resume
 from fsjoule.store import RunFolder, load_run
+from fsjoule.store.schemas import RUN, encode
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
@@ -39,7 +41,14 @@ def new_run() -> Run:
     )
 
 
-def bench_in(store: RunFolder, run: Run, *, facts: BoardFacts = FACTS, kept: tuple[Measurement, ...] = ()) -> Bench:
+def bench_in(
+    store: RunFolder,
+    run: Run,
+    *,
+    facts: BoardFacts = FACTS,
+    kept: tuple[Measurement, ...] = (),
+    meter: FakeMeter | None = None,
+) -> Bench:
     files = {
         onboard.RESULT: FIO_JSON,
         onboard.BEFORE: COUNTERS,
@@ -47,7 +56,8 @@ def bench_in(store: RunFolder, run: Run, *, facts: BoardFacts = FACTS, kept: tup
         onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
     }
     board = FakeBoard(FakeShell(answer, files), facts, IMAGE)
-    bench = Bench(run, PROFILE, board, FakeMeter(None), store, FakeClock(), lambda _: None, lambda _: None, kept)
+    meter = meter or FakeMeter(None)
+    bench = Bench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept)
     bench.begin()
     return bench
 
@@ -67,8 +77,9 @@ def taken(plan: Plan) -> int:
     return len(plan.entries) // 3 + 2
 
 
-def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS) -> Bench:
-    return bench_in(resumed.folder(), resumed.going_on("1970-01-01T08:00:00Z"), facts=facts, kept=resumed.kept)
+def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS, meter: FakeMeter | None = None) -> Bench:
+    run = resumed.going_on("1970-01-01T08:00:00Z")
+    return bench_in(resumed.folder(), run, facts=facts, kept=resumed.kept, meter=meter)
 
 
 def contents(path: Path) -> dict[str, str]:
@@ -130,6 +141,19 @@ def test_another_board_is_refused(aborted: Path) -> None:
     bench = gone_on(resume(aborted), facts=other)
     with pytest.raises(LabError, match=r"not the board of the run: cpu was c, it is another now\n"):
         bench.measure(bench.plan.entries[-1])
+
+
+def test_another_meter_is_refused_before_anything_is_written(aborted: Path) -> None:
+    then = dataclasses.replace(load_run(aborted).run, meter=INFO)
+    (aborted / "run.json").write_bytes(encode(RUN, then, "the run"))
+    before = (aborted / "run.json").read_bytes()
+    for now, words in (("u", "serial was t, it is u now"), ("t", "rate was 1000 samples/s, it is 500 samples/s now")):
+        other = dataclasses.replace(INFO, serial_number=now, rate_hz=1000 if now == "u" else 500)
+        with pytest.raises(InstrumentError, match=words):
+            gone_on(resume(aborted), meter=FakeMeter(trace_of([2500] * 20, info=other)))
+        assert (aborted / "run.json").read_bytes() == before
+    gone_on(resume(aborted), meter=FakeMeter(trace_of([2500] * 20)))
+    gone_on(resume(aborted), meter=FakeMeter(None))
 
 
 def test_what_was_cut_short_while_it_was_written_is_measured_again(aborted: Path) -> None:

@@ -121,6 +121,34 @@ def test_an_info_frame_that_was_lost_comes_again() -> None:
     assert trace.info.calibration.current_gain_ppm == 0
 
 
+def test_the_meter_that_is_recorded_must_say_so_itself() -> None:
+    """What was known before may be of a meter that is there no more, and two may choose one number of their streams."""
+    (before,) = _decode(wire.info(0, stream_id=1, serial_number="A"))
+    assert isinstance(before, InfoFrame)
+    for now, taken in (("A", 20), ("B", 20)):
+        builder = TraceBuilder(before)
+        builder.add(_decode(_samples(2, 0, [(1, 1)] * 10)))
+        assert not builder.identified
+        builder.add(_decode(wire.info(3, stream_id=1, serial_number=now) + _samples(4, 10, [(1, 1)] * 10)))
+        assert builder.identified
+        trace = builder.build()
+        assert (trace.info.serial_number, len(trace.ticks)) == (now, taken)
+
+
+def test_marks_of_a_meter_that_began_anew_are_not_the_traces() -> None:
+    decoder, builder = FrameDecoder(), TraceBuilder()
+    builder.add(decoder.feed(b"".join(_stream(100, 1, time_us=60_000_000))))
+    anew = [wire.mark(3, time_us=9_000, text="E1"), _samples(4, 10, [(9, 9)] * 10, first_time_us=10_000)]
+    anew += [wire.info(5, stream_id=2), wire.mark(6, time_us=20_000, text="E1")]
+    anew += [_samples(7, 20, [(9, 9)] * 10, first_time_us=20_000)]
+    for frame in anew:
+        builder.add(decoder.feed(frame))
+    trace = builder.build()
+    assert [mark.text for mark in trace.marks] == ["M1"]
+    assert set(trace.shunt_raw.tolist()) == {1}
+    assert trace.faults == (_OVER,)
+
+
 @given(st.lists(st.integers(0, 3), max_size=12), st.sets(st.integers(0, 39)))
 def test_pieces_make_up_the_whole(pieces: list[int], lost: set[int]) -> None:
     values = [(7, 3)] * 10

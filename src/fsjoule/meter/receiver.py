@@ -33,6 +33,7 @@ _MARGIN_US: Final = 25_000  # a mark may follow the samples of its time, and 20 
 # A command that arrived damaged is answered at once; one that was whole may have met the rest of another program's.
 _DAMAGED_GRACE_S: Final = 0.3
 _KEPT_REPLIES: Final = 16
+_UNIDENTIFIED: Final = "did not say what it is while it was recorded"
 _WHO_READS: Final = "fuser -v PORT tells who reads it, on the computer that the meter is plugged into"
 
 
@@ -164,17 +165,24 @@ class Receiver:
     def disarm(self) -> Trace:
         """Stop recording and return everything since `arm`, with the samples up to now.
 
-        What went astray meanwhile is among the trace's faults. Raises MeterError if the meter fell silent.
+        The trace names the meter that made it: one that said so while it was recorded, which it does every second. What
+        went astray meanwhile is among the trace's faults. Raises MeterError if the meter fell silent.
         """
         with self._news:
-            if self._builder is None:
+            builder = self._builder
+            if builder is None:
                 raise MeterError("the meter was not armed", hint="call arm() before disarm()")
             try:
                 now_us = time.monotonic_ns() / 1e3
                 # The least lag seen is the line's own; a meter on a busy host may be further behind at the moment.
                 until_us = now_us - (self._lag_us or 0.0) + _MARGIN_US
-                self._wait(lambda: self._samples_end_us >= until_us, "fell silent while it was recorded")
-                trace = self._builder.build()
+                self._wait(
+                    lambda: builder.ended or self._samples_end_us >= until_us, "fell silent while it was recorded"
+                )
+                self._wait(lambda: builder.ended or builder.identified, _UNIDENTIFIED)
+                if not builder.identified:
+                    raise self._complaint(_UNIDENTIFIED)
+                trace = builder.build()
                 return trace if self._strayed is None else replace(trace, faults=(*trace.faults, self._strayed))
             finally:
                 self._builder = None

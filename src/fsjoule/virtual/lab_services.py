@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import signal
 import socket
 import sys
@@ -91,6 +92,7 @@ def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
     devices = Path(record.devices)
     feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
     own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
+    own += ("--serial-number", meter_serial(paths))
     if follows:
         return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
     return Service(
@@ -98,6 +100,11 @@ def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
         argv=(record.meter_program, "--feed", str(feed), "--marks-link", str(marks), *own),
         ready=lambda: stream.exists() and marks.exists(),
     )
+
+
+def meter_serial(paths: LabPaths) -> str:
+    """A serial number that no other lab's meter has; this lab's is the same whenever it is brought up."""
+    return f"SIM-{hashlib.sha256(bytes(paths.root)).hexdigest()[:8]}"
 
 
 def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
