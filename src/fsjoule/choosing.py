@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fsjoule import images, lab
 from fsjoule.errors import ConfigError
@@ -14,6 +15,9 @@ from fsjoule.model import BoardProfile, Provision
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
 from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
+
+# Each is a boot: these take a day at least. A policy's budget has the same limit.
+_MOST_REPETITIONS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,10 @@ def choose(
         images.check_kernel(kernel, recipe, modules)
     if repeat is None:
         repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
+    if repeat > _MOST_REPETITIONS:
+        raise ConfigError(
+            f"{repeat} repetitions are too many: each is a boot", hint=f"choose {_MOST_REPETITIONS} at most"
+        )
     if repeat < 1:
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
     if provision not in {None, *(p.value for p in Provision)}:

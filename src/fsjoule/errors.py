@@ -21,8 +21,14 @@ No exit code is 1 or 3: those are answers of `fsjoule gate`.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
+
+# What the system says of a path that a user has named, and of a disk.
+_PATHS: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+_DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class FsjouleError(Exception):
@@ -167,3 +173,12 @@ class GitLabError(FsjouleError):
     """GitLab cannot be reached, or refuses."""
 
     exit_code = 7
+
+
+def of_system(error: OSError) -> FsjouleError | None:
+    """The cause of a system call that failed and that nobody has expected: a path, a disk; None if it is a bug."""
+    at = "" if error.filename is None else f"{error.filename}: "
+    said = f"{at}{error.strerror}"
+    if error.errno in _PATHS and at:
+        return ConfigError(said, hint="give a path that can be used")
+    return StorageError(said, hint="is that disk full, or damaged?") if error.errno in _DISKS else None

@@ -10,7 +10,7 @@ from typing import Final
 
 from fsjoule import images, lab
 from fsjoule.choosing import Choice
-from fsjoule.errors import ConfigError, KernelBuildError
+from fsjoule.errors import ConfigError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
 from fsjoule.metrics import Metric
 from fsjoule.pairing import measure_pairs
@@ -97,17 +97,23 @@ def gate_measured(
         seed=choice.seed,
         command=command,
     )
-    keep_gate(gated, run.folder, say=say)
+    keep_gate(gated, run.folder)
     return gated
 
 
-def keep_gate(gated: Gated, folder: Path, *, say: Say) -> None:
-    """Put the answer into its run folder. It stands, whether it can be written or not."""
+def keep_gate(gated: Gated, folder: Path) -> None:
+    """Put the answer into its run folder.
+
+    Raises StorageError that tells the answer if it cannot be written: what nobody can look up later blocks no merge.
+    """
     file = folder / GATE_FILE
     try:
         write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())
     except OSError as error:
-        say(f"{file} could not be written: {error.strerror}")
+        raise StorageError(
+            f"{file} could not be stored: {error.strerror}; the answer was: {gated.verdict.value}",
+            hint="make room on that disk; what was measured is whole",
+        ) from error
 
 
 def gate_recorded(

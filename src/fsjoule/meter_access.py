@@ -13,6 +13,7 @@ from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.meter.address import FORMS, opener
 from fsjoule.meter.client import MeterClient
 from fsjoule.meter.finder import Candidate, Found, find, serial_ports
+from fsjoule.meter.holders import is_terminal
 from fsjoule.meter.receiver import Receiver
 from fsjoule.meter.streams import Stream
 from fsjoule.model import BoardProfile
@@ -22,6 +23,7 @@ from fsjoule.virtual.lab_meter import meter_opener
 
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
+_LIST: Final = "fsjoule meter list shows those that there are"
 ADDRESSES: Final = f"{FORMS}, or lab:NAME for a virtual lab's"
 
 
@@ -90,7 +92,9 @@ def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None])
 
 def _opener(address: str) -> Callable[[], Stream]:
     if address.startswith("/") and not Path(address).exists():
-        raise MeterError(f"there is no port {address}", hint="fsjoule meter list shows those that there are")
+        raise MeterError(f"there is no port {address}", hint=_LIST)
+    if address.startswith("/") and not is_terminal(address):
+        raise ConfigError(f"{address} is no serial port", hint=_LIST)
     return meter_opener(address.removeprefix(_LAB)) if address.startswith(_LAB) else opener(address)
 
 

@@ -92,8 +92,8 @@ def write_run(results: Path) -> Written:
     return Written(folder.path, made.run, invalid, damaged, missing, retried, failed, buggy)
 
 
-def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> list[str]:
-    """Keep a gate as `fsjoule gate` does, and return what it said.
+def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
+    """Keep a gate as `fsjoule gate` does.
 
     The first series has regressed, the second has not, the third is not decided.
     """
@@ -120,6 +120,4 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> list[str]:
         tested=tested,
         command=("fsjoule", "gate", "--baseline", "main", "--candidate", "HEAD"),
     )
-    said: list[str] = []
-    keep_gate(gated, run_folder, say=said.append)
-    return said
+    keep_gate(gated, run_folder)

@@ -170,10 +170,12 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     shutil.copytree(written.path, copy)
     series = [IndexedSeries(m.series, simulated=True) for m in load_run(copy).measurements[:3]]
     subjects = tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series)
-    assert write_gate(copy, subjects) == []
-    # Where it cannot be written, that is said, and nothing else happens.
-    (said,) = write_gate(tmp_path / "nowhere", subjects)
-    assert "gate.json could not be written: No such file" in said
+    write_gate(copy, subjects)
+    # One that is not stored is no answer.
+    with pytest.raises(
+        StorageError, match=r"gate\.json could not be stored: No such file .* the answer was: regressed"
+    ):
+        write_gate(tmp_path / "nowhere", subjects)
     write_results(read_builds([copy]), tmp_path / "made")
     gate = [each for each in results_in(tmp_path / "made") if each["name"].startswith("gate: ")]
     told = {each["status"]: each for each in gate}

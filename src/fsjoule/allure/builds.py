@@ -54,7 +54,7 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
     """Read the run folders of the `most` newest builds at and below `paths`; those in `history` are earlier ones only.
 
     With a history all of `paths` are read, and the `most` newest builds of it. A damaged one is named, and so is what
-    it lacks. Raises ConfigError for a path that is not there.
+    it lacks. Raises ConfigError for a path that is not there, and for paths that hold something, but no run.
     """
     folders, problems = _folders(paths)
     old, more = _folders(history)
@@ -81,11 +81,16 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
 
 
 def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
-    """Run folders at and below the paths, and what looks like one and is none, or that there are none."""
+    """Run folders at and below the paths, and what looks like one and is none, or that there are none yet.
+
+    Raises ConfigError for paths that hold something else.
+    """
     wanted = check_folders(paths)
     try:
         folders, faults = find_runs(wanted)
     except ConfigError as error:
+        if any(any(folder.iterdir()) for folder in wanted):
+            raise
         return frozenset(), [error.what]
     return frozenset(folders), [f"{fault.path.name}: {fault.reason}" for fault in faults]
 

@@ -52,11 +52,15 @@ def make_site(
 
     Those in `history` are earlier builds, whenever they were measured. The trends are those of the runs, or of an
     `index` that knows more of them. `url` is where the report will be read.
-    What is damaged or missing is named in the report. Raises ConfigError for a path that is not there and for a folder
-    that is no report, FsjouleError if Allure fails; an older report stays then.
+    What is damaged or missing is named in the report. Raises ConfigError for a path that is not there, for a folder
+    that is no report, and if there is no run for an older report to be replaced by, FsjouleError if Allure fails; an
+    older report stays then.
     """
     _check_folder(folder)
     builds = read_builds(paths, history=history, most=most)
+    if not builds.current and (folder / _MARK).is_file():
+        why = "; ".join(builds.problems)
+        raise ConfigError(f"no run can be shown: {why}", hint=f"the report in {folder} is as it was")
     with _writing(folder) as (work, made):
         results, lines = work / "results", work / "history.jsonl"
         written = write_results(builds, results, url=url)

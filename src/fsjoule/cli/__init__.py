@@ -10,13 +10,15 @@ from typing import Final
 import typer
 
 from fsjoule.cli.common import err
-from fsjoule.errors import FsjouleError
+from fsjoule.cli.ended import Group, exit_code_of
 
 # Groups of commands by the modules of their names; those of `results` stand beside them.
 _GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "report", "suites")
 _RESULTS: Final = "results"
 # Commands that have a module of their own.
 _COMMANDS: Final = ("compare", "gate", "trend")
+# Commands whose exit code is what they are asked for.
+_ANSWERS: Final = ("gate",)
 
 
 class _Warnings(logging.Handler):
@@ -28,22 +30,25 @@ class _Warnings(logging.Handler):
 
 
 def main() -> None:
-    """Run the command line; an error of ours ends with its message and exit code, without a traceback."""
+    """Run the command line and exit: with 0, the command's own answer, or the one exit code of what went wrong."""
     warnings = _Warnings(logging.WARNING)
     logging.getLogger("fsjoule").addHandler(warnings)
+    first_word = sys.argv[1] if len(sys.argv) > 1 else ""
+
+    def command() -> None:
+        _app(first_word)()
+
     try:
-        _app(sys.argv[1] if len(sys.argv) > 1 else "")()
-    except FsjouleError as error:
-        err.print("error:", style="red", end=" ")
-        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+        code = exit_code_of(command, answers=first_word in _ANSWERS)
     finally:
         logging.getLogger("fsjoule").removeHandler(warnings)
+    sys.exit(code)
 
 
 def _app(first_word: str) -> typer.Typer:
     """The commands; of those with a module only what is asked for, as what they import takes a second or two."""
     app = typer.Typer(
+        cls=Group,
         no_args_is_help=True,
         add_completion=False,
         help="Which filesystem should this board run, and did the last kernel make it slower or hungrier?",

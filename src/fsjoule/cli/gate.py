@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,19 +16,17 @@ import typer
 from fsjoule.choosing import Choice, choose
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
-from fsjoule.errors import ConfigError, FsjouleError, StorageError
+from fsjoule.errors import ConfigError
 from fsjoule.gating import Sides, build_sides, gate_measured, gate_recorded
 from fsjoule.report.gating import Gated, print_gate, to_document, to_markdown
 from fsjoule.statistics import Policy, parse_policy
+from fsjoule.store.files import check_writable
 from fsjoule.store.index import VARIABLE, Where
 
 app = typer.Typer()
 FILESYSTEMS: Final = "ext4,btrfs"
 SUITE: Final = "quick"
 
-# No exit code of an error may be one of an answer (1 regressed, 3 not decided).
-_BUG: Final = 70
-_INTERRUPTED: Final = 130
 _HERE: Final = "-"
 
 
@@ -92,12 +89,15 @@ def gate(
     the index; two kernels of one run are KERNEL@RUN.
 
     Exit code 0: unchanged or better, identical, or no baseline yet. 1: regressed. 3: not decided within the budget.
-    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted.
+    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted. An answer that cannot be
+    printed, or written as Markdown, is the exit code still.
 
     Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
     """
     if json_output and markdown == _HERE:
         raise ConfigError("--json and --markdown - both write to the standard output")
+    if markdown not in (None, _HERE):
+        check_writable(Path(markdown).parent, "--markdown")
     wanted = _policy(policy, budget)
     named = Sides(baseline, candidate)
     if lg_env is None:
@@ -109,7 +109,7 @@ def gate(
         reading = partial(
             gate_recorded, named, index or DEFAULT_LOCATION, where, wanted, drift_not_excluded=drift_not_excluded
         )
-        gated = _to_its_end(lambda: reading(within=within, command=_again()))
+        gated = reading(within=within, command=_again())
     else:
         _refuse(
             "only what is read (no --lg-env) takes", {"--within": within, "--drift-not-excluded": drift_not_excluded}
@@ -118,20 +118,17 @@ def gate(
         drawn = secrets.randbits(32) if seed is None else seed
         options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage)
 
-        def measure() -> Gated:
-            built = named if tree is None else build_sides(named, tree, tuple(config or ()), say=progress)
-            return gate_measured(
-                named,
-                options.choice(built, wanted),
-                options.environment,
-                wanted,
-                allow_same=allow_same,
-                history=index,
-                say=progress,
-                command=_again("--seed", str(drawn)) if seed is None else _again(),
-            )
-
-        gated = _to_its_end(measure)
+        built = named if tree is None else build_sides(named, tree, tuple(config or ()), say=progress)
+        gated = gate_measured(
+            named,
+            options.choice(built, wanted),
+            options.environment,
+            wanted,
+            allow_same=allow_same,
+            history=index,
+            say=progress,
+            command=_again("--seed", str(drawn)) if seed is None else _again(),
+        )
     _show(gated, markdown, json_output=json_output)
     raise typer.Exit(gated.verdict.exit_code)
 
@@ -196,20 +193,6 @@ def _again(*more: str) -> tuple[str, ...]:
     return ("fsjoule", *sys.argv[1:], *more)
 
 
-def _to_its_end(run: Callable[[], Gated]) -> Gated:
-    """Whatever goes wrong, the exit code must not be one of an answer."""
-    try:
-        return run()
-    except KeyboardInterrupt:
-        progress("interrupted")
-        raise typer.Exit(_INTERRUPTED) from None
-    except FsjouleError:
-        raise
-    except Exception:  # noqa: BLE001 - Python would end with 1, which says that the candidate is worse
-        traceback.print_exc()
-        raise typer.Exit(_BUG) from None
-
-
 def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
     if json_output:
         print_json(to_document(gated))
@@ -221,5 +204,7 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
         try:
             Path(markdown).write_text(to_markdown(gated), encoding="utf-8")
         except OSError as error:
-            raise StorageError(f"{markdown} cannot be written: {error.strerror}") from error
-        progress(f"markdown  {markdown}")
+            # The answer is known, and is the exit code: what cannot be told must not be taken for another one.
+            progress(f"warning: {markdown} cannot be written: {error.strerror}")
+        else:
+            progress(f"markdown  {markdown}")

@@ -17,6 +17,7 @@ from fsjoule.images.recipe import Recipe
 from fsjoule.model import KernelFacts, KernelOrigin
 
 _KINDS = "or name a package file (linux-image-….deb) or a build folder"
+_SHOWN = 40
 
 # One of the recipe's names, a package file, or a build folder.
 KernelChoice = str | PackageFile | BuildFolder
@@ -42,20 +43,28 @@ def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
     """
     if asked in recipe.kernels:
         return asked
-    path = Path(asked).expanduser()
+    try:
+        path = Path(asked).expanduser()
+        found = path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long for a file, a home of nobody
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"--kernel {asked[:_SHOWN]}…: {why}", hint=_choices(recipe)) from error
     if path.is_dir():
         return build_folder(path.resolve(), recipe.boot)
     if path.suffix == ".deb" and path.is_file():
         return package_file(path.resolve(), recipe.architecture)
-    if path.exists():
+    if found:
         raise ConfigError(
             f"{asked} is neither a package file (.deb) nor a build folder",
             hint="an image alone is not enough: give the folder that also holds its device tree and modules",
         )
     if "/" in asked or path.suffix == ".deb":
         raise ConfigError(f"there is no kernel at {asked}", hint="name a package file or a build folder that is there")
-    choices = ", ".join(sorted(recipe.kernels))
-    raise ConfigError(f"unknown kernel {asked!r}", hint=f"choose from: {choices}; {_KINDS}")
+    raise ConfigError(f"unknown kernel {asked!r}", hint=_choices(recipe))
+
+
+def _choices(recipe: Recipe) -> str:
+    return f"choose from: {', '.join(sorted(recipe.kernels))}; {_KINDS}"
 
 
 def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:

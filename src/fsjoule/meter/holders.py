@@ -43,6 +43,18 @@ def is_pseudo(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in _PSEUDO
 
 
+def is_terminal(path: str) -> bool:
+    """Whether what is there is a terminal, without opening it: other devices can be open in every process."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as below
+    except OSError:
+        return False
+    if not stat.S_ISCHR(status.st_mode):
+        return False
+    subsystem = Path(f"/sys/dev/char/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}/subsystem")
+    return is_pseudo(status) or not subsystem.exists() or subsystem.resolve().name == "tty"
+
+
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_rdev, status.st_dev if is_pseudo(status) else 0
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+
+from fsjoule.errors import ConfigError, StorageError
 
 PARTIAL_SUFFIX: Final = ".partial"
 
@@ -36,6 +40,22 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def check_writable(folder: Path, option: str) -> None:
+    """Make the folder that an option names, if it is not there, and try to write in it, before any work is done.
+
+    Raises ConfigError if that cannot be, StorageError if its disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".fsjoule-", dir=folder):
+            pass
+    except OSError as error:
+        said = f"{option}: nothing can be written in {folder}: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(said, hint="make room on that disk, or choose another folder") from error
+        raise ConfigError(said, hint="choose another folder") from error
 
 
 def flush_folder(path: Path) -> None:

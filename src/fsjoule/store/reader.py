@@ -83,7 +83,7 @@ def load_run_file(folder: Path) -> Run:
     """What run.json of a folder says, without its measurements. Raises ResultError if it is missing or damaged."""
     path = folder / RUN_FILE
     if not path.is_file():
-        hint = "give the folder below results/ that fsjoule bench named at its end"
+        hint = "give the folder below results/ that `pytest tests/bench` named at its end"
         raise ResultError(f"{folder} is not a run folder: it has no {RUN_FILE}", hint=hint)
     run = decode(RUN, _read(path), RUN_SCHEMA, path)
     if run.status is RunStatus.RUNNING and not is_being_written(folder):

@@ -103,7 +103,9 @@ class Sources:
             try:
                 self._index = self._opened.enter_context(open_index(self._location))
             except ResultError as error:
-                raise ResultError(f"{text} is no run folder, and {error.what}", hint=error.hint) from error
+                absent = "/" in text and not Path(text).exists()
+                what = f"there is no folder {text}" if absent else f"{text} is no run folder"
+                raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
         return self._index, resolve(self._index, text)
 
     def _read(self, folder: Path) -> tuple[Index, tuple[str, ...]]:

@@ -1,0 +1,113 @@
+"""How a command ends: one exit code a cause, whatever Python, typer and rich would end with."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+from typer import Abort
+from typer.core import TyperGroup
+
+from fsjoule.cli.common import err
+from fsjoule.errors import FsjouleError, of_system
+from fsjoule.output import cannot_be_written, guarded
+
+BUG: Final = 70
+INTERRUPTED: Final = 130
+
+
+class _Unexpected(Exception):  # noqa: N818 - it carries one
+    """Carries an exception past typer, which ends with 1 for some: a connection that broke, a pipe's end."""
+
+
+class Group(TyperGroup):
+    """A group of commands whose exceptions reach `exit_code_of` as they are."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
+        """See typer."""
+        try:
+            return super().invoke(ctx)
+        except (OSError, EOFError) as error:
+            raise _Unexpected from error
+        except Abort as error:
+            raise KeyboardInterrupt from error
+
+
+def exit_code_of(command: Callable[[], object], *, answers: bool) -> int:
+    """Run a command to its end and say on stderr why it failed, if it did.
+
+    The exit code of one that `answers` is its answer: it stands, whether what it prints can be written or not.
+    """
+    with _guarded_output(answers=answers):
+        code = _outcome(command)
+        try:
+            sys.stdout.flush()
+        except FsjouleError as error:
+            _say(error)
+            code = code or error.exit_code
+    return code
+
+
+def _outcome(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as ended:
+        return _code(ended)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except FsjouleError as error:
+        _say(error)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - Python would end with 1, which is an answer of the gate
+        return _unexpected(error.__cause__ if isinstance(error, _Unexpected) and error.__cause__ else error)
+    return 0
+
+
+def _code(ended: SystemExit) -> int:
+    """The exit code; Python takes None for 0 and a text for 1, which it prints."""
+    if isinstance(ended.code, int):
+        return ended.code
+    return 0 if ended.code is None else BUG
+
+
+def _unexpected(error: BaseException) -> int:
+    known = of_system(error) if isinstance(error, OSError) else None
+    if known is not None:
+        _say(known)
+        return known.exit_code
+    traceback.print_exception(error)
+    err.print("error:", style="red", end=" ")
+    err.print("this is a bug in fsjoule; please report it, with what stands above", highlight=False, soft_wrap=True)
+    return BUG
+
+
+def _say(error: FsjouleError) -> None:
+    err.print("error:", style="red", end=" ")
+    err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _guarded_output(*, answers: bool) -> Generator[None]:
+    """Output that cannot be written ends a command with its own cause; one that answers says it, and goes on."""
+
+    def failed(error: OSError) -> None:
+        if answers:
+            _say(cannot_be_written(error))
+        else:
+            raise cannot_be_written(error) from error
+
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = guarded(before[0] or _nowhere(), failed), guarded(before[1] or _nowhere())
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _nowhere() -> TextIO:
+    """For a program that was started without output: its descriptor must not become another file's."""
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - open as long as the program
