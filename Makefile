@@ -1,6 +1,7 @@
 # make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
 # make test           set up what is missing, run all tests, those with the real lab included
 # make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
+# make test-faults    inject faults into benches and check what comes of it (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make report         Allure's report of all that is in results/, with trends, in report/; to see it: .venv/bin/fsjoule report serve
 # make lint           style, types, layers
 # make firmware       build the meter's firmware, for the Black Pill and for the virtual lab; needs Zephyr: ZEPHYR_BASE
@@ -24,10 +25,15 @@ REPEAT ?= 3
 ENVIRONMENT ?= env/virtual.yaml
 RESULTS ?= results
 REPORT ?= report
+# One of each kind.
+N ?= 0
+JOBS ?= 2
+SEED ?=
+KINDS ?=
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test test-pipeline report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-pipeline test-faults report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -40,6 +46,9 @@ test: setup
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
+
+test-faults: setup
+	PYTHONPATH=tests:tests/helpers $(AS_ROOT) $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"
 
 report: setup
 	@mkdir -p $(RESULTS)

@@ -1,0 +1,63 @@
+"""The harm that is done, one function each: it does it to a scene, and says to what it did it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from faults.scene import Bench, Scene
+from faults.watch import await_condition
+from fsjoule.virtual.lab_processes import ProcessRef, descendants
+
+Act = Callable[[Scene, Bench], str]
+
+QEMU: Final = "qemu"
+CONSOLE_BRIDGE: Final = "console-bridge"
+METER_BRIDGE: Final = "meter-bridge"
+_BRIDGES: Final = {CONSOLE_BRIDGE: "console", METER_BRIDGE: "meter"}
+
+
+def signalled(service: str, sig: signal.Signals) -> Act:
+    """Signal a process of the lab, once it is there."""
+
+    def act(scene: Scene, bench: Bench) -> str:
+        await_condition(bench, lambda: _process(scene, service) is not None, f"a process {service}")
+        found = _process(scene, service)
+        assert found is not None
+        if sig is signal.SIGSTOP:
+            # For whatever comes after the lab: a stopped process that it left is no harm to the machine.
+            scene.closing.callback(found.send, signal.SIGCONT)
+        found.send(sig)
+        return f"{sig.name} to {service} ({found.pid})"
+
+    return act
+
+
+def _process(scene: Scene, service: str) -> ProcessRef | None:
+    """A living process of the lab by the name of its service, or of what a service has started."""
+    record = scene.lab
+    if record is None:
+        return None
+    services = {each.name: each.process for each in record.services}
+    match service:
+        case "supervisor" | "guardian":
+            found = getattr(record, service)
+        case "qemu":
+            pid = (scene.board() or {}).get("qemu_pid")
+            found = ProcessRef.of(pid) if pid else None
+        case "console-bridge" | "meter-bridge":
+            tty = f",{Path(record.devices) / _BRIDGES[service]},"
+            below = descendants(services["exporter"].pid) if "exporter" in services else []
+            found = next((each for each in below if tty in _command(each.pid)), None)
+        case _:
+            found = services.get(service)
+    return found if found is not None and found.alive() else None
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b",").decode(errors="replace") + ","
+    except OSError:
+        return ""

@@ -1,0 +1,304 @@
+"""The catalogue: what is injected, when, and what is expected of a bench then. To add a kind, add a row."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from faults import disks, users
+from faults.act import CONSOLE_BRIDGE, METER_BRIDGE, QEMU, Act, signalled
+from faults.scene import Bench, Scene
+from faults.watch import Phase
+
+_SIGNALS: Final = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGSTOP}
+_ALL: Final = (Phase.SET_UP, Phase.FLASH, Phase.BOOT, Phase.PROVISIONING, Phase.MEASURING, Phase.STORING)
+_WITH_PLACE: Final = _ALL[1:]
+_POWERED: Final = _ALL[2:]
+_AT_SHELL: Final = (Phase.PROVISIONING, Phase.MEASURING)
+_BEFORE: Final = (Phase.BEFORE,)
+
+_LAB: Final = frozenset({4})
+# All that is lost is the energy: throughput is kept, or a measurement says that it is invalid.
+_LAB_OR_INVALID: Final = frozenset({1, 4})
+_INPUT_OR_LAB: Final = frozenset({2, 4})
+_STOPPED_WITHIN_S: Final = 180.0
+
+
+class Lab(StrEnum):
+    """Who brings the lab up: the bench for itself, somebody before it, or (by the seed) one of the two."""
+
+    OWN = "own"
+    STANDING = "standing"
+    EITHER = "either"
+
+
+def _nothing(_scene: Scene) -> str:
+    return ""
+
+
+def _no_act(_scene: Scene, _bench: Bench) -> str:
+    return ""
+
+
+def _started(scene: Scene) -> Bench:
+    return scene.bench()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault: `prepare` is done before the bench is started, `act` at a random moment of one of the `phases`.
+
+    `names` is what the bench's output must match once the fault is told; `codes` are the exit codes that say it. Exit
+    code 0 is right whenever the run is complete and valid, and the only right one if the fault `passes`: then a second
+    try makes it. A run that fails ends `within_s` of the fault.
+
+    `hands_off`: afterwards the place, or the board, is not the bench's to free, or no bench is left to do it.
+    """
+
+    name: str
+    names: str
+    act: Act = _no_act
+    phases: tuple[Phase, ...] = _ALL
+    codes: frozenset[int] = _LAB
+    passes: bool = False
+    within_s: float = 60.0
+    lab: Lab = Lab.OWN
+    guest_time: bool = False
+    hands_off: bool = False
+    # The lab lacks something afterwards, and is brought up anew for the next bench if it is not the bench's own.
+    service_dies: bool = False
+    prepare: Callable[[Scene], str] = _nothing
+    start: Callable[[Scene], Bench] = _started
+
+
+def _service(
+    service: str,
+    names: str,
+    phases: tuple[Phase, ...] = _ALL,
+    *,
+    passes: bool = False,
+    codes: frozenset[int] = _LAB,
+    lab: Lab = Lab.OWN,
+) -> list[Kind]:
+    """A process of the lab is killed, asked to end, or stands still."""
+    return [
+        Kind(
+            f"{service}-{word}",
+            names,
+            signalled(service, sig),
+            phases,
+            codes,
+            passes,
+            _STOPPED_WITHIN_S if sig is signal.SIGSTOP else 60.0,
+            # A lab that somebody else brings up is there before the bench: nothing of it is being set up.
+            lab if Phase.SET_UP not in phases else Lab.OWN,
+            service_dies=service != QEMU,
+        )
+        for word, sig in _SIGNALS.items()
+    ]
+
+
+_SERVICES: Final = (
+    # Off is a kill for the emulated board: the second try finds it as good as new.
+    *_service(QEMU, r"QEMU", _POWERED, passes=True, lab=Lab.EITHER),
+    *_service("board", r"lab's board|board's service|virtual board|outlet"),
+    *_service("meter", r"meter", codes=_LAB_OR_INVALID),
+    *_service(CONSOLE_BRIDGE, r"console|ser2net", _POWERED, lab=Lab.EITHER),
+    *_service(METER_BRIDGE, r"meter", _POWERED, codes=_LAB_OR_INVALID, lab=Lab.EITHER),
+    *_service("exporter", r"exporter"),
+    *_service("coordinator", r"coordinator"),
+    *_service("sshd", r"sshd?\b"),
+    *_service("supervisor", r"supervisor|lab .*(ended|gone|down|died)"),
+    *_service("guardian", r"guardian|lab .*(ended|gone|down|died)"),
+)
+
+_GUEST_TIME: Final = (
+    Kind("guest-time-qemu-kill", r"QEMU", signalled(QEMU, signal.SIGKILL), _POWERED, passes=True, guest_time=True),
+    Kind(
+        "guest-time-board-kill",
+        r"lab's board|board's service|virtual board|outlet",
+        signalled("board", signal.SIGKILL),
+        _POWERED,
+        guest_time=True,
+    ),
+    Kind(
+        "guest-time-meter-kill",
+        r"meter",
+        signalled("meter", signal.SIGKILL),
+        _POWERED,
+        _LAB_OR_INVALID,
+        guest_time=True,
+    ),
+)
+
+_INTERRUPTED: Final = r"interrupt|Interrupt|Ctrl-C|SIG"
+_ENDS: Final = (
+    Kind("ctrl-c", _INTERRUPTED, users.ctrl_c(1), codes=frozenset({130}), lab=Lab.EITHER),
+    Kind("ctrl-c-twice", _INTERRUPTED, users.ctrl_c(2), codes=frozenset({130}), lab=Lab.EITHER),
+    Kind("ctrl-c-five-times", _INTERRUPTED, users.ctrl_c(5), codes=frozenset({130}), lab=Lab.EITHER),
+    Kind("bench-term", _INTERRUPTED, users.bench_signalled(signal.SIGTERM), codes=frozenset({143}), lab=Lab.EITHER),
+    Kind(
+        "bench-hup",
+        _INTERRUPTED,
+        users.bench_signalled(signal.SIGHUP, group=True),
+        codes=frozenset({129}),
+        lab=Lab.EITHER,
+    ),
+    # Its lab ends with it.
+    Kind("bench-kill", r"", users.bench_signalled(signal.SIGKILL), codes=frozenset({-9})),
+    # The board stays on and the place held, until the next bench.
+    Kind(
+        "bench-kill-standing",
+        r"",
+        users.bench_signalled(signal.SIGKILL),
+        _WITH_PLACE,
+        frozenset({-9}),
+        lab=Lab.STANDING,
+        hands_off=True,
+    ),
+)
+
+_NO_ROOM: Final = r"could not be (stored|written).*No space left|No space left"
+_DISKS: Final = (
+    Kind("results-full", _NO_ROOM, disks.fill_results, prepare=disks.own_disk_for_results, lab=Lab.EITHER),
+    Kind(
+        "results-read-only",
+        r"Read-only file system",
+        disks.results_read_only,
+        prepare=disks.own_disk_for_results,
+        lab=Lab.EITHER,
+    ),
+    Kind("cache-full", r"No space left", phases=_BEFORE, prepare=disks.cache_full),
+    Kind(
+        "cache-read-only",
+        r"cache",
+        phases=_BEFORE,
+        codes=_INPUT_OR_LAB,
+        passes=True,
+        prepare=disks.cache_read_only(with_card=True),
+    ),
+    Kind(
+        "cache-read-only-no-card",
+        r"[Rr]ead-only",
+        phases=_BEFORE,
+        codes=_INPUT_OR_LAB,
+        prepare=disks.cache_read_only(with_card=False),
+    ),
+    *(
+        Kind(
+            f"cache-{word}",
+            r"cache|damaged|built again",
+            phases=_BEFORE,
+            passes=True,
+            within_s=120.0,
+            prepare=disks.damaged_cache(damage),
+        )
+        for word, damage in {
+            "card-missing": disks.card_missing,
+            "card-truncated": disks.card_truncated,
+            "card-flipped": disks.card_flipped,
+            "facts-garbled": disks.facts_garbled,
+            "entry-garbled": disks.entry_garbled,
+        }.items()
+    ),
+)
+
+_HOLDERS: Final = (
+    Kind(
+        "place-taken",
+        users.SOMEBODY,
+        users.place_kicked(taken=True),
+        _WITH_PLACE,
+        lab=Lab.STANDING,
+        hands_off=True,
+    ),
+    Kind(
+        "place-taken-board-dies",
+        users.SOMEBODY,
+        users.place_kicked(taken=True, and_killed=True),
+        _POWERED,
+        lab=Lab.STANDING,
+        hands_off=True,
+    ),
+    Kind(
+        "place-released",
+        r"place",
+        users.place_kicked(taken=False),
+        _WITH_PLACE,
+        lab=Lab.STANDING,
+        hands_off=True,
+    ),
+    Kind("second-bench", r"", users.second_bench(), _WITH_PLACE, passes=True, lab=Lab.EITHER),
+    Kind(
+        "second-bench-degraded",
+        r"sshd?\b",
+        users.second_bench(signalled("sshd", signal.SIGKILL)),
+        _POWERED,
+        within_s=240.0,
+    ),
+    Kind("meter-swapped", r"meter|OTHER", users.meter_swapped, _POWERED, _LAB_OR_INVALID),
+    Kind(
+        "meter-swapped-resume",
+        users.OTHER_METER,
+        phases=_BEFORE,
+        codes=_INPUT_OR_LAB,
+        start=users.resumed_with_another_meter,
+    ),
+)
+
+_BOARD: Final = (
+    Kind(
+        "panic",
+        r"[Kk]ernel panic",
+        users.typed("echo c > /proc/sysrq-trigger", "a kernel panic"),
+        _AT_SHELL,
+        passes=True,
+        lab=Lab.EITHER,
+    ),
+    Kind(
+        "guest-time-panic",
+        r"[Kk]ernel panic",
+        users.typed("echo c > /proc/sysrq-trigger", "a kernel panic"),
+        _AT_SHELL,
+        passes=True,
+        guest_time=True,
+    ),
+    Kind(
+        "console-flooded",
+        r"console|did not end|shell",
+        users.typed("(while :; do cat /proc/kallsyms; done) > /dev/console 2>&1 &", "the console is flooded"),
+        _AT_SHELL,
+        passes=True,
+        within_s=_STOPPED_WITHIN_S,
+        lab=Lab.EITHER,
+    ),
+    Kind(
+        "card-writer-hangs",
+        r"writing card.img took longer",
+        users.card_writer_hangs,
+        (Phase.FLASH,),
+        passes=True,
+        within_s=120.0,
+        lab=Lab.EITHER,
+    ),
+)
+
+_TERMINAL: Final = frozenset({1, 2, 4})
+_TERMINALS: Final = (
+    Kind("stdout-full", r"", phases=_BEFORE, codes=_TERMINAL, prepare=users.full_terminal, lab=Lab.EITHER),
+    Kind(
+        "stdout-closed",
+        r"",
+        users.close_terminal,
+        (Phase.SET_UP, *_POWERED),
+        _TERMINAL,
+        prepare=users.piped_terminal,
+    ),
+)
+
+KINDS: Final[dict[str, Kind]] = {
+    kind.name: kind for kind in (*_SERVICES, *_GUEST_TIME, *_ENDS, *_DISKS, *_HOLDERS, *_BOARD, *_TERMINALS)
+}
