@@ -48,7 +48,7 @@ test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
 
 test-faults: setup
-	PYTHONPATH=tests:tests/helpers $(AS_ROOT) $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"
+	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"
 
 report: setup
 	@mkdir -p $(RESULTS)
