@@ -56,6 +56,14 @@ def _process(scene: Scene, service: str) -> ProcessRef | None:
     return found if found is not None and found.alive() else None
 
 
+def writers(scene: Scene) -> list[ProcessRef]:
+    """What writes the card on the exporter's side: started over ssh, it has nothing of the lab in its environment."""
+    record = scene.lab
+    if record is None or record.guardian is None:
+        return []
+    return [each for each in descendants(record.guardian.pid) if "bmaptool" in _command(each.pid)]
+
+
 def _command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b",").decode(errors="replace") + ","

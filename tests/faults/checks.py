@@ -11,6 +11,7 @@ from typing import Final
 
 from lab_leftovers import loop_devices, processes
 
+from faults.act import writers
 from faults.scene import Scene
 from fsjoule.errors import FsjouleError
 from fsjoule.model import Measurement, RunStatus
@@ -141,8 +142,13 @@ def standing_lab_idle(scene: Scene) -> dict[str, list[str]]:
 
 
 def _strays(scene: Scene) -> list[str]:
-    """Processes of the bench, not of the lab: what writes to the card goes with the bench that has started it."""
-    return _until_none(lambda: [each for each in processes(scene.state) if "bmaptool" in each or "pytest" in each])
+    """What a bench has started goes with it, on the exporter's side as well; the lab stays."""
+    return _until_none(
+        lambda: [
+            *(each for each in processes(scene.state) if "bmaptool" in each or "pytest" in each),
+            *(f"{each.pid}, which writes the card" for each in writers(scene)),
+        ]
+    )
 
 
 def _until_none(look: Callable[[], list[str]]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from faults import disks, users
+from faults import database, disks, users
 from faults.act import CONSOLE_BRIDGE, METER_BRIDGE, QEMU, Act, signalled
 from faults.scene import Bench, Scene
 from faults.watch import Phase
@@ -72,6 +72,8 @@ class Kind:
     service_dies: bool = False
     prepare: Callable[[Scene], str] = _nothing
     start: Callable[[Scene], Bench] = _started
+    # What is to succeed afterwards, if not a bench.
+    again: Callable[[Scene], Bench] | None = None
 
 
 def _service(
@@ -299,6 +301,19 @@ _TERMINALS: Final = (
     ),
 )
 
-KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind for kind in (*_SERVICES, *_GUEST_TIME, *_ENDS, *_DISKS, *_HOLDERS, *_BOARD, *_TERMINALS)
-}
+_DATABASES: Final = tuple(
+    Kind(
+        f"database-{word}",
+        r"PostgreSQL|database|server",
+        database.backend_signalled(sig),
+        _BEFORE,
+        within_s=120.0,
+        prepare=database.server_with_runs,
+        start=database.importing,
+        again=database.importing,
+    )
+    for word, sig in _SIGNALS.items()
+)
+
+_ROWS: Final = (*_SERVICES, *_GUEST_TIME, *_ENDS, *_DISKS, *_HOLDERS, *_BOARD, *_TERMINALS, *_DATABASES)
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _ROWS}

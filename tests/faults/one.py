@@ -105,7 +105,7 @@ def _bring_about(kind: Kind, phase: Phase, scene: Scene, outcome: Outcome, patie
     if scene.standing and kind.service_dies:
         scene.take_down()
         scene.bring_up()
-    outcome.complaints["next bench"] = _next_bench(scene, outcome, patience)
+    outcome.complaints["next bench"] = _next_bench(kind, scene, outcome, patience)
 
 
 def _judge(kind: Kind, scene: Scene, bench: Bench, outcome: Outcome, patience: float) -> None:
@@ -125,9 +125,13 @@ def _judge(kind: Kind, scene: Scene, bench: Bench, outcome: Outcome, patience: f
         outcome.complaints["hands off"] = [each for look in scene.afterwards for each in look()]
 
 
-def _next_bench(scene: Scene, outcome: Outcome, patience: float) -> list[str]:
+def _next_bench(kind: Kind, scene: Scene, outcome: Outcome, patience: float) -> list[str]:
     """Go on with the run if it was aborted; else measure anew. Either is to succeed."""
     scene.stdout = None
+    if kind.again is not None:
+        again = kind.again(scene)
+        exit_code = again.wait(_GOES_ON_S * patience)
+        return [] if exit_code == 0 else [f"it ended with {exit_code}; see {again.output}"]
     folder = scene.run_folder()
     run = checks.loaded(folder)
     outcome.resumed = run is not None and run.run.status is RunStatus.ABORTED

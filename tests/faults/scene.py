@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from postgres_server import PostgresServer
+
 from fsjoule.paths import cache_dir
 from fsjoule.virtual.lab_files import LabPaths, LabRecord
 
 PROJECT: Final = Path(__file__).parents[2]
+_BIN: Final = Path(sys.executable).parent
 LAB: Final = "virtual"
 # Three measurements: two short ones, and one in whose middle a fault can be put.
 CHOSEN: Final = "mkfs or umount or (read-16k and not randread)"
@@ -87,8 +90,10 @@ class Scene:
     findings: list[str] = field(default_factory=list[str])
     # Looked at when the bench has ended, before anything is mended.
     afterwards: list[Callable[[], list[str]]] = field(default_factory=list[Callable[[], list[str]]])
+    server: PostgresServer | None = None
+    database: str = ""
     lab_variables: dict[str, str] = field(default_factory=dict[str, str])
-    _benches: int = 0
+    _started: int = 0
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -133,19 +138,21 @@ class Scene:
         return {**kept, **own, **self.lab_variables}
 
     def bench(self, *options: str, chosen: str = CHOSEN, serial: str = "", resume: Path | None = None) -> Bench:
-        """Start a bench in a session of its own, as from a terminal of its own."""
-        self._benches += 1
-        what = (
-            ("--resume", str(resume)) if resume else ("--fs", "ext4", "--repeat", "1", "--results", str(self.results))
-        )
-        argv = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(self.environment_file), *what]
+        """Start a bench as a user does."""
+        what = ("--resume", str(resume)) if resume else ("--fs", "ext4", "--repeat", "1", "--results", self.results)
+        argv: list[str | Path] = ["pytest", "tests/bench", "--lg-env", self.environment_file, *what]
         argv += ["-p", "no:cacheprovider", "-k", chosen, *options]
         if not (self.guest_time or self.standing):
-            argv += ["--meter-program", str(self.meter(serial or self.serial))]
-        output = self.folder / f"bench-{self._benches}.log"
+            argv += ["--meter-program", self.meter(serial or self.serial)]
+        return self.start(*argv)
+
+    def start(self, *argv: str | Path) -> Bench:
+        """Start a program of the environment in a session of its own, as from a terminal of its own."""
+        self._started += 1
+        output = self.folder / f"output-{self._started}.log"
         with output.open("wb") as log:
             process = subprocess.Popen(
-                argv,
+                [_BIN / argv[0], *argv[1:]],
                 cwd=PROJECT,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
@@ -161,7 +168,7 @@ class Scene:
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment that the benches have: `fsjoule`, `labgrid-client`."""
         return subprocess.run(
-            [Path(sys.executable).parent / argv[0], *argv[1:]],
+            [_BIN / argv[0], *argv[1:]],
             cwd=PROJECT,
             env={**self.environment(), **(variables or {})},
             capture_output=True,

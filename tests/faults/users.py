@@ -11,13 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lab_leftovers import processes
-
-from faults.act import Act, signalled
+from faults.act import Act, signalled, writers
 from faults.scene import Bench, Scene
 from faults.watch import Phase, await_condition, await_phase
 from fsjoule.process import stop
-from fsjoule.virtual.lab_processes import ProcessRef
 
 SOMEBODY: Final = "elsewhere/somebody"
 OTHER_METER: Final = "OTHER"
@@ -171,19 +168,13 @@ def typed(line: str, what: str) -> Act:
 
 
 def card_writer_hangs(scene: Scene, bench: Bench) -> str:
-    """What writes the card stands still, as with a card reader that hangs."""
-    found: list[str] = []
-
-    def writing() -> bool:
-        found[:] = [line.split()[0] for line in processes(scene.state) if "bmaptool copy" in line]
-        return bool(found)
-
-    await_condition(bench, writing, "the card was written")
-    for writer in (ProcessRef.of(int(pid)) for pid in found):
-        if writer is not None:
-            scene.closing.callback(writer.send, signal.SIGCONT)
-            writer.send(signal.SIGSTOP)
-    return f"what writes the card stands still ({', '.join(found)})"
+    """What writes the card, on the exporter's side, stands still, as with a card reader that hangs."""
+    await_condition(bench, lambda: bool(writers(scene)), "the card was written")
+    found = writers(scene)
+    for writer in found:
+        scene.closing.callback(writer.send, signal.SIGCONT)
+        writer.send(signal.SIGSTOP)
+    return f"what writes the card stands still ({', '.join(str(each.pid) for each in found)})"
 
 
 def full_terminal(scene: Scene) -> str:

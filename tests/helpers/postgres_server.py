@@ -34,18 +34,18 @@ class PostgresServer:
     def new_database(self) -> str:
         """The URL of an empty database."""
         name = f"index{next(self._numbers)}"
-        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+        with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return f"postgresql://{_OWNER}@/{name}?host={self.socket_folder}"
 
     def answers(self) -> bool:
         try:
-            psycopg.connect(self._conninfo("postgres")).close()
+            psycopg.connect(self.conninfo("postgres")).close()
         except psycopg.OperationalError:
             return False
         return True
 
-    def _conninfo(self, database: str) -> str:
+    def conninfo(self, database: str) -> str:
         return f"host={self.socket_folder} user={_OWNER} dbname={database} connect_timeout=5"
 
 
