@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from rich.console import Console
 
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
@@ -25,6 +24,7 @@ from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.session import Session, interrupt
+from fsjoule.terminal import PlainConsole
 
 _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"
@@ -199,7 +199,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     session = config.stash.get(_SESSION, None)
     if session is not None:
         terminalreporter.write_line("")
-        session.show(Console(width=shutil.get_terminal_size((120, 40)).columns))
+        session.show(PlainConsole(width=shutil.get_terminal_size((120, 40)).columns))
         if session.to_go_on is not None:
             terminalreporter.write_line(f"to measure what is missing: {session.to_go_on}")
 

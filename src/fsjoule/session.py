@@ -238,7 +238,8 @@ def write_report(folder: Path) -> Path:
     path = loaded.path / PAGE
     page = report.render_page(summary_of(loaded), loaded.measurements, loaded.trace)
     try:
-        path.write_text(page, encoding="utf-8")
+        # In place of what is there: that may be a link to somewhere else.
+        store.write_file(path, page.encode())
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
     return path

@@ -128,11 +128,11 @@ def test_what_is_kept_costs_no_boot(aborted: Path) -> None:
 def test_a_run_can_be_aborted_again_and_again(aborted: Path) -> None:
     for hour in (8, 9):
         resumed = resume(aborted)
-        bench = bench_in(resumed.folder(), resumed.going_on(f"{hour}:00"), kept=resumed.kept)
+        bench = bench_in(resumed.folder(), resumed.going_on(f"2026-03-09T{hour:02d}:00:00Z"), kept=resumed.kept)
         bench.measure(bench.plan.entries[len(resumed.kept)])
         bench.finish("interrupted")
     loaded = load_run(aborted)
-    assert loaded.run.resumed_utc == ("8:00", "9:00")
+    assert loaded.run.resumed_utc == ("2026-03-09T08:00:00Z", "2026-03-09T09:00:00Z")
     assert len(loaded.measurements) == taken(loaded.run.plan) + 2
 
 

@@ -20,11 +20,14 @@ from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
 from fsjoule.model import Mark, MarkSource, MeterCalibration, Trace
+from fsjoule.plaintext import is_plain
 from fsjoule.store import Recording, read_trace
 from fsjoule.store.traces import encode_trace
 
 _WIDE = st.integers(-(2**63), 2**63 - 1)
-_MARKS = st.builds(Mark, st.integers(0, 2**63), st.text(max_size=16), st.sampled_from(MarkSource))
+_TIMES = st.integers(-(2**55), 2**55)
+_TEXTS = st.text(max_size=20).filter(is_plain)
+_MARKS = st.builds(Mark, st.integers(0, 2**62), _TEXTS, st.sampled_from(MarkSource))
 _PPM = st.integers(-(2**31), 2**31 - 1)
 _CALIBRATIONS = st.builds(MeterCalibration, _PPM, _PPM, _PPM)
 
@@ -34,10 +37,10 @@ def _traces(draw: st.DrawFn) -> Trace:
     n, k = draw(st.integers(0, 30)), draw(st.integers(0, 30))
     return Trace(
         info=dataclasses.replace(
-            METER, simulated=draw(st.booleans()), firmware=draw(st.text(max_size=16)), calibration=draw(_CALIBRATIONS)
+            METER, simulated=draw(st.booleans()), firmware=draw(_TEXTS), calibration=draw(_CALIBRATIONS)
         ),
-        ticks=draw(hnp.arrays(np.int64, n, elements=_WIDE)),
-        times_us=draw(hnp.arrays(np.int64, n, elements=_WIDE)),
+        ticks=np.sort(draw(hnp.arrays(np.int64, n, elements=_TIMES, unique=True))),
+        times_us=draw(hnp.arrays(np.int64, n, elements=_TIMES)),
         shunt_raw=draw(hnp.arrays(np.int16, n)),
         bus_raw=draw(hnp.arrays(np.uint16, n)),
         checkpoint_ticks=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
@@ -47,7 +50,7 @@ def _traces(draw: st.DrawFn) -> Trace:
         marks=tuple(draw(st.lists(_MARKS, max_size=4))),
         missed=draw(st.integers(0, 2**32)),
         lost=draw(st.integers(0, 2**32)),
-        faults=tuple(draw(st.lists(st.text(max_size=20), max_size=3))),
+        faults=tuple(draw(st.lists(_TEXTS, max_size=3))),
     )
 
 

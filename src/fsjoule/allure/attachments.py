@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,13 +12,16 @@ from typing import Final
 from fsjoule.allure.documents import Attachment
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, Run
+from fsjoule.plaintext import plain
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.store import LoadedRun
+from fsjoule.store.inside import Listed
 from fsjoule.store.steps import STEPS_FILE
 
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
 # What the report says in its own way.
 _NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", STEPS_FILE})
+_SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TRACE_WIDTH: Final = 860
 # Options of a run that the command for one of its measurements has of its own, or that name a place of that machine.
 _LEFT_OUT: Final = ("--seed", "--results", "--resume", "-k")
@@ -38,7 +42,8 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     contents: dict[str, bytes] = {}
 
     def add(name: str, kind: str, content: bytes) -> None:
-        source = f"{uuid}-{len(attachments)}-attachment{Path(name).suffix}"
+        suffix = Path(name).suffix
+        source = f"{uuid}-{len(attachments)}-attachment{suffix if _SUFFIX.fullmatch(suffix) else ''}"
         keep(source, content)
         attachments.append(Attachment(name, kind, source))
 
@@ -51,18 +56,27 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
             add("power trace.svg", "image/svg+xml", drawn.encode())
         else:
             problems.append("the meter recorded nothing: there is no trace and no energy")
-    for file in loaded.files(measurement.number):
-        if file.name in _NOT_ATTACHED:
+    try:
+        listed = loaded.files(measurement.number)
+    except ResultError as error:
+        listed = Listed((), (), {"its files": error.what})
+    problems += [f"{name} is not attached: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        if name in _NOT_ATTACHED:
             continue
         try:
-            content = file.read_bytes()
-        except OSError as error:
-            problems.append(f"{file.name} cannot be read: {error.strerror}")
+            content = loaded.attachment(measurement.number, name) or b""
+        except ResultError as error:
+            problems.append(f"{name} is not attached: {error.what}")
             continue
-        contents[file.name] = content
-        add(file.name, _TYPES.get(file.suffix, "application/octet-stream"), content)
+        contents[name] = content
+        add(name, _TYPES.get(Path(name).suffix, "application/octet-stream"), content)
     console = contents.get("console.log", b"")
-    add("repeat it.sh", "text/plain", repeating(loaded.run, measurement, console.decode(errors="replace")).encode())
+    add(
+        "repeat it.sh",
+        "text/plain",
+        repeating(loaded.run, measurement, plain(console.decode(errors="replace"))).encode(),
+    )
     return Attached(tuple(attachments), tuple(problems))
 
 

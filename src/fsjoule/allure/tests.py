@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +25,10 @@ from fsjoule.store.steps import STEPS_FILE, decode_steps
 # More would be cut off on the page.
 _SHORT: Final = 60
 
+# What the name of a measurement's folder begins with.
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
+_LONGEST_ID: Final = 120
+
 Keep = Callable[[str, bytes], None]
 
 
@@ -34,7 +39,7 @@ def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
     """
     run = loaded.run
     measured = {measurement.number: measurement for measurement in loaded.measurements}
-    damaged = {int(name.partition("-")[0]): why for name, why in loaded.damaged.items() if name[:2].isdigit()}
+    damaged = {int(number[0]): why for name, why in loaded.damaged.items() if (number := _NUMBER.match(name))}
     for entry in run.plan.entries:
         faults = [fault for fault in run.faults if fault.number == entry.number]
         for number, fault in enumerate(faults, start=1):
@@ -145,7 +150,10 @@ def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) 
 
 def uuid_of(run: Run, rest: str) -> str:
     """A name that is the same whenever a report is made, and with which a file can be named."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{run.run_id}-{rest}")
+    name = f"{run.run_id}-{rest}"
+    if len(name) > _LONGEST_ID:
+        name = f"{name[: _LONGEST_ID // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)
 
 
 def _size(entry: Planned) -> str:
@@ -171,11 +179,9 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
 
 def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """What labgrid did for a measurement, and what is wrong with its record; older runs have none."""
-    content = loaded.attachment(number, STEPS_FILE)
-    if content is None:
-        return (), ()
     try:
-        return nested(decode_steps(content)), ()
+        content = loaded.attachment(number, STEPS_FILE)
+        return ((), ()) if content is None else (nested(decode_steps(content)), ())
     except ResultError as error:
         return (), (error.what,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Final
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from fsjoule.allure.documents import Result, Status
@@ -14,6 +14,7 @@ from fsjoule.allure.words import REGRESSION, UNDECIDED
 from fsjoule.errors import ResultError
 from fsjoule.statistics import Decision
 from fsjoule.store import GATE_FILE, LoadedRun
+from fsjoule.store.documents import parse
 
 # More may be told in it than is shown here.
 _CONFIG: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
@@ -63,12 +64,12 @@ _GATE: Final[TypeAdapter[Any]] = TypeAdapter(_Gate)
 
 def gate_tests(loaded: LoadedRun) -> list[Result]:
     """The tests of a gate that this run was measured for; none, if it was not. Raises ResultError if damaged."""
-    file = loaded.path / GATE_FILE
-    if not file.is_file():
+    content = loaded.document(GATE_FILE)
+    if content is None:
         return []
     try:
-        gate: _Gate = _GATE.validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
+        gate: _Gate = _GATE.validate_json(parse(content)[1])
+    except ValueError as error:
         raise ResultError(f"{GATE_FILE} cannot be read: {str(error).splitlines()[0]}") from error
     return [_test(loaded, gate, tested) for tested in gate.tests]
 

@@ -12,10 +12,11 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-out = Console()
-err = Console(stderr=True)
+from fsjoule.terminal import PlainConsole
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fsjoule import __version__, images, report, store
 from fsjoule.cli.common import Json, out, print_json
@@ -56,13 +57,13 @@ def choices(
     if json_output:
         print_json(document)
         return
-    out.print("[bold]filesystems[/bold], with variants that can be joined by a plus sign:")
+    out.print(Text.assemble(("filesystems", "bold"), ", with variants that can be joined by a plus sign:"))
     for row in FILESYSTEMS.values():
         out.print(f"  {row.name}", style="bold")
         for variant, options in row.variants.items():
             out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
     for kind in ("kernels", "suites", "root filesystems"):
-        out.print(f"[bold]{kind}[/bold]: {', '.join(document[kind])}")
+        out.print(Text.assemble((kind, "bold"), f": {', '.join(document[kind])}"))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fsjoule import lab, store
 from fsjoule.choosing import choose, planned
@@ -36,7 +37,7 @@ def suites_list(json_output: Json = False) -> None:
         print_json({name: _described(name) for each in SUITES.values() for name in _names(each.name)})
         return
     for each in SUITES.values():
-        out.print(f"[bold]{each.name}[/bold]  {each.title}", highlight=False)
+        out.print(Text.assemble((each.name, "bold"), f"  {each.title}"))
         for part in each.parts:
             out.print(f"  {part.name:<20} {part.title}", highlight=False)
         if each.source:
@@ -92,7 +93,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
             }
         )
         return
-    out.print(f"[bold]{choice.suite.name}[/bold]  {choice.suite.title}", highlight=False)
+    out.print(Text.assemble((choice.suite.name, "bold"), f"  {choice.suite.title}"))
     if choice.suite.source:
         out.print(f"after {choice.suite.source}", highlight=False)
     out.print(_table(arranged.entries))
@@ -151,7 +152,11 @@ def _described(name: str) -> dict[str, object]:
 
 def _rates(results: Path, profile: BoardProfile) -> Rates:
     """Learned from the newest runs of this board below `results`."""
-    folders = sorted((path.parent for path in results.glob(f"*-{profile.name}-*/run.json")), reverse=True)
+    try:
+        names = store.list_inside(results).folders
+    except ResultError:
+        return Rates()
+    folders = [results / name for name in sorted(names, reverse=True) if f"-{profile.name}-" in name]
     loaded: list[store.LoadedRun] = []
     for folder in folders:
         try:

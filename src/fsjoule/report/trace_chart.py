@@ -22,7 +22,8 @@ def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
     """Draw a trace `width` pixels wide, in a third as many points; time counts from the start of the window."""
     window = measurement.window
     start_us = window.start_us if window else float(trace.times_us[0]) if len(trace.ticks) else 0.0
-    seconds = (trace.times_us.astype(np.float64) - start_us) / 1e6
+    # From one frame to the next a meter's time may step back a little.
+    seconds = (np.maximum.accumulate(trace.times_us).astype(np.float64) - start_us) / 1e6
     names = ("t", "mean", "min", "max")
     points: Rows = [
         {name: None if np.isnan(value) else round(float(value), 5) for name, value in zip(names, row, strict=True)}

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from fsjoule.lazily import lazily
 
 if TYPE_CHECKING:
+    from fsjoule.store.files import write_file
     from fsjoule.store.folder import GATE_FILE, RunFolder
+    from fsjoule.store.inside import list_inside
     from fsjoule.store.reader import LoadedRun, load_run, load_run_file
     from fsjoule.store.recordings import Recording
     from fsjoule.store.schemas import json_schemas, write_json_schemas
@@ -28,7 +30,9 @@ else:
     __getattr__ = lazily(
         __name__,
         {
+            "files": "write_file",
             "folder": "GATE_FILE RunFolder",
+            "inside": "list_inside",
             "reader": "LoadedRun load_run load_run_file",
             "recordings": "Recording",
             "schemas": "json_schemas write_json_schemas",
@@ -42,8 +46,10 @@ __all__ = [
     "Recording",
     "RunFolder",
     "json_schemas",
+    "list_inside",
     "load_run",
     "load_run_file",
     "read_trace",
+    "write_file",
     "write_json_schemas",
 ]

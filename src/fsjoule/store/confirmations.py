@@ -6,6 +6,7 @@ They are not in the index, which can be deleted and made again; copied from anot
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.store.documents import parse
+from fsjoule.store.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"
-_NAMES: Final = "*.json"
+_ENDING: Final = ".json"
 _ID_BYTES: Final = 4
 
 Outcome = Literal["confirmed", "refuted", "undecided"]
@@ -74,11 +77,21 @@ def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
     """All of a folder, oldest first, and what is wrong with those that cannot be read. No folder has none."""
     found: list[Confirmation] = []
     faults: list[str] = []
-    for path in sorted(folder.glob(_NAMES)):
+    try:
+        listed = list_inside(folder)
+    except ResultError as error:
+        return [], [error.what]
+    faults += [f"{shown(folder, name)}: {why}" for name, why in listed.refused.items() if name.endswith(_ENDING)]
+    for name in listed.files:
+        # What was cut short while it was written has another ending.
+        if not name.endswith(_ENDING) or name.startswith("."):
+            continue
         try:
-            found.append(_read(json.loads(path.read_bytes())))
-        except (OSError, ValueError, ResultError) as error:
-            faults.append(f"{path}: {error}")
+            content = read_inside(folder, name, at_most=DOCUMENT_BYTES)
+            if content is not None:
+                found.append(_read(parse(content)[0]))
+        except (ValueError, ResultError) as error:
+            faults.append(f"{shown(folder, name)}: {error}")
     return sorted(found, key=lambda each: each.made_utc), faults
 
 
@@ -104,6 +117,9 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
+_ABOVE_ZERO: Final = frozenset({"nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"})
+
+
 def _checked(kind: type[Confirmation | ConfirmedSide], values: dict[str, Any]) -> dict[str, Any]:
     names = [field.name for field in fields(kind)]
     if set(values) != set(names):
@@ -111,6 +127,10 @@ def _checked(kind: type[Confirmation | ConfirmedSide], values: dict[str, Any]) -
     wrong = [name for name in names if not isinstance(values[name], _TYPES.get(name, (str,)))]
     if "outcome" in values and values["outcome"] not in ("confirmed", "refuted", "undecided"):
         wrong.append("outcome")
+    wrong += [name for name in names if isinstance(values[name], bool)]
     if wrong:
         raise ResultError(f"{', '.join(wrong)}: of another type than {SCHEMA} has")
+    for name in _ABOVE_ZERO.intersection(names):
+        if values[name] is not None and not 0 < values[name] < math.inf:
+            raise ResultError(f"{name}: {values[name]:g} is no positive number")
     return values

@@ -68,7 +68,9 @@ def flush_folder(path: Path) -> None:
 
 
 def _write_through(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+    # What somebody left under that name may be a link: it is removed, never written to.
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -17,6 +17,7 @@ from typing import Final
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
+from fsjoule.store.inside import list_inside
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
 
@@ -26,6 +27,7 @@ MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
 # What a gate found that this run was measured for.
 GATE_FILE: Final = "gate.json"
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 
 
 class RunFolder:
@@ -58,11 +60,16 @@ class RunFolder:
             except BlockingIOError as error:
                 raise ResultError(f"{path} is being measured right now", hint="wait for it, or stop it") from error
             measurements.mkdir(exist_ok=True)
-            for partial in measurements.glob(f"*{PARTIAL_SUFFIX}"):
-                shutil.rmtree(partial)
-            names = [entry.name for entry in measurements.iterdir() if entry.is_dir()]
-        folder._stored = {int(name.partition("-")[0]): name for name in names}
-        if folder._stored.keys() != numbers:
+            if measurements.is_symlink():
+                raise ResultError(f"{measurements} is a symbolic link", hint="put the folder itself in its place")
+            # A link among them is no folder of ours, and rmtree would refuse it.
+            for name in list_inside(path, MEASUREMENTS_FOLDER).folders:
+                if name.endswith(PARTIAL_SUFFIX):
+                    shutil.rmtree(measurements / name)
+        names = list_inside(path, MEASUREMENTS_FOLDER).folders
+        found = {name: _NUMBER.match(name) for name in names}
+        folder._stored = {int(number[0]): name for name, number in found.items() if number}
+        if folder._stored.keys() != numbers or len(folder._stored) != len(names):
             raise ResultError(f"{path} was changed meanwhile", hint="try again")
         folder._path = path
         return folder
@@ -70,7 +77,7 @@ class RunFolder:
     @staticmethod
     def holds(path: Path, name: str) -> bool:
         """Whether the run folder at `path` has a measurement of that name that was written to its end."""
-        return not name.endswith(PARTIAL_SUFFIX) and (path / MEASUREMENTS_FOLDER / name).is_dir()
+        return not name.endswith(PARTIAL_SUFFIX) and name in list_inside(path, MEASUREMENTS_FOLDER).folders
 
     @property
     def path(self) -> Path:

@@ -8,11 +8,23 @@ from typing import Final
 
 from fsjoule.errors import ResultError
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run, RunStatus, Trace
+from fsjoule.plaintext import plain_line
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE, TRACE_FILE, is_being_written
+from fsjoule.store.inside import (
+    ATTACHMENT_BYTES,
+    DOCUMENT_BYTES,
+    TRACE_BYTES,
+    Listed,
+    list_inside,
+    read_inside,
+    shown,
+    wrong_name,
+)
 from fsjoule.store.schemas import MEASUREMENT, RUN, decode
-from fsjoule.store.traces import read_trace
+from fsjoule.store.traces import decode_trace
 
+_LONGEST_SHOWN: Final = 255
 _NOT_FINISHED: Final = "it ended without a last word (killed, or the host went down)"
 
 
@@ -34,17 +46,25 @@ class LoadedRun:
 
         Raises ResultError if the trace is damaged or the run has no such measurement.
         """
-        path = self._folder(number) / TRACE_FILE
-        return read_trace(path) if path.exists() else None
+        name = self._folder(number).name
+        content = read_inside(self.path, MEASUREMENTS_FOLDER, name, TRACE_FILE, at_most=TRACE_BYTES)
+        return None if content is None else decode_trace(content, self._folder(number) / TRACE_FILE)
 
     def attachment(self, number: int, name: str) -> bytes | None:
-        """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none."""
-        path = self._folder(number) / name
-        return path.read_bytes() if path.is_file() else None
+        """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none.
 
-    def files(self, number: int) -> tuple[Path, ...]:
-        """All files of a measurement, by name."""
-        return tuple(sorted(path for path in self._folder(number).iterdir() if path.is_file()))
+        Raises ResultError if it is no regular file, too large or not readable.
+        """
+        at_most = DOCUMENT_BYTES if name == MEASUREMENT_FILE else ATTACHMENT_BYTES
+        return read_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name, name, at_most=at_most)
+
+    def files(self, number: int) -> Listed:
+        """All files of a measurement, by name, and what is there and is not read. Raises ResultError."""
+        return list_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name)
+
+    def document(self, name: str) -> bytes | None:
+        """The content of a file beside run.json (`gate.json`), or None if it is not there. Raises ResultError."""
+        return read_inside(self.path, name, at_most=DOCUMENT_BYTES)
 
     def _folder(self, number: int) -> Path:
         if number not in self.folders:
@@ -64,11 +84,14 @@ def load_run(path: Path) -> LoadedRun:
     measurements: dict[int, Measurement] = {}
     folders: dict[int, Path] = {}
     damaged: dict[str, str] = {}
-    for name in _measurement_folders(folder, run):
+    listed = list_inside(folder, MEASUREMENTS_FOLDER)
+    # Those that run.json lists, and those that are there: a full disk can leave one unlisted.
+    for name in sorted({*listed.folders, *run.measurements, *listed.refused}):
         try:
-            measurement = _load_measurement(folder / MEASUREMENTS_FOLDER / name, run)
+            _check_folder(name, listed)
+            measurement = _load_measurement(folder, name, run)
         except ResultError as error:
-            damaged[name] = error.what
+            damaged[plain_line(name)[:_LONGEST_SHOWN]] = error.what
             continue
         if measurement.number in folders:
             damaged[name] = f"it has the number of {folders[measurement.number].name}"
@@ -81,36 +104,40 @@ def load_run(path: Path) -> LoadedRun:
 
 def load_run_file(folder: Path) -> Run:
     """What run.json of a folder says, without its measurements. Raises ResultError if it is missing or damaged."""
-    path = folder / RUN_FILE
-    if not path.is_file():
+    content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
+    if content is None:
         hint = "give the folder below results/ that `pytest tests/bench` named at its end"
-        raise ResultError(f"{folder} is not a run folder: it has no {RUN_FILE}", hint=hint)
-    run = decode(RUN, _read(path), RUN_SCHEMA, path)
-    if run.status is RunStatus.RUNNING and not is_being_written(folder):
+        raise ResultError(f"{shown(folder)} is not a run folder: it has no {RUN_FILE}", hint=hint)
+    run = decode(RUN, content, RUN_SCHEMA, folder / RUN_FILE)
+    if run.status is RunStatus.RUNNING and not _goes_on(folder):
         return replace(run, status=RunStatus.ABORTED, abort_reason=run.abort_reason or _NOT_FINISHED)
     return run
 
 
-def _measurement_folders(folder: Path, run: Run) -> list[str]:
-    """Names of those that run.json lists and of those that are there: a full disk can leave one unlisted."""
-    parent = folder / MEASUREMENTS_FOLDER
-    found = {entry.name for entry in parent.iterdir() if entry.is_dir()} if parent.is_dir() else set[str]()
-    return sorted(found | set(run.measurements))
+def _goes_on(folder: Path) -> bool:
+    try:
+        return is_being_written(folder)
+    except OSError as error:
+        raise ResultError(f"{shown(folder)} cannot be read: {error.strerror or error}") from error
 
 
-def _load_measurement(folder: Path, run: Run) -> Measurement:
-    if folder.name.endswith(PARTIAL_SUFFIX):
-        raise ResultError("its writing was cut short")
-    if not folder.is_dir():
-        raise ResultError("run.json lists it, but the folder is missing")
-    path = folder / MEASUREMENT_FILE
-    measurement = decode(MEASUREMENT, _read(path), MEASUREMENT_SCHEMA, path)
+def _check_folder(name: str, listed: Listed) -> None:
+    """Whether a measurement has a folder that can be read. Raises ResultError."""
+    why = listed.refused.get(name) or wrong_name(name)
+    if why is None and name not in listed.folders:
+        kind = "what is there is a file" if name in listed.files else "the folder is missing"
+        why = f"run.json lists it, but {kind}"
+    if why is None and name.endswith(PARTIAL_SUFFIX):
+        why = "its writing was cut short"
+    if why is not None:
+        raise ResultError(why)
+
+
+def _load_measurement(folder: Path, name: str, run: Run) -> Measurement:
+    content = read_inside(folder, MEASUREMENTS_FOLDER, name, MEASUREMENT_FILE, at_most=DOCUMENT_BYTES)
+    if content is None:
+        raise ResultError(f"it cannot be read: it has no {MEASUREMENT_FILE}")
+    path = folder / MEASUREMENTS_FOLDER / name / MEASUREMENT_FILE
+    measurement = decode(MEASUREMENT, content, MEASUREMENT_SCHEMA, path)
     # Those of the first schema do not say; their run had one.
     return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0])
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ResultError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -8,6 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ResultError
 from fsjoule.model import LabStep
+from fsjoule.store.checks import check_steps
+from fsjoule.store.documents import parse
 
 STEPS_FILE: Final = "steps.json"
 
@@ -22,8 +24,12 @@ def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
 def decode_steps(content: bytes) -> tuple[LabStep, ...]:
     """Raises ResultError if it is not what `encode_steps` writes."""
     try:
-        return _STEPS.validate_json(content, strict=True)
+        steps = _STEPS.validate_json(parse(content)[1], strict=True)
+        check_steps(steps)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, problem["loc"])) or "(whole)"
         raise ResultError(f"the record of labgrid's steps is damaged: {where}: {problem['msg']}") from error
+    except ValueError as error:
+        raise ResultError(f"the record of labgrid's steps is damaged: {error}") from error
+    return steps

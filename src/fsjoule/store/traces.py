@@ -25,7 +25,9 @@ from pydantic import TypeAdapter, with_config
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Mark, MeterInfo, Trace
-from fsjoule.store.schemas import STRICT, decode, encode
+from fsjoule.plaintext import plain, plain_line
+from fsjoule.store.checks import check_meter
+from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/2"
 _METADATA_KEY: Final = b"fsjoule.trace"
@@ -39,6 +41,10 @@ _CHECKPOINT_COLUMNS: Final = {
 _COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
 # A minute at 1 kHz: enough for the encoding to pay, little to hold in memory.
 _GROUP_ROWS: Final = 60_000
+# Two and a half hours at 1 kHz.
+MOST_ROWS: Final = 10_000_000
+# A thousand years in microseconds.
+_LATEST: Final = 1 << 55
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
 
@@ -54,7 +60,11 @@ class _Header:
     schema: Literal["fsjoule.trace/2"] = TRACE_SCHEMA
 
 
-_HEADER: Final = TypeAdapter(with_config(STRICT)(_Header))
+def _check_header(header: _Header) -> None:
+    check_meter(header.info)
+
+
+_HEADER: Final = Kind(TypeAdapter(with_config(STRICT)(_Header)), _check_header)
 
 
 class TraceEncoder:
@@ -139,38 +149,76 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace as it was recorded. Raises ResultError for a file that is missing, damaged or of another schema."""
+    """Read a trace as it was recorded, of whatever length, from a file that the user names.
+
+    Raises ResultError for a file that is missing, damaged or of another schema.
+    """
     try:
-        with pq.ParquetFile(path) as file:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+    return decode_trace(content, path, most_rows=None)
+
+
+def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROWS) -> Trace:
+    """What `encode_trace` made. Raises ResultError that names `path` if it is damaged, or has more than `most_rows`."""
+    shown = plain_line(str(path))
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
             metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
-            table = file.read()
-    except (OSError, pa.ArrowException) as error:
-        raise ResultError(f"{path} cannot be read: {error}", hint=_HINT) from error
-    if metadata is None:
-        raise ResultError(f"{path} is a Parquet file without a trace's metadata", hint=_HINT)
+            if metadata is None:
+                raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
+            # Before anything is read: what a few bytes can claim may not fit into memory.
+            _check_shape(file, shown, most_rows)
+            table = file.read(columns=list(_COLUMNS))
+    # Damaged files make pyarrow raise errors of its own, and most of Python's.
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
+        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
     header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
 
     def column(name: str, length: int, kind: type[np.generic]) -> npt.NDArray[Any]:
         values = table.column(name).drop_null()
         if len(values) != length:
-            raise ResultError(f"{path}: column {name!r} does not hold {length} values", hint=_HINT)
+            raise ResultError(f"{shown}: column {name!r} does not hold {length} values", hint=_HINT)
         return values.to_numpy().astype(kind, copy=False)
 
-    try:
-        return Trace(
-            info=header.info,
-            ticks=column("tick", header.samples, np.int64),
-            times_us=column("time_us", header.samples, np.int64),
-            shunt_raw=column("shunt_raw", header.samples, np.int16),
-            bus_raw=column("bus_raw", header.samples, np.uint16),
-            checkpoint_ticks=column("checkpoint_tick", header.checkpoints, np.int64),
-            checkpoint_raw=column("checkpoint_raw", header.checkpoints, np.int64),
-            checkpoint_bus=column("checkpoint_bus", header.checkpoints, np.int64),
-            checkpoint_missed=column("checkpoint_missed", header.checkpoints, np.int64),
-            marks=header.marks,
-            missed=header.missed,
-            lost=header.lost,
-            faults=header.faults,
-        )
-    except KeyError as error:
-        raise ResultError(f"{path} lacks a column: {error}", hint=_HINT) from error
+    trace = Trace(
+        info=header.info,
+        ticks=column("tick", header.samples, np.int64),
+        times_us=column("time_us", header.samples, np.int64),
+        shunt_raw=column("shunt_raw", header.samples, np.int16),
+        bus_raw=column("bus_raw", header.samples, np.uint16),
+        checkpoint_ticks=column("checkpoint_tick", header.checkpoints, np.int64),
+        checkpoint_raw=column("checkpoint_raw", header.checkpoints, np.int64),
+        checkpoint_bus=column("checkpoint_bus", header.checkpoints, np.int64),
+        checkpoint_missed=column("checkpoint_missed", header.checkpoints, np.int64),
+        marks=header.marks,
+        missed=header.missed,
+        lost=header.lost,
+        faults=header.faults,
+    )
+    _check_order(trace, shown)
+    return trace
+
+
+def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> None:
+    """Whether it has a trace's columns, as a trace has them, and not too many rows."""
+    schema = file.schema_arrow
+    for name, kind in _COLUMNS.items():
+        at = schema.get_all_field_indices(name)
+        if len(at) != 1:
+            raise ResultError(f"{shown} lacks a column, or has it twice: {name!r}", hint=_HINT)
+        if schema.field(at[0]).type != kind:
+            raise ResultError(f"{shown}: column {name!r} is of type {schema.field(at[0]).type}, not {kind}", hint=_HINT)
+    rows = file.metadata.num_rows
+    if most_rows is not None and not 0 <= rows <= most_rows:
+        raise ResultError(f"{shown} has {rows} rows; a measurement's trace has {most_rows} at most", hint=_HINT)
+
+
+def _check_order(trace: Trace, shown: str) -> None:
+    """Whether ticks ascend, and times are within a meter's clock; from one frame to the next they may step back."""
+    for name, values in (("tick", trace.ticks), ("time_us", trace.times_us)):
+        if len(values) and (int(values.min()) < -_LATEST or int(values.max()) > _LATEST):
+            raise ResultError(f"{shown}: column {name!r} holds a time that cannot be", hint=_HINT)
+    if bool((trace.ticks[1:] <= trace.ticks[:-1]).any()):
+        raise ResultError(f"{shown}: column 'tick' does not ascend", hint=_HINT)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +15,13 @@ from pydantic_core import from_json
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement, Run, RunStatus
+from fsjoule.plaintext import is_plain, plain_line
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.inside import DOCUMENT_BYTES, read_inside
 from fsjoule.store.reader import LoadedRun, load_run
 
 # A name longer than this was not meant as one, and PostgreSQL could not index it.
@@ -99,7 +100,12 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
         faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
 
     for folder, below, files in os.walk(top, onerror=unreadable):
-        if RUN_FILE in files:
+        if not is_plain(folder):
+            below.clear()
+            faults.append(
+                Fault(Path(plain_line(folder)), "its name holds control characters, or is not UTF-8: rename it")
+            )
+        elif RUN_FILE in files:
             below.clear()
             yield Path(folder)
         elif MEASUREMENTS_FOLDER in below:
@@ -111,11 +117,13 @@ def read_run(folder: Path) -> ReadRun | Fault:
     """Read a run folder; what is damaged in it is named. A Fault if nothing of it can be used."""
     try:
         # Before the rest: if the run goes on meanwhile, its digest is too old, and the next import notices.
-        content = (folder / RUN_FILE).read_bytes()
-        return _rows(load_run(folder), json.loads(content))
+        content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
+        loaded = load_run(folder)
+        # What is not there was refused by then.
+        return _rows(loaded, json.loads(content or b""))
     except ResultError as error:
         return Fault(folder, error.what)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         return Fault(folder, f"it cannot be read: {error}")
 
 
@@ -148,15 +156,15 @@ def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
 def _run_columns(run: Run, path: Path) -> dict[str, object]:
     return {
         "run_id": run.run_id,
-        "path": _text(str(path)),
+        "path": str(path),
         "started_utc": _utc(run.started_utc),
         "status": run.status.value,
         "simulated": run.simulated,
-        "suite": _text(run.plan.suite),
-        "board": _text(run.board.name) if run.board else None,
-        "branch": _text(run.versions["branch"]) if "branch" in run.versions else None,
-        "commit_id": _text(run.versions["commit"]) if "commit" in run.versions else None,
-        "kernel_role": _text(run.versions["kernel_role"]) if "kernel_role" in run.versions else None,
+        "suite": run.plan.suite,
+        "board": run.board.name if run.board else None,
+        "branch": run.versions.get("branch"),
+        "commit_id": run.versions.get("commit"),
+        "kernel_role": run.versions.get("kernel_role"),
     }
 
 
@@ -178,9 +186,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | N
             raise ResultError(f"{name}: {count} cannot be")
     # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
     series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
-    if _holds_nul(series):
-        raise ResultError("series: a NUL is part of no name")
-    digest = _digest(from_json(content))
+    digest = _digest(_raw(content))
     return ReadMeasurement(
         series=series,
         kernel=kernel,
@@ -203,15 +209,18 @@ def _digest(content: object) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
+def _raw(content: bytes) -> object:
+    """What a file says, word for word: its digest must not depend on how text is made plain."""
+    try:
+        return from_json(content)  # a million times
+    except ValueError:
+        return json.loads(content)  # takes halves of characters, too
+
+
 def _utc(text: str) -> str:
     """A time as the index writes it: UTC, to the second, so that the order of texts is that of times."""
-    try:
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            raise ResultError(f"started_utc: {text!r} has no time zone")
-        return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError) as error:
-        raise ResultError(f"started_utc: {text!r} is no time") from error
+    # Whether it is one was checked when it was read.
+    return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _check_name(name: str, text: str) -> None:
@@ -219,16 +228,5 @@ def _check_name(name: str, text: str) -> None:
         raise ResultError(f"{name}: {text[:_LONGEST_NAME]!r} is no name of up to {_LONGEST_NAME} printable characters")
 
 
-# The same few series come again and again.
-@lru_cache(maxsize=10_000)
-def _holds_nul(series: IndexedSeries) -> bool:
-    return "\0" in "".join(map(str, series.row().values()))
-
-
 def _array(texts: Sequence[str]) -> str:
-    return json.dumps([_text(text) for text in texts], ensure_ascii=False)
-
-
-def _text(text: str) -> str:
-    """What a serial console has left in a text may hold a NUL, which PostgreSQL does not take."""
-    return text.replace("\0", "�")
+    return json.dumps(texts, ensure_ascii=False)

@@ -1,0 +1,36 @@
+"""Text from outside, as it may be shown: the one rule for what a terminal would obey and XML does not allow.
+
+Text of run folders is made plain where it is parsed (`store/documents.py`). Names of files, and what an older index
+holds, do not come that way: the terminal (`terminal.py`) and the drawing of charts (`report/svg.py`) apply the rule
+again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+# Control characters except tab and new line, marks and overrides of the writing direction, line separators of Unicode,
+# lone surrogates, characters that are invisible or none at all.
+_UNFIT: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufdd0-\ufdef\ufeff"
+    "\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
+_BREAKS: Final = re.compile(r"[\t\n]")
+
+
+def is_plain(text: str) -> bool:
+    """Whether `plain` would leave it as it is."""
+    return _UNFIT.search(text) is None
+
+
+def plain(text: str) -> str:
+    """The text with a replacement character for each character that is not to be shown. Tabs and new lines stay."""
+    return _UNFIT.sub(REPLACEMENT, text)
+
+
+def plain_line(text: str) -> str:
+    """The same on one line: for names of files."""
+    return _BREAKS.sub(REPLACEMENT, plain(text))

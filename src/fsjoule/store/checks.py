@@ -1,0 +1,125 @@
+"""What a type does not say of a document's values: times that are times, sizes that can be, names of bounded length.
+
+Only what fsjoule chooses or knows is checked here. What was measured may be any finite number: that is for
+`validity.py` to judge. Each check raises ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Final
+
+from fsjoule.model import LabStep, Measurement, MeterInfo, Run, Workload
+from fsjoule.plaintext import plain_line
+
+_LONGEST_ID: Final = 99
+_LONGEST_NAME: Final = 1000
+_LATEST_YEAR: Final = 9998
+_LATEST_DATE_S: Final = 253_370_764_800  # the year 9999
+_LATEST_MS: Final = 1000 * _LATEST_DATE_S
+_FASTEST_HZ: Final = 1_000_000
+# Labgrid's own steps are some ten levels deep.
+_DEEPEST_STEP: Final = 64
+
+
+def check_run(run: Run) -> None:
+    """Whether a run can be. Raises ValueError."""
+    plan = run.plan
+    _refuse(_wrong_times(("started_utc", run.started_utc), ("finished_utc", run.finished_utc)))
+    _refuse(_wrong_times(*(("resumed_utc", utc) for utc in run.resumed_utc)))
+    if not 0 < len(run.run_id) <= _LONGEST_ID or plain_line(run.run_id) != run.run_id:
+        raise ValueError(f"run_id: it is no name of up to {_LONGEST_ID} characters")
+    if not plan.kernels:
+        raise ValueError("plan.kernels: there is no kernel")
+    _refuse(_too_long([plan.suite, *plan.filesystems, *plan.kernels, *run.boards, *run.versions, *run.phases_s]))
+    _refuse(_too_long(kernel.label for kernel in run.kernels))
+    for entry in plan.entries:
+        _refuse(_negative(f"plan.entries.{entry.number}", number=entry.number, repetition=entry.repetition))
+        _refuse(_too_long((entry.kernel, entry.filesystem, entry.suite, entry.storage)))
+        _check_workload(entry.workload)
+    for name, board in run.boards.items():
+        sizes = {"cpus": board.cpus, "memory": board.memory_bytes, "storage": board.storage_bytes}
+        _refuse(_negative(f"boards.{name}", **sizes))
+        _refuse(_too_long((board.name, board.storage, board.kernel_release)))
+    for fault in run.faults:
+        _refuse(_wrong_times(("faults.started_utc", fault.started_utc), ("faults.ended_utc", fault.ended_utc)))
+        check_steps(fault.steps)
+    if run.meter is not None:
+        check_meter(run.meter)
+
+
+def check_measurement(measurement: Measurement) -> None:
+    """Whether a measurement can be. Raises ValueError."""
+    m, series = measurement, measurement.series
+    _refuse(_wrong_times(("started_utc", m.started_utc)))
+    _refuse(_negative("the measurement", number=m.number, repetition=m.repetition, boot=m.boot))
+    _refuse(_too_long((m.slug, m.kernel, series.suite, series.board, series.storage)))
+    _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
+    _check_workload(m.workload)
+    for name in m.fio.latency_percentiles_ns if m.fio else ():
+        if not (name.isascii() and name.replace(".", "", 1).isdigit() and float(name) <= 100):  # noqa: PLR2004
+            raise ValueError(f"fio.latency_percentiles_ns: {name[:80]!r} is no percentile")
+
+
+def check_meter(info: MeterInfo) -> None:
+    """Whether a meter can be. Raises ValueError."""
+    if not 0 < info.rate_hz <= _FASTEST_HZ:
+        raise ValueError(f"meter.rate_hz: {info.rate_hz} samples/s cannot be")
+    positive = ("shunt_uohm", "shunt_lsb_uv", "bus_lsb_mv")
+    _refuse(f"meter.{name}: {getattr(info, name):g} is not above 0" for name in positive if not getattr(info, name) > 0)
+    dates = ("zero_date", "gain_date")
+    calibration = info.calibration
+    _refuse(f"meter.{name}: no date" for name in dates if not 0 <= getattr(calibration, name) < _LATEST_DATE_S)
+
+
+def check_steps(steps: Iterable[LabStep]) -> None:
+    """Whether steps of labgrid can be. Raises ValueError."""
+    for step in steps:
+        if not 0 < step.level <= _DEEPEST_STEP:
+            raise ValueError(f"steps: a level of {step.level} cannot be")
+        if not 0 <= step.started_utc_ms < _LATEST_MS or abs(step.duration_ms) >= _LATEST_MS:
+            raise ValueError(f"steps: a time of {step.started_utc_ms} ms cannot be")
+
+
+def wrong_time(utc: str) -> str | None:
+    """Why a text is no time with a time zone, None if it is one."""
+    try:
+        time = datetime.fromisoformat(utc)
+        if time.tzinfo is None:
+            return f"{utc[:80]!r} has no time zone"
+        possible = 1970 <= time.astimezone(UTC).year <= _LATEST_YEAR  # noqa: PLR2004
+    except (ValueError, OverflowError):
+        possible = False
+    return None if possible else f"{utc[:80]!r} is no time"
+
+
+def _check_workload(workload: Workload) -> None:
+    numbers: dict[str, float] = {
+        field.name: value
+        for field in fields(workload)
+        if isinstance(value := getattr(workload, field.name), int | float)
+    }
+    _refuse(_negative("workload", **numbers))
+    least_one = ("block_size_bytes", "jobs", "depth", "files")
+    _refuse(f"workload.{name}: there is none" for name in least_one if numbers.get(name, 1) < 1)
+
+
+def _wrong_times(*times: tuple[str, str | None]) -> Iterator[str]:
+    for name, utc in times:
+        if utc is not None and (why := wrong_time(utc)):
+            yield f"{name}: {why}"
+
+
+def _negative(where: str, **numbers: float) -> Iterator[str]:
+    return (f"{where}.{name}: {number:g} is below 0" for name, number in numbers.items() if number < 0)
+
+
+def _too_long(names: Iterable[str]) -> Iterator[str]:
+    return (f"{name[:40]!r}…: a name of {len(name)} characters" for name in names if len(name) > _LONGEST_NAME)
+
+
+def _refuse(wrong: Iterable[str]) -> None:
+    for one in wrong:
+        raise ValueError(one)
