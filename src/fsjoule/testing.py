@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from fsjoule.errors import BoardError, MeterError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
@@ -20,7 +21,7 @@ class FakeClock:
         return self.time_s
 
     def utc(self) -> str:
-        return f"1970-01-01T00:00:{self.time_s:06.3f}Z"
+        return f"{datetime.fromtimestamp(self.time_s, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
     def sleep(self, seconds: float) -> None:
         self.time_s += seconds

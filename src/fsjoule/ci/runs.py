@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import re
 import shutil
 import tarfile
@@ -31,6 +32,7 @@ from fsjoule.ci.server import needed, told_without_token
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.store import load_run
 from fsjoule.store.index import check_folders, find_runs
+from fsjoule.store.inside import list_inside, read_inside
 
 PACKAGE: Final = "fsjoule-run"
 MOST: Final = 120
@@ -44,6 +46,9 @@ _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 _AHEAD: Final = timedelta(days=1)
 # A name twice, a file as a folder, a name too long: the archive's fault, not that of the disk.
 _BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+# measurements/<name>/<file>
+_DEEPEST: Final = 2
+_MODE: Final = 0o644
 # What unpacking raises of an archive that is none, or not all of one.
 _DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
@@ -55,6 +60,15 @@ class Registry:
     server: str
     project: str
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """How many run folders were uploaded, how many the registry had, and what was left out."""
+
+    uploaded: int
+    known: int
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +88,63 @@ def registry_of(variables: Mapping[str, str]) -> Registry | str:
     return Registry(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
 
 
-def push_runs(where: Registry, paths: Iterable[Path]) -> tuple[int, int]:
-    """Upload the run folders at and below `paths` that the registry does not have: how many, and how many it had.
+def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
+    """Upload the run folders at and below `paths` that the registry does not have.
 
     Raises ConfigError if there is none, GitLabError when the server cannot be reached or refuses.
     """
-    folders, _ = find_runs(check_folders(paths))
-    uploaded = 0
+    folders, faults = find_runs(check_folders(paths))
+    problems = [f"{fault.path}: {fault.reason}" for fault in faults]
+    uploaded = known_before = 0
     with _project(where, "the runs could not be kept in the package registry") as project:
         known = set(_versions(project))
         for folder in folders:
             if folder.name in known:
+                known_before += 1
                 continue
             with TemporaryDirectory() as work:
                 packed = Path(work) / _FILE
-                with tarfile.open(packed, "w:gz") as archive:
-                    archive.add(folder, arcname=folder.name)
+                try:
+                    problems += _pack(folder, packed)
+                except ResultError as error:
+                    problems.append(f"{folder.name}: {error.what}")
+                    continue
                 project.generic_packages.upload(PACKAGE, folder.name, _FILE, path=packed)
             uploaded += 1
-    return uploaded, len(folders) - uploaded
+    return Pushed(uploaded, known_before, tuple(problems))
+
+
+def _pack(folder: Path, packed: Path) -> list[str]:
+    """Make an archive of a run folder; returns what is in it and no part of a run folder: links, devices.
+
+    Raises ResultError if it cannot be read, or is too large to be fetched again.
+    """
+    problems: list[str] = []
+    size_bytes = 0
+    with tarfile.open(packed, "w:gz") as archive:
+        for names in _walk(folder, (), problems):
+            content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
+            if content is None:
+                continue  # somebody removed it meanwhile
+            size_bytes += len(content)
+            member = tarfile.TarInfo("/".join((folder.name, *names)))
+            member.size, member.mode = len(content), _MODE
+            archive.addfile(member, io.BytesIO(content))
+    return problems
+
+
+def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
+    """The files of a run folder, each by its names from there; what is none is added to the problems."""
+    listed = list_inside(folder, *below)
+    where = "/".join((folder.name, *below))
+    problems += [f"{where}/{name}: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        yield (*below, name)
+    for name in listed.folders:
+        if len(below) < _DEEPEST:
+            yield from _walk(folder, (*below, name), problems)
+        else:
+            problems.append(f"{where}/{name}: a run folder has no folder there")
 
 
 def pull_runs(where: Registry, into: Path, *, most: int = MOST) -> Pulled:

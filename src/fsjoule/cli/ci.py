@@ -92,8 +92,10 @@ def push(
     if isinstance(where, str):
         progress(f"{where}: no run is kept")
         return
-    uploaded, known = push_runs(where, runs or [Path("results")])
-    progress(f"{uploaded} runs kept in the package registry, {known} were there")
+    pushed = push_runs(where, runs or [Path("results")])
+    for problem in pushed.problems:
+        progress(f"left out: {problem}")
+    progress(f"{pushed.uploaded} runs kept in the package registry, {pushed.known} were there")
 
 
 @app.command("pull")

@@ -1,0 +1,195 @@
+"""Values that cannot be, and damaged traces: named, left out, and of no harm to other runs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine, command_line
+from hypothesis import given
+from hypothesis import strategies as st
+from reported_runs import write_run
+from results_factory import make_run, make_trace
+
+from fsjoule.errors import ResultError
+from fsjoule.report.trace_chart import trace_chart
+from fsjoule.store import RunFolder, load_run
+from fsjoule.store.checks import wrong_time
+from fsjoule.store.steps import decode_steps
+from fsjoule.store.traces import MOST_ROWS, decode_trace, encode_trace
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return command_line(monkeypatch, capfd)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run, beside one that is whole."""
+    whole = RunFolder(tmp_path / "results")
+    made = replace(make_run(repeat=1).run, run_id="another", started_utc="2026-03-10T10:00:00Z", measurements=())
+    whole.begin(made)
+    whole.finish(made)
+    return write_run(tmp_path / "results").path
+
+
+def first(folder: Path) -> Path:
+    return min((folder / "measurements").iterdir())
+
+
+def put(file: Path, way: tuple[str | int, ...], value: object) -> None:
+    """Change one value of a document."""
+    document = json.loads(file.read_text())
+    at: Any = document
+    for step in way[:-1]:
+        at = at[step]
+    at[way[-1]] = value
+    file.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("started_utc",), "yesterday"),
+        (("started_utc",), "9999-12-31T23:59:59Z"),
+        (("finished_utc",), "2026-03-09T10:00:00"),
+        (("faults", 0, "ended_utc"), ""),
+        (("faults", 0, "steps", 0, "level"), 10**9),
+        (("faults", 0, "steps", 0, "started_utc_ms"), 2**62),
+        (("run_id",), ""),
+        (("run_id",), "a\nb"),
+        (("plan", "kernels"), []),
+        (("plan", "suite"), "x" * 5000),
+        (("plan", "entries", 0, "number"), -1),
+        (("plan", "entries", 0, "workload", "size_bytes"), -1),
+        (("meter", "rate_hz"), 0),
+        (("meter", "shunt_uohm"), 0),
+        (("meter", "shunt_lsb_uv"), 0.0),
+        (("meter", "calibration", "zero_date"), 2**62),
+        (("boards", "6.1", "cpus"), -1),
+        (("schema",), "fsjoule.run/1"),
+    ],
+)
+def test_a_run_that_cannot_be_costs_no_other(
+    run: CommandLine, folder: Path, tmp_path: Path, way: tuple[str | int, ...], value: object
+) -> None:
+    put(folder / "run.json", way, value)
+    assert run("show", folder).code == 2
+    assert run("report", "page", folder).code == 2
+    done = run("report", "allure", tmp_path / "results", "--output", tmp_path / "allure")
+    assert done.code == 0
+    assert f"missing: {folder.name}: " in done.err
+    assert "another" in (tmp_path / "allure" / "environment.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("started_utc",), "now"),
+        (("number",), -1),
+        (("slug",), "x" * 5000),
+        (("series", "workload"), "x" * 5000),
+        (("workload", "size_bytes"), -1),
+        (("duration_s",), 1e300),
+        (("throughput_mib_per_s",), float("nan")),
+        (("boot",), 2**70),
+    ],
+)
+def test_a_measurement_that_cannot_be_is_named_and_left_out(
+    run: CommandLine, folder: Path, way: tuple[str | int, ...], value: object
+) -> None:
+    put(first(folder) / "measurement.json", way, value)
+    assert first(folder).name in load_run(folder).damaged
+    assert run("show", folder).code == 0
+
+
+@pytest.mark.parametrize("name", ["p99", "-1", "1e5", "nan", "²", "1.2.3", ""])
+def test_a_percentile_is_a_number(folder: Path, name: str) -> None:
+    file = next(f for f in folder.glob("measurements/*/measurement.json") if '"latency_perc' in f.read_text())
+    put(file, ("fio", "latency_percentiles_ns"), {name: 1})
+    assert "no percentile" in load_run(folder).damaged[file.parent.name]
+
+
+@given(st.text() | st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(lambda time: time.isoformat()))
+def test_a_text_is_a_time_or_it_is_told_why_not(text: str) -> None:
+    why = wrong_time(text)
+    assert why is None or why.endswith(("is no time", "has no time zone"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000, b'[{"title": "a\\ud800"}]'])
+def test_damaged_steps_are_told(content: bytes) -> None:
+    with pytest.raises(ResultError, match="labgrid's steps"):
+        decode_steps(content)
+
+
+# ------------------------------------------------------------------------------------------------------------- traces
+
+
+def rewritten(**columns: object) -> bytes:
+    """A trace with some of its columns replaced."""
+    source = pa.BufferReader(encode_trace(make_trace()))
+    file = pq.ParquetFile(source)
+    table = file.read()
+    for name, values in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(file.metadata.metadata), sink)
+    return bytes(sink.getvalue())
+
+
+ROWS = len(make_trace().ticks)
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"bus_raw": pa.array(["x"] * ROWS)}, "is of type string"),
+        ({"tick": pa.array([{"a": 1}] * ROWS)}, "is of type struct"),
+        ({"tick": pa.array([1.5] * ROWS)}, "is of type double"),
+        ({"shunt_raw": pa.nulls(ROWS, pa.int16())}, "does not hold"),
+        ({"tick": pa.array(np.zeros(ROWS, dtype=np.int64))}, "does not ascend"),
+        ({"tick": pa.array(np.arange(ROWS, 0, -1))}, "does not ascend"),
+        ({"time_us": pa.array(np.full(ROWS, 2**63 - 1))}, "cannot be"),
+    ],
+)
+def test_columns_that_are_none_of_a_trace_are_refused(columns: dict[str, object], why: str) -> None:
+    with pytest.raises(ResultError, match=why):
+        decode_trace(rewritten(**columns), Path("trace.parquet"))
+
+
+def test_a_few_bytes_cannot_claim_all_memory() -> None:
+    # One value, again and again: some kilobytes.
+    rows = MOST_ROWS + 1
+    kinds = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
+    kinds |= {f"checkpoint_{name}": pa.int64() for name in ("tick", "raw", "bus", "missed")}
+    table = pa.table({name: pa.nulls(rows, kind) for name, kind in kinds.items()})
+    metadata = pq.ParquetFile(pa.BufferReader(encode_trace(make_trace()))).metadata.metadata
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    with pytest.raises(ResultError, match=f"has {rows} rows"):
+        decode_trace(bytes(sink.getvalue()), Path("trace.parquet"))
+
+
+@given(st.data())
+def test_a_trace_with_wrong_bytes_is_read_or_refused(data: st.DataObject) -> None:
+    content = bytearray(encode_trace(make_trace()))
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(ResultError):
+        trace = decode_trace(bytes(content), Path("trace.parquet"))
+        assert len(trace.ticks) == len(trace.power_w)
+
+
+def test_a_time_that_steps_back_between_frames_is_drawn() -> None:
+    trace = make_trace()
+    times = trace.times_us.copy()
+    times[20:] -= 1500
+    assert "<svg" in trace_chart(make_run(repeat=1).measurements[0], replace(trace, times_us=times), width=300)
