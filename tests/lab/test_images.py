@@ -128,7 +128,7 @@ def test_a_card_whose_builder_was_killed_is_built_again(
         assert builder.stdout is not None
         assert any("assembling" in line for line in builder.stdout)
         os.killpg(builder.pid, signal.SIGKILL)
-    assert "card" not in {entry.stage for entry in cached()}
+    assert "card" not in {entry.stage for entry in cached() if entry.damage is None}
     rebuilt = build_card(KERNEL, root_of(card), progress=print)
     assert rebuilt.path.parent.parent == own / "card"
     assert rebuilt.facts.packages == card.facts.packages

@@ -60,7 +60,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(LabError, match="no network"):
         build_once("card", "a", "key", fail, progress=silent, root=tmp_path)
-    assert [path.name for path in (tmp_path / "card").iterdir()] == [".a-key.lock"]
+    assert sorted(path.name for path in (tmp_path / "card").iterdir()) == [".a-key.lock", ".a-key.use"]
     assert not cached(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_what_a_killed_builder_left_is_not_used_and_goes_away(tmp_path: Path) ->
     with builder_at_half(tmp_path):
         pass
     assert list((tmp_path / "card").glob(".*part*"))
-    assert not cached(tmp_path)
+    assert [entry.damage for entry in cached(tmp_path)] == ["its build was interrupted"]
     folder = build_once("card", "a", "key", write_result, progress=silent, root=tmp_path)
     assert (folder / "result").read_text() == "whole"
     assert not list((tmp_path / "card").glob(".*part*"))

@@ -57,6 +57,13 @@ def test_a_name_of_the_recipe_is_one_whatever_lies_in_the_folder(
     assert isinstance(kernel_choice(RECIPE, "./6.1"), BuildFolder)
 
 
+@pytest.mark.parametrize("asked", ["x" * 300, f"/{'x' * 300}", "a\0b", "~nosuchuser/kernel", "/dev/null/kernel"])
+def test_what_can_be_no_path_is_told_as_such(asked: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown kernel|there is no kernel at|--kernel") as caught:
+        kernel_choice(RECIPE, asked)
+    assert len(caught.value.what) < 350
+
+
 def test_a_package_file_says_which_kernel_it_holds(tmp_path: Path) -> None:
     file = package(tmp_path, "linux-image-6.1.5-mine", version="6.1.5-1", depends="linux-modules-6.1.5-mine, kmod")
     choice = kernel_choice(RECIPE, str(file))

@@ -18,7 +18,7 @@ from fsjoule import process
 from fsjoule.allure.metrics import Legend, groups_of
 from fsjoule.allure.words import categories
 from fsjoule.errors import FsjouleError, LabError
-from fsjoule.paths import cache_dir
+from fsjoule.paths import cache_folder
 
 Say = Callable[[str], None]
 
@@ -46,7 +46,7 @@ def install(say: Say) -> tuple[Path, Path]:
     node = _node()
     locked = {name: files("fsjoule.allure").joinpath("npm", name).read_bytes() for name in _LOCK_FILES}
     digest = hashlib.sha256(b"".join(locked.values())).hexdigest()[:16]
-    folder = cache_dir() / "allure" / digest
+    folder = cache_folder("allure") / digest
     program = folder / "node_modules" / "allure" / "cli.js"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from fsjoule import images
@@ -29,19 +30,25 @@ def image_build(
 
 @app.command("list")
 def image_list(json_output: Json = False) -> None:
-    """List what is in the cache."""
+    """List what is in the cache, and what of it is damaged: that is built again when it is needed."""
     entries = images.cached()
     if json_output:
         print_json([dataclasses.asdict(entry) for entry in entries])
         return
     table = Table("stage", "name", "MiB", "path", box=None)
     for entry in entries:
-        table.add_row(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", str(entry.path))
+        path = escape(str(entry.path))
+        shown = f"{path}\n[red]damaged: {escape(entry.damage)}[/red]" if entry.damage else path
+        table.add_row(entry.stage, escape(entry.name), f"{entry.size_bytes / 2**20:.0f}", shown)
     out.print(table)
 
 
 @app.command("clean")
-def image_clean() -> None:
-    """Remove everything that fsjoule keeps in its image cache."""
-    freed_bytes = images.clean(images.cached(), progress=progress)
+def image_clean(json_output: Json = False) -> None:
+    """Remove everything that fsjoule keeps in its image cache, but what another process uses (exit code 4)."""
+    entries = images.cached()
+    freed_bytes = images.clean(entries, progress=progress)
+    if json_output:
+        print_json({"freed_bytes": freed_bytes, "removed": [str(entry.path) for entry in entries]})
+        return
     out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

@@ -1,40 +1,55 @@
 """The cache of build stages: `<cache>/images/<stage>/<name>-<key>/`.
 
-An entry is built in a temporary folder beside its place and renamed into it when it is whole, under a lock of its own.
-So an entry that can be seen is complete, and two builders never build the same one. The key is a digest of everything
-that goes into the stage; what is no longer asked for stays until `clean`.
+An entry is built in a temporary folder beside its place, under a lock of its own, brought to the disk and renamed into
+its place when it is whole: two builders never build the same one. Its file `entry.json` records all that it holds, with
+digests. It is compared before each use, by its files' times and sizes if they are those of the last comparison
+(`.<name>-<key>.checked`), else by their content; an entry that is damaged is said, thrown away and built again. The key
+is a digest of everything that goes into the stage; what is no longer asked for stays until `clean`.
 """
 
 from __future__ import annotations
 
-import fcntl
+import ctypes
+import errno
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import LabError
-from fsjoule.paths import cache_dir
+from pydantic import TypeAdapter, ValidationError
+
+from fsjoule.errors import LabError, StorageError
+from fsjoule.images.contents import Contents, contents_digest, contents_of, difference, fingerprint
+from fsjoule.images.locks import is_locked, locked, unused, use
+from fsjoule.images.watched import size_mib
+from fsjoule.paths import cache_folder
 
 Progress = Callable[[str], None]
 
 # In the order of building.
 STAGES: Final = ("emulator", "dkms", "kernel", "userland", "partition", "card")
 LOCK_TIMEOUT_S: Final = 1800.0
+_CLEAN_TIMEOUT_S: Final = 5.0
 _ENTRY_FILE: Final = "entry.json"
+_UNFINISHED: Final = ".part-"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_LITTLE_BYTES: Final = 8 * 2**20
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One built stage. `name` says what for (`imx6ul-6.1-ext4`), `size_bytes` is what it takes on the disk."""
+    """One built stage. `name` says what for (`imx6ul-6.1-ext4`), `size_bytes` is what it takes on the disk.
+
+    `damage` says why it cannot be used, and is None for one that can.
+    """
 
     stage: str
     name: str
@@ -42,13 +57,27 @@ class CacheEntry:
     path: Path
     created_utc: str
     size_bytes: int
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What `entry.json` holds. `digest` is that of `contents`."""
+
+    stage: str
+    name: str
+    key: str
+    created_utc: str
+    digest: str
+    contents: Contents
+
+
+_STORED: Final = TypeAdapter(_Stored)
 
 
 def images_cache() -> Path:
-    """The folder of all stages; made if absent."""
-    path = cache_dir() / "images"
-    path.mkdir(exist_ok=True)
-    return path
+    """The folder of all stages; made if absent. Raises StorageError if it cannot be."""
+    return cache_folder("images")
 
 
 def cache_key(inputs: Mapping[str, Any]) -> str:
@@ -67,6 +96,11 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def entry_digest(entry: Path) -> str:
+    """A digest of all that an entry holds, whenever and wherever it was built: what is made from it takes it as key."""
+    return _stored(entry).digest
+
+
 def build_once(
     stage: str,
     name: str,
@@ -77,103 +111,226 @@ def build_once(
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Path:
-    """The folder of a stage's result; `build` is called with an empty folder to fill if there is none yet.
+    """The folder of a stage's result; `build` is called with an empty folder to fill if there is no whole one yet.
 
-    Raises LabError when another process holds the entry's lock for longer than `lock_timeout_s`, and whatever `build`
-    raises; nothing is left in the cache then.
+    `clean` leaves it alone until this process ends. Raises LabError when another process holds the entry's lock for
+    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and whatever `build` raises; nothing is
+    left in the cache then.
     """
     folder = (root or images_cache()) / stage
-    folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{name}-{key}"
-    if final.is_dir():
-        return final
-    with locked(folder / f".{final.name}.lock", f"{stage} {name}", progress, lock_timeout_s):
-        if final.is_dir():
+    with _told(folder):
+        if os.path.lexists(folder) and not folder.is_dir():
+            _discard(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        use(_beside(final, "use"))
+        if os.path.lexists(final) and damage(final) is None:
             return final
-        for leftover in folder.glob(f".{final.name}.part-*"):  # of a builder that was killed: we hold its lock
-            shutil.rmtree(leftover)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.part-", dir=folder))
-        try:
-            unfinished.chmod(0o755)
-            build(unfinished)
-            created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            entry = {"stage": stage, "name": name, "key": key, "created_utc": created}
-            (unfinished / _ENTRY_FILE).write_text(json.dumps(entry, indent=2) + "\n")
-            unfinished.rename(final)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
+            # Of a builder that was killed: we hold its lock.
+            for leftover in folder.glob(f".{final.name}{_UNFINISHED}*"):
+                _discard(leftover)
+            if os.path.lexists(final):
+                found = damage(final)
+                if found is None:
+                    return final
+                progress(f"the cached {stage} {name} is damaged: {found}; building it again")
+                _discard(_moved_away(final))
+            _build(final, build, {"stage": stage, "name": name, "key": key})
     return final
 
 
+def damage(entry: Path) -> str | None:
+    """Why an entry cannot be used, in words; None for a whole one. All of it is read unless that was done before."""
+    if entry.is_symlink() or not entry.is_dir():
+        return "it is no folder"
+    try:
+        seen = fingerprint(entry)
+        stored = _stored(entry)
+    except FileNotFoundError:
+        found = f"{_ENTRY_FILE} is missing"
+    except ValidationError:
+        found = f"{_ENTRY_FILE} does not say what belongs there"
+    except OSError as error:
+        found = f"it cannot be read: {error.strerror}"
+    else:
+        found = _damage(entry, stored, seen)
+    return found
+
+
+def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
+    """How an entry differs from its record; `seen` is its fingerprint."""
+    if f"{stored.name}-{stored.key}" != entry.name or contents_digest(stored.contents) != stored.digest:
+        return f"{_ENTRY_FILE} is not that of this entry"
+    stamp = _beside(entry, "checked")
+    with suppress(OSError):
+        if stamp.read_text(errors="replace") == seen:
+            return None
+    found = difference(entry, stored.contents, without=_ENTRY_FILE)
+    if found is None:
+        with suppress(OSError):  # somebody else's cache, or a full disk: it is read again next time
+            stamp.write_text(seen)
+    return found
+
+
+def _stored(entry: Path) -> _Stored:
+    return _STORED.validate_json((entry / _ENTRY_FILE).read_bytes())
+
+
 def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
-    """All complete entries, by stage and name."""
+    """All entries by stage and name, damaged ones and what interrupted builds left included."""
     base = root or images_cache()
-    files = [file for stage in stages for file in sorted((base / stage).glob(f"[!.]*/{_ENTRY_FILE}"))]
-    return [_read_entry(file) for file in files]
+    return [_listed(stage, path) for stage in stages for path in _places(base / stage)]
 
 
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
-    """Remove entries; returns the bytes set free. Raises LabError for one that is being built again right now."""
+    """Remove entries; returns the bytes set free.
+
+    Raises LabError, after all others are removed, for those that are being built or used right now, and StorageError
+    for one that cannot be removed.
+    """
     freed = 0
+    kept: list[str] = []
     for entry in entries:
-        lock = entry.path.parent / f".{entry.path.name}.lock"
-        with locked(lock, f"{entry.stage} {entry.name}", progress, timeout_s=5.0):
-            # Renamed first: a removal that is interrupted must not leave half an entry in its place.
-            doomed = entry.path.parent / f".{entry.path.name}.part-removed"
-            shutil.rmtree(doomed, ignore_errors=True)
-            entry.path.rename(doomed)
-            shutil.rmtree(doomed)
-            lock.unlink(missing_ok=True)
-        progress(f"removed {entry.stage} {entry.name} ({entry.size_bytes / 2**20:.0f} MiB)")
+        what = f"{entry.stage} {entry.name}".strip()
+        with _told(entry.path.parent):
+            if not _removed(entry, what, progress):
+                progress(f"kept {what}: another process uses it")
+                kept.append(what)
+                continue
+        progress(f"removed {what} ({entry.size_bytes / 2**20:.0f} MiB)")
         freed += entry.size_bytes
+    if kept:
+        hint = "end what uses them, and clean again"
+        raise LabError(f"not removed, for another process uses them: {', '.join(kept)}", transient=True, hint=hint)
     return freed
 
 
-def _read_entry(file: Path) -> CacheEntry:
-    stored = json.loads(file.read_text())
-    size = sum(path.lstat().st_blocks * 512 for path in file.parent.rglob("*"))
-    return CacheEntry(**stored, path=file.parent, size_bytes=size)
+def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{_UNFINISHED}", dir=final.parent))
+    try:
+        unfinished.chmod(0o755)
+        build(unfinished)
+        created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        contents = contents_of(unfinished, without=_ENTRY_FILE)
+        stored = _Stored(**names, created_utc=created, digest=contents_digest(contents), contents=contents)
+        (unfinished / _ENTRY_FILE).write_bytes(_STORED.dump_json(stored, indent=2) + b"\n")
+        _to_disk(unfinished, _libc.syncfs)  # one call for thousands of files
+        unfinished.rename(final)
+        _to_disk(final.parent, _libc.fsync)
+        with suppress(OSError):
+            _beside(final, "checked").write_text(fingerprint(final))
+    except LabError as error:
+        if not isinstance(error, StorageError) and _is_full(final.parent, error):
+            raise _full(final.parent) from error
+        raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
+    """Bring a folder, or all of its filesystem, to the disk; raises OSError if that failed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if synchronise(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def _places(stage: Path) -> Iterator[Path]:
+    """Where entries are, or what stands in their place; unfinished ones too, unless somebody is building them."""
+    if not stage.is_dir():
+        yield from [stage] if os.path.lexists(stage) else []
+        return
+    for path in sorted(stage.iterdir()):
+        name, unfinished, _ = path.name.partition(_UNFINISHED)
+        left = unfinished and not is_locked(path.with_name(f"{name}.lock"))
+        if left or not path.name.startswith("."):
+            yield path
+
+
+def _listed(stage: str, path: Path) -> CacheEntry:
+    size = round(size_mib(path) * 2**20)
+    called = path.name.partition(_UNFINISHED)[0].removeprefix(".")
+    name, _, key = called.rpartition("-") if path.name != stage else ("", "", "")
+    if path.name.startswith("."):
+        return CacheEntry(stage, name, key, path, "", size, "its build was interrupted")
+    if found := damage(path):
+        return CacheEntry(stage, name or called, key, path, "", size, found)
+    stored = _stored(path)
+    return CacheEntry(stored.stage, stored.name, stored.key, path, stored.created_utc, size)
+
+
+def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
+    """Remove an entry, if nobody builds or uses it."""
+    if not os.path.lexists(entry.path):
+        return True
+    if entry.path.name == entry.stage:  # what stands in the place of a whole stage
+        _discard(entry.path)
+        return True
+    final = entry.path.with_name(entry.path.name.partition(_UNFINISHED)[0].removeprefix("."))
+    lock, used = _beside(final, "lock"), _beside(final, "use")
+    try:
+        with locked(lock, what, progress, _CLEAN_TIMEOUT_S), unused(used) as nobody:
+            if not nobody:
+                return False
+            _discard(_moved_away(entry.path))
+            for beside in (_beside(final, "checked"), used, lock):
+                beside.unlink(missing_ok=True)
+    except LabError as error:
+        if isinstance(error, StorageError):
+            raise
+        return False
+    return True
+
+
+def _beside(entry: Path, kind: str) -> Path:
+    return entry.with_name(f".{entry.name}.{kind}")
+
+
+def _moved_away(path: Path) -> Path:
+    """Renamed first: a removal that is interrupted must not leave half an entry in its place."""
+    name = path.name.partition(_UNFINISHED)[0].removeprefix(".")
+    doomed = path.with_name(f".{name}{_UNFINISHED}removed")
+    if doomed != path:
+        _discard(doomed)
+        path.rename(doomed)
+    return doomed
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
-def locked(lock: Path, what: str, progress: Progress, timeout_s: float) -> Generator[None]:
-    """Hold an exclusive lock that the kernel drops when this process ends, however it ends."""
-    deadline = time.monotonic() + timeout_s
-    said = 0.0
-    while True:
-        handle = lock.open("a+")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            holder = handle.read().strip() or "unknown"
-            handle.close()
-            now = time.monotonic()
-            if now > deadline:
-                raise LabError(
-                    f"another process (pid {holder}) has been building {what} for more than {timeout_s:.0f} s",
-                    transient=True,
-                    hint=f"wait for it, or end it; the lock is {lock}",
-                ) from None
-            if now > said + 10:
-                progress(f"waiting for another process (pid {holder}) which is building {what}")
-                said = now
-            time.sleep(0.2)
-            continue
-        if _is_same_file(handle.fileno(), lock):
-            break
-        handle.close()  # `clean` removed the file between open and lock
+def _told(folder: Path) -> Generator[None]:
+    """A cache that cannot be written is told as such."""
     try:
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
         yield
-    finally:
-        handle.close()
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _full(folder) from error
+        if error.filename is None or not Path(error.filename).is_relative_to(folder.parent):
+            raise
+        raise StorageError(
+            f"the cache cannot be written: {error.filename}: {error.strerror}",
+            hint="let this user write there, or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+        ) from error
 
 
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+def _full(folder: Path) -> StorageError:
+    return StorageError(
+        f"the disk of the cache is full: {folder}",
+        hint="make room (fsjoule image clean empties the cache), or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+    )
+
+
+def _is_full(folder: Path, error: LabError) -> bool:
+    """Whether a program failed for want of room."""
+    free = os.statvfs(folder)
+    words = tuple(os.strerror(number) for number in _FULL)
+    return free.f_bavail * free.f_frsize < _LITTLE_BYTES or any(word in error.what for word in words)

@@ -20,7 +20,7 @@ from fsjoule.images.userland import Userland
 from fsjoule.model import MIB, ImageFacts
 
 # Raise it when this file, initramfs.py or kernelimage.py changes what is in an entry.
-STAGE_VERSION: Final = 3
+STAGE_VERSION: Final = 4
 
 _TIMEOUT_S: Final = 120.0
 _DISK_ID: Final = "0x66736a6c"

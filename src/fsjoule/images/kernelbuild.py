@@ -9,6 +9,7 @@ The same source and configuration give the same kernel, byte for byte, whatever 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -25,16 +26,18 @@ from pydantic import TypeAdapter, ValidationError
 from fsjoule import process
 from fsjoule.errors import ConfigError, KernelBuildError, LabError
 from fsjoule.images.buildfolder import NOTES
-from fsjoule.images.cache import CacheEntry, Progress, build_once, cache_key, cached, clean, locked
+from fsjoule.images.cache import CacheEntry, Progress, build_once, cache_key, cached, clean
 from fsjoule.images.kconfig import check_fragment, not_granted, parse_config
+from fsjoule.images.locks import locked
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
 from fsjoule.images.sourcetree import Revision, check_out, find_revision, has_changes
 from fsjoule.images.watched import run_watched, size_mib
-from fsjoule.paths import cache_dir, project_dir
+from fsjoule.paths import cache_folder, project_dir
 
 # Raise it when this file changes what is built from the same source and configuration.
 STAGE_VERSION: Final = 1
 
+_log: Final = logging.getLogger(__name__)
 _STAGE: Final = "built"
 _LOG: Final = "tuxmake.log"
 _TIMEOUT_S: Final = 4 * 3600.0
@@ -90,9 +93,7 @@ class _Configuration:
 
 def kernels_cache() -> Path:
     """The folder of built kernels and of what they are built in; made if absent."""
-    path = cache_dir() / "kernels"
-    path.mkdir(exist_ok=True)
-    return path
+    return cache_folder("kernels")
 
 
 def build_kernel(
@@ -145,9 +146,12 @@ def build_kernel(
 
 
 def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
-    """All kernels that were built, with what is noted about them, oldest first."""
+    """All kernels that were built, with what is noted about them, oldest first. Damaged ones are said and left out."""
     entries = sorted(cached(kernels_cache(), (_STAGE,)), key=lambda entry: entry.created_utc)
-    return [(entry, _read_notes(entry.path)) for entry in entries]
+    for entry in entries:
+        if entry.damage:
+            _log.warning("%s is damaged: %s; `fsjoule kernel clean` removes it", entry.path, entry.damage)
+    return [(entry, _read_notes(entry.path)) for entry in entries if entry.damage is None]
 
 
 def clean_kernels(*, progress: Progress) -> int:

@@ -16,7 +16,7 @@ from fsjoule.images.recipe import Recipe
 from fsjoule.images.userland import Userland, require_root
 
 # Raise it when this file or makefs.py changes what is in an entry.
-STAGE_VERSION: Final = 4
+STAGE_VERSION: Final = 5
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")

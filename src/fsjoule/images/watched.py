@@ -53,6 +53,6 @@ def size_mib(*paths: Path) -> float:
         for path in [top, *top.rglob("*")]:
             try:
                 total += path.lstat().st_blocks * 512
-            except FileNotFoundError:
+            except OSError:
                 continue
     return total / 2**20

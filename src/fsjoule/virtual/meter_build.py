@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from fsjoule.paths import cache_dir, project_dir
+from fsjoule.paths import cache_folder, project_dir
 from fsjoule.process import run
 
 PROGRAM: Final = "fsjoule-meter-sim"
@@ -21,10 +21,9 @@ def simulator(progress: Callable[[str], None]) -> Path:
     Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
     """
     sources = project_dir() / "meter"
-    program = cache_dir() / "meter" / f"{PROGRAM}-{_key(sources)}"
+    program = cache_folder("meter") / f"{PROGRAM}-{_key(sources)}"
     if not program.exists():
         progress("building the meter's simulator")
-        program.parent.mkdir(parents=True, exist_ok=True)
         _build(sources, program)
     return program
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from fsjoule.paths import cache_dir, project_dir
+from fsjoule.paths import cache_folder, project_dir
 from fsjoule.process import run
 
 _FLAGS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -23,10 +23,9 @@ def probe(progress: Callable[[str], None]) -> Path:
     source = project_dir() / "probe" / "guest_probe.c"
     compiler = run(["cc", "--version"], timeout_s=30.0).stdout
     key = hashlib.sha256(b"\0".join((compiler, " ".join(_FLAGS).encode(), source.read_bytes()))).hexdigest()[:16]
-    library = cache_dir() / "probe" / f"guest_probe-{key}.so"
+    library = cache_folder("probe") / f"guest_probe-{key}.so"
     if not library.exists():
         progress("building the board's probe")
-        library.parent.mkdir(parents=True, exist_ok=True)
         # Beside its place and renamed: a build that is broken off leaves nothing that looks whole.
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="building-") as folder:
             built = Path(folder) / library.name

@@ -1,0 +1,134 @@
+"""What an entry of the cache holds: recorded when it is built, compared when it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+_BLOCK_BYTES: Final = 65536
+_ZEROS: Final = bytes(_BLOCK_BYTES)
+
+# One line per path: mode (octal, with the file's type), owner, group, size in bytes, digest; `-` where there is none.
+Contents = dict[str, str]
+
+
+def contents_of(folder: Path, *, without: str) -> Contents:
+    """All files, folders and links below a folder, by path; `without` names the file that will hold the record.
+
+    Raises OSError for what cannot be read.
+    """
+    return {name: _line(found, _digest(path, found)) for name, path, found in _walk(folder, without)}
+
+
+def contents_digest(contents: Mapping[str, str]) -> str:
+    """SHA-256 of a record: equal for folders that hold the same."""
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def difference(folder: Path, recorded: Mapping[str, str], *, without: str) -> str | None:
+    """The first thing by which a folder differs from its record, in words; None if it is as recorded."""
+    left = dict(recorded)
+    try:
+        for name, path, found in _walk(folder, without):
+            line = left.pop(name, None)
+            if line is None:
+                return f"{name} does not belong there"
+            if differs := _differs(name, path, found, line.split(" ")):
+                return differs
+    except OSError as error:
+        return f"{_within(folder, error.filename)} cannot be read: {error.strerror}"
+    return f"{min(left)} is missing" if left else None
+
+
+def fingerprint(folder: Path) -> str:
+    """A digest of all that the filesystem tells about the files below a folder without reading them.
+
+    It changes whenever something is written, replaced or copied; an error of the disk does not change it. Raises
+    OSError for a folder that cannot be read.
+    """
+    digest = hashlib.sha256()
+    for name, _, found in _walk(folder, ""):
+        known = (found.st_mode, found.st_uid, found.st_gid, found.st_size)
+        digest.update(repr((name, *known, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)).encode())
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of all blocks of 64 KiB that are not zeros, each behind its offset: quick for images full of holes.
+
+    It does not depend on where the file has holes and where it has zeros.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        for offset in _data_blocks(file.fileno()):
+            block = os.pread(file.fileno(), _BLOCK_BYTES, offset)
+            if block != _ZEROS[: len(block)]:
+                digest.update(offset.to_bytes(8, "big") + block)
+    return digest.hexdigest()
+
+
+def _data_blocks(descriptor: int) -> Iterator[int]:
+    """Offsets of the blocks that are no holes."""
+    end, offset = os.fstat(descriptor).st_size, 0
+    while offset < end:
+        try:
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole up to the end
+            return
+        hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+        first = max(offset, start // _BLOCK_BYTES * _BLOCK_BYTES)
+        offset = -(-hole // _BLOCK_BYTES) * _BLOCK_BYTES
+        yield from range(first, offset, _BLOCK_BYTES)
+
+
+def _walk(folder: Path, without: str) -> Iterator[tuple[str, Path, os.stat_result]]:
+    """Everything below a folder in the order of its names, links not followed."""
+    todo = [folder]
+    while todo:
+        here = todo.pop()
+        for entry in sorted(os.scandir(here), key=lambda each: each.name):
+            path = Path(entry.path)
+            name = path.relative_to(folder).as_posix()
+            if name == without:
+                continue
+            found = entry.stat(follow_symlinks=False)
+            yield name, path, found
+            if stat.S_ISDIR(found.st_mode):
+                todo.append(path)
+
+
+def _digest(path: Path, found: os.stat_result) -> str:
+    if stat.S_ISREG(found.st_mode):
+        return file_digest(path)
+    if stat.S_ISLNK(found.st_mode):
+        return hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
+    return "-"
+
+
+def _line(found: os.stat_result, digest: str) -> str:
+    size = str(found.st_size) if digest != "-" else "-"
+    return f"{found.st_mode:o} {found.st_uid} {found.st_gid} {size} {digest}"
+
+
+def _differs(name: str, path: Path, found: os.stat_result, recorded: list[str]) -> str | None:
+    mode, uid, gid, size, digest = recorded
+    if f"{found.st_mode:o}" != mode:
+        return f"{name} has the mode {found.st_mode:o} instead of {mode}"
+    if (str(found.st_uid), str(found.st_gid)) != (uid, gid):
+        return f"{name} belongs to {found.st_uid}:{found.st_gid} instead of {uid}:{gid}"
+    if size != "-" and str(found.st_size) != size:
+        return f"{name} has {found.st_size} bytes instead of {size}"
+    if digest != "-" and _digest(path, found) != digest:
+        return f"{name} has another content"
+    return None
+
+
+def _within(folder: Path, name: str | None) -> str:
+    """A file's name as seen from the folder; `it` for the folder itself."""
+    path = Path(name or folder)
+    return "it" if path == folder or not path.is_relative_to(folder) else path.relative_to(folder).as_posix()

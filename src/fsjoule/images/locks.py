@@ -1,0 +1,124 @@
+"""Locks of the cache. The kernel drops them when their process ends, however it ends.
+
+An entry has two: `.NAME.lock` is held by whoever builds or removes it, `.NAME.use` is shared by all who use it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+from fsjoule.errors import LabError
+
+_POLL_S: Final = 0.2
+_SAY_EVERY_S: Final = 10.0
+_REMOVAL_TIMEOUT_S: Final = 120.0
+
+# Kept until this process ends: a run goes back to its card, its kernel and its emulator at any time.
+_used: Final[dict[Path, IO[str]]] = {}
+
+
+@contextmanager
+def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: float) -> Generator[None]:
+    """Hold an exclusive lock on what is being built. Raises LabError if another process holds it for too long."""
+    deadline = time.monotonic() + timeout_s
+    said = 0.0
+    while (handle := _taken(lock, fcntl.LOCK_EX)) is None:
+        holder = _holder(lock)
+        now = time.monotonic()
+        if now > deadline:
+            raise LabError(
+                f"another process (pid {holder}) has been building {what} for more than {timeout_s:.0f} s",
+                transient=True,
+                hint=f"wait for it, or end it; the lock is {lock}",
+            )
+        if now > said + _SAY_EVERY_S:
+            progress(f"waiting for another process (pid {holder}) which is building {what}")
+            said = now
+        time.sleep(_POLL_S)
+    try:
+        with suppress(OSError):  # on a full disk it is a lock all the same
+            handle.truncate(0)
+            os.write(handle.fileno(), str(os.getpid()).encode())
+        yield
+    finally:
+        handle.close()
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether a process holds it right now."""
+    if not lock.exists():
+        return False
+    handle = _taken(lock, fcntl.LOCK_SH)
+    if handle is not None:
+        handle.close()
+    return handle is None
+
+
+def use(lock: Path) -> None:
+    """Share a lock until this process ends, so that `clean` leaves what it stands for alone.
+
+    Nobody cleans a cache that cannot be written: there it is used without.
+    """
+    if lock in _used and _is_same_file(_used[lock].fileno(), lock):
+        return
+    deadline = time.monotonic() + _REMOVAL_TIMEOUT_S
+    try:
+        while (handle := _taken(lock, fcntl.LOCK_SH)) is None:
+            if time.monotonic() > deadline:
+                raise LabError(f"another process has been removing {lock.parent} for too long", transient=True)
+            time.sleep(_POLL_S)
+    except OSError:
+        return
+    _used[lock] = handle
+
+
+@contextmanager
+def unused(lock: Path) -> Generator[bool]:
+    """Whether nobody else uses what the lock stands for; nobody begins to within the body."""
+    if lock in _used:
+        _used.pop(lock).close()
+    handle = _taken(lock, fcntl.LOCK_EX)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            handle.close()
+
+
+def _taken(lock: Path, kind: int) -> IO[str] | None:
+    """The locked file; None if another process holds it, or has just removed it."""
+    try:
+        handle = lock.open("a+")
+    except OSError:
+        if kind != fcntl.LOCK_SH:
+            raise
+        handle = lock.open("r")  # somebody else's cache, or one that is read-only: to share it, reading is enough
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        return None
+    if _is_same_file(handle.fileno(), lock):
+        return handle
+    handle.close()
+    return None
+
+
+def _holder(lock: Path) -> str:
+    try:
+        return lock.read_text().strip() or "unknown"
+    except FileNotFoundError:
+        return "unknown"
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

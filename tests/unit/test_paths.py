@@ -1,0 +1,79 @@
+"""Folders that the environment names: what cannot be used is told with the variable's name, by every command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PROGRAM, CommandLine, command_line
+
+from fsjoule import paths
+from fsjoule.errors import ConfigError
+
+COMMANDS = {"FSJOULE_CACHE_DIR": ("image", "list"), "FSJOULE_STATE_DIR": ("lab", "status")}
+FOLDERS = {"FSJOULE_CACHE_DIR": paths.cache_dir, "FSJOULE_STATE_DIR": paths.state_dir}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return command_line(monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+@pytest.mark.parametrize(
+    "value",
+    ["", "relative/folder", ".", "~nobody", "~nobody/x", "/dev/null", "/dev/null/x", "/proc/nope", "/" + 300 * "x"],
+)
+def test_a_folder_that_cannot_be_used_is_the_user_s_mistake(
+    variable: str, value: str, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError):
+        FOLDERS[variable]()
+    done = run(*COMMANDS[variable])
+    assert done.code == ConfigError.exit_code
+    assert variable in done.err
+    assert "hint: " in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_folder_is_made_and_a_home_is_known(variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(variable, "~/in/there")
+    assert FOLDERS[variable]() == tmp_path / "in" / "there"
+    assert (tmp_path / "in" / "there").is_dir()
+    monkeypatch.delenv(variable)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert FOLDERS[variable]().is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_folder_of_somebody_else_is_told(variable: str, tmp_path: Path) -> None:
+    """Without root's powers: a user who may not look into it."""
+    folder = Path("/root") if os.geteuid() == 0 else tmp_path
+    if os.geteuid() != 0:
+        folder.chmod(0)
+    other: Any = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    done = subprocess.run(
+        [str(PROGRAM), *COMMANDS[variable]],
+        env={**os.environ, variable: str(folder / "fsjoule")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **other,
+    )
+    assert (done.returncode, variable in done.stderr) == (ConfigError.exit_code, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_in_the_place_of_a_cache_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
+    (tmp_path / "images").write_text("")
+    with pytest.raises(ConfigError, match="images is no folder"):
+        paths.cache_folder("images")
