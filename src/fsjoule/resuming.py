@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import CARD, ImageFacts, KernelFacts, Measurement, Run, RunStatus
+from fsjoule.model import CARD, ImageFacts, KernelFacts, LabFacts, Measurement, Run, RunStatus
 from fsjoule.store import LoadedRun, RunFolder, load_run
 
 _COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` decide on the way what they measure
+_NONE: Final = "none"
 _START_ANEW: Final = "what was measured is not comparable with what would be: start a new run"
 
 
@@ -83,6 +84,25 @@ class Resumed:
         ]
         self._refuse(differs)
 
+    def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
+        """Whether it is the same place of the same lab: another board of its type is another board.
+
+        Raises ConfigError that says what differs. A run of an older schema does not say where it was; that is said.
+        """
+        then = self.run.lab
+        if then is None:
+            say(f"{self.path} does not say in which lab it began: that it is this one is not checked")
+            return
+        differs = [
+            f"{name} was {was}, it is {found} now"
+            for name, was, found in (
+                ("the place", then.place, now.place if now else _NONE),
+                ("its exporter", then.exporters_text, now.exporters_text if now else _NONE),
+            )
+            if was != found
+        ]
+        self._refuse(differs, hint="go on where it began, or start a new run")
+
     def check_kernels(self, kernels: Iterable[KernelFacts]) -> None:
         """Whether kernels, in the order of the run's, are the same, byte for byte.
 
@@ -118,9 +138,9 @@ class Resumed:
         """Its folder, to be written again. Raises ResultError if somebody else writes in it."""
         return RunFolder.reopened(self.path, {each.number for each in self.kept})
 
-    def _refuse(self, differs: Iterable[str]) -> None:
+    def _refuse(self, differs: Iterable[str], *, hint: str = _START_ANEW) -> None:
         if found := list(differs):
-            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(found)}", hint=_START_ANEW)
+            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(found)}", hint=hint)
 
 
 def resume(path: Path) -> Resumed:

@@ -22,7 +22,7 @@ from fsjoule.choosing import Choice, planned
 from fsjoule.clock import HostClock
 from fsjoule.errors import FsjouleError, StorageError
 from fsjoule.filesystems import modules_of
-from fsjoule.model import BoardProfile, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
@@ -152,12 +152,13 @@ class Session:
         board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, diagnose=_console_faults)
         meter = lab.board_meter(target)
         clock = HostClock()
-        resumed = self.choice.resumed
+        resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
         if resumed is None:
-            run, kept = self._new_run(clock.utc()), ()
+            run, kept = self._new_run(clock.utc(), lab_facts), ()
             folder = store.RunFolder(self.choice.results, board=self.profile.name)
         else:
             resumed.check_board(self.profile.name, versions(self._emulator) | revision())
+            resumed.check_lab(lab_facts, self.say)
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
             self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
         with lab.recorded_steps() as take_steps:
@@ -183,7 +184,7 @@ class Session:
                 bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
                 self._write_page(folder.path)
 
-    def _new_run(self, utc: str) -> Run:
+    def _new_run(self, utc: str, lab_facts: LabFacts | None) -> Run:
         return Run(
             run_id=secrets.token_hex(_RUN_ID_BYTES),
             started_utc=utc,
@@ -191,6 +192,7 @@ class Session:
             simulated=self.profile.simulated,
             plan=self.plan,
             kernels=tuple(kernel.facts for kernel in self._kernels),
+            lab=lab_facts,
             versions=versions(self._emulator) | revision(),
             command=self.command,
         )

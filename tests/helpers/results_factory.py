@@ -15,14 +15,17 @@ from fsjoule.model import (
     DeviceCounters,
     Energy,
     EnergyBudget,
+    Exporter,
     FioResult,
     FioWorkload,
     ImageFacts,
     KernelFacts,
     KernelOrigin,
+    LabFacts,
     Mark,
     Measurement,
     MeterInfo,
+    MeterPort,
     Plan,
     Planned,
     Provision,
@@ -45,6 +48,13 @@ METER = MeterInfo(
     shunt_uohm=100_000,
     shunt_range_mv=40,
     simulated=True,
+)
+LAB = LabFacts(
+    place="virtual",
+    coordinator="127.0.0.1:20408",
+    exporters=(Exporter("fsjoule-virtual", "127.0.0.1"),),
+    meter=MeterPort("NetworkSerialPort", "127.0.0.1:40001", "/dev/shm/fsjoule-virtual/meter"),
+    user="lab@runner",
 )
 BOARD = BoardFacts(
     name="virtual",

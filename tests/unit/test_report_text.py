@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from results_factory import MadeRun, make_run
+from results_factory import LAB, MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
 from fsjoule.report import Summary, plan_lines, print_summary, summarise
+from fsjoule.report.facts import run_facts
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,20 @@ def test_every_table_of_figures_says_simulated(made: MadeRun) -> None:
     assert text.count("simulated") == 4
     real = make_run(simulated=False)
     assert "simulated" not in _text(summarise(real.run, real.measurements))
+
+
+def test_where_it_was_measured_and_with_what_is_said(made: MadeRun) -> None:
+    assert "place " not in _text(summarise(made.run, made.measurements))
+    located = replace(made.run, lab=LAB)
+    assert "\nplace virtual, exporter fsjoule-virtual; meter T1\n" in _text(summarise(located, made.measurements))
+    facts = dict(dict(run_facts(located))["Lab"])
+    assert facts == {
+        "place": "virtual",
+        "coordinator": "127.0.0.1:20408",
+        "exporter": "fsjoule-virtual on 127.0.0.1",
+        "meter's port": "NetworkSerialPort, 127.0.0.1:40001, /dev/shm/fsjoule-virtual/meter",
+        "measured by": "lab@runner",
+    }
 
 
 def test_what_is_left_out_is_said(made: MadeRun) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
-from results_factory import KERNEL
+from results_factory import KERNEL, LAB
 from traces import INFO, trace_of
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
 from fsjoule.choosing import choose_resumed
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
-from fsjoule.model import BoardFacts, Measurement, Plan, Run, RunStatus
+from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Run, RunStatus
 from fsjoule.resuming import Resumed, resume
 from fsjoule.store import RunFolder, load_run
 from fsjoule.store.schemas import RUN, encode
@@ -154,6 +154,36 @@ def test_another_meter_is_refused_before_anything_is_written(aborted: Path) -> N
         assert (aborted / "run.json").read_bytes() == before
     gone_on(resume(aborted), meter=FakeMeter(trace_of([2500] * 20)))
     gone_on(resume(aborted), meter=FakeMeter(None))
+
+
+def test_another_place_is_refused_with_what_differs(aborted: Path) -> None:
+    then = dataclasses.replace(load_run(aborted).run, lab=LAB)
+    resumed = dataclasses.replace(resume(aborted), run=then)
+    said: list[str] = []
+    moved = dataclasses.replace(LAB, coordinator="elsewhere:1", user="b@c", meter=None)
+    resumed.check_lab(moved, said.append)
+    assert not said
+    for now, words in (
+        (dataclasses.replace(LAB, place="other"), "the place was virtual, it is other now"),
+        (
+            dataclasses.replace(LAB, exporters=(Exporter("rack3", "rack3.lab"),)),
+            "its exporter was fsjoule-virtual on 127.0.0.1, it is rack3 on rack3.lab now",
+        ),
+        (None, "the place was virtual, it is none now; its exporter was .*, it is none now"),
+    ):
+        with pytest.raises(ConfigError, match=words + r"\n  hint: go on where it began") as caught:
+            resumed.check_lab(now, said.append)
+        assert caught.value.exit_code == 2
+
+
+def test_a_run_that_does_not_say_where_it_was_goes_on_with_a_note(aborted: Path) -> None:
+    file = aborted / "run.json"
+    document = json.loads(file.read_text())
+    del document["lab"]
+    file.write_text(json.dumps({**document, "schema": "fsjoule.run/4"}))
+    said: list[str] = []
+    resume(aborted).check_lab(LAB, said.append)
+    assert said == [f"{aborted} does not say in which lab it began: that it is this one is not checked"]
 
 
 def test_what_was_cut_short_while_it_was_written_is_measured_again(aborted: Path) -> None:

@@ -95,6 +95,8 @@ def _environment(run: Run) -> Mapping[str, str]:
     board, meter = run.board, run.meter
     return {
         "board": board.name if board else "",
+        "place": run.lab.place if run.lab else "",
+        "exporter": run.lab.exporter_names if run.lab else "",
         "machine": board.machine if board else "",
         "storage": f"{board.storage}, {board.storage_bus}" if board else "",
         "kernel": ", ".join(facts.kernel_release for facts in run.boards.values()),

@@ -8,6 +8,7 @@ from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
+from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import acquired_place
 from fsjoule.lab.shell import LabgridShell
@@ -26,6 +27,7 @@ __all__ = [
     "acquired_place",
     "board_facts",
     "board_meter",
+    "lab_facts",
     "labgrid_target",
     "meter",
     "read_environment",

@@ -7,6 +7,7 @@ to JSON as it stands, so a change of a field is a change of a schema.
 from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
+from fsjoule.model.lab import Exporter, LabFacts, MeterPort
 from fsjoule.model.measured import (
     MEASUREMENT_SCHEMA,
     DeviceCounters,
@@ -77,6 +78,7 @@ __all__ = [
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
+    "Exporter",
     "Fault",
     "FileFate",
     "FioResult",
@@ -87,12 +89,14 @@ __all__ = [
     "IoPattern",
     "KernelFacts",
     "KernelOrigin",
+    "LabFacts",
     "LabStep",
     "Mark",
     "MarkSource",
     "Measurement",
     "MeterCalibration",
     "MeterInfo",
+    "MeterPort",
     "MeterStatus",
     "Outcome",
     "Plan",

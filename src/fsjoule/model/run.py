@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from fsjoule.model.card import CardModel
+from fsjoule.model.lab import LabFacts
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/4"
+RUN_SCHEMA: Final = "fsjoule.run/5"
 # What `kernel_role` in a run's versions says of a kernel that is measured beside the one under test.
 REFERENCE_KERNEL: Final = "reference"
 # Names in a run's versions that say what was under test, and for whom; the others are the programs that took part.
@@ -164,7 +165,8 @@ class Run:
     """One invocation on one board. `phases_s` says where the time went.
 
     `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
-    flashed. Both grow with the run. `ended_early` says why a complete run measured less than it had planned.
+    flashed. Both grow with the run. `meter` is the one instrument that all its joules are of; `lab` says where it was
+    measured (None in runs of older schemas). `ended_early` says why a complete run measured less than it had planned.
     `resumed_utc` says when it was gone on with after it had been aborted. `faults` are attempts that ended in an error.
     """
 
@@ -177,6 +179,7 @@ class Run:
     boards: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
     images: tuple[ImageFacts, ...] = ()
     meter: MeterInfo | None = None
+    lab: LabFacts | None = None
     versions: dict[str, str] = field(default_factory=dict[str, str])
     phases_s: dict[str, float] = field(default_factory=dict[str, float])
     finished_utc: str | None = None
@@ -186,7 +189,7 @@ class Run:
     faults: tuple[Fault, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/4"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/5"] = RUN_SCHEMA
 
     @property
     def board(self) -> BoardFacts | None:

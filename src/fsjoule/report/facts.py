@@ -155,6 +155,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             ],
         ),
         ("Board", _board_facts(run)),
+        ("Lab", _lab_facts(run)),
         *((f"Kernel {kernel.label}", _kernel_facts(kernel, run.boards.get(kernel.label))) for kernel in run.kernels),
         *(
             (f"Card with {image.kernel_choice} and {image.root_filesystem}", _image_facts(image))
@@ -190,6 +191,22 @@ def _board_facts(run: Run) -> list[Fact]:
         ("storage", f"{board.storage}, {size_label(board.storage_bytes)}, {board.storage_bus}"),
         ("root filesystem", board.root_filesystem),
     ]
+
+
+def _lab_facts(run: Run) -> list[Fact]:
+    lab = run.lab
+    if lab is None:
+        return []
+    port = lab.meter
+    meter = "" if port is None else ", ".join(filter(None, (port.resource, port.address, port.path)))
+    facts = [
+        ("place", lab.place),
+        ("coordinator", lab.coordinator),
+        ("exporter", lab.exporters_text),
+        ("meter's port", meter),
+        ("measured by", lab.user),
+    ]
+    return [(name, text) for name, text in facts if text]
 
 
 def _kernel_facts(kernel: KernelFacts, board: BoardFacts | None) -> list[Fact]:

@@ -112,6 +112,9 @@ def _headline(summary: Summary) -> Text:
     text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
     if summary.samples.expected:
         text.append(f"; {samples_text(summary.samples)}", style="not bold")
+    if run.lab is not None:
+        meter = f"; meter {run.meter.serial_number}" if run.meter else ""
+        text.append(f"\nplace {run.lab.place}, exporter {run.lab.exporter_names}{meter}", style="not bold")
     if run.status is RunStatus.ABORTED:
         text.append(f"\naborted: {run.abort_reason or 'no reason was recorded'}", style="bold red")
     if run.resumed_utc:

@@ -1,7 +1,7 @@
 """Documents of older run folders in today's shape. Pure functions over parsed JSON.
 
 Until schema 3 a run had one kernel, always one of Debian's, called by its name in the recipe. Until schema 4 it had one
-suite without parts, and all of it was provisioned in one way.
+suite without parts, and all of it was provisioned in one way. Until schema 5 a run did not say in which lab it was.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _OLD_ENERGY: Final = "kept by an older fsjoule: power, and where its energy's un
 
 
 def upgraded_run(old: Document) -> Document:
-    """A run of schema 1 to 3 in schema 4. Raises KeyError, TypeError or AttributeError if it is not one."""
+    """A run of schema 1 to 4 in schema 5. Raises KeyError, TypeError or AttributeError if it is not one."""
+    if old["schema"] == "fsjoule.run/4":
+        return {**old, "schema": RUN_SCHEMA}
     run = dict(old) if old["schema"] == "fsjoule.run/3" else _with_kernels(old)
     plan = dict(run["plan"])
     both = {"suite": plan["suite"], "provision": plan.pop("provision")}

@@ -1,0 +1,55 @@
+"""What labgrid says of the lab in which a board is: its place, and who exports it."""
+
+# labgrid ships no types: strict checking would only report their absence.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from labgrid import Target
+from labgrid.resource.remote import RemotePlace, RemotePlaceManager
+
+from fsjoule.lab.meterdriver import MeterDriver
+from fsjoule.lab.translate import lab_errors
+from fsjoule.model import Exporter, LabFacts, MeterPort
+
+
+def lab_facts(target: Target) -> LabFacts | None:
+    """The lab of a target; None if its resources are not a coordinator's."""
+    remote = next((each for each in target.resources if isinstance(each, RemotePlace)), None)
+    if remote is None:
+        return None
+    manager: Any = RemotePlaceManager.get()
+    session = manager.session
+    with lab_errors("asking labgrid for the place's resources"):
+        place = session.get_place(remote.name)
+        return LabFacts(
+            place=place.name,
+            coordinator=str(manager.url),
+            exporters=_exporters(session, place.acquired_resources),
+            meter=_meter_port(target),
+            user=f"{session.getuser()}@{session.gethostname()}",
+        )
+
+
+def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN401 - labgrid has no types
+    """By name. A resource that is reached through its exporter says on which computer that runs."""
+    hosts: dict[str, str] = {}
+    for exporter, group, _cls, name in paths:
+        entry = session.resources[exporter][group][name]
+        host = str(entry.extra.get("proxy") or "")
+        hosts[exporter] = hosts.get(exporter) or host
+    return tuple(Exporter(name, hosts[name]) for name in sorted(hosts))
+
+
+def _meter_port(target: Target) -> MeterPort | None:
+    driver = next((each for each in target.drivers if isinstance(each, MeterDriver)), None)
+    if driver is None:
+        return None
+    port: Any = driver.port
+    host, number = getattr(port, "host", None), getattr(port, "port", None)
+    if host is None:
+        return MeterPort(type(port).__name__, "", str(number or ""))
+    path = (getattr(port, "extra", None) or {}).get("path") or ""
+    return MeterPort(type(port).__name__, f"{host}:{number}", str(path))
