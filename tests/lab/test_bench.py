@@ -10,19 +10,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from bench_runs import ENVIRONMENT, PROJECT, TIMEOUT_S, command, only_run, run_bench
 from lab_leftovers import assert_nothing_left
+from meter_desk import wait
 
+from fsjoule import process
 from fsjoule.allure.builds import read_builds
 from fsjoule.allure.results import write_results
 from fsjoule.model import MIB, FioWorkload, RunStatus
 from fsjoule.store import LoadedRun
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 from fsjoule.virtual import lab
+from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.virtual.lab_services import meter_serial
 
 
 class Started:
@@ -231,6 +235,46 @@ def test_an_unplugged_meter_costs_the_energy_only(state: Path, tmp_path: Path) -
     assert after[-1].energy is None
     assert after[-1].energy_mj_per_mib is None
     assert "no energy" in output
+    assert_nothing_left(state, state / "devices")
+
+
+def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -> None:
+    """Another simulator takes the place of the lab's; its joules would be wrong. The run goes on with the right one."""
+    results = tmp_path / "results"
+    only = ("-k", "boot or write")
+    with ExitStack() as closing:
+        bench = closing.enter_context(started(results, "--fs", "ext4", "--repeat", "1", *only))
+        bench.wait_for(r"^\[ +1/")
+        [pid] = [service.pid for service in lab.status().services if service.name == "meter"]
+        record = LabPaths.of("virtual").read()
+        assert record is not None
+        devices = Path(record.devices)
+        os.kill(pid, signal.SIGKILL)
+        wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "it lives")
+        links = [devices / "meter", devices / "marks"]
+        for link in links:
+            link.unlink(missing_ok=True)
+        simulator = [record.meter_program, "--stream-link", str(links[0]), "--marks-link", str(links[1])]
+        simulator += ["--feed", str(devices / "feed"), "--serial-number", "OTHER", "--shunt-uohm", "50000"]
+        closing.callback(process.stop, process.start(simulator))
+        output = bench.finish()
+    assert bench.process.returncode == 4, output
+    ours = meter_serial(LabPaths.of("virtual"))
+    words = (
+        f"this is not the meter of the run: serial was {ours}, it is OTHER now; shunt was 0.1 Ohm, it is 0.05 Ohm now"
+    )
+    assert words in output
+    assert only_run(results).run.status is RunStatus.ABORTED
+    again = run_bench(results, "--resume", str(only_run(results).path), *only)
+    assert again.returncode == 0, again.stdout + again.stderr
+    run = only_run(results)
+    assert run.run.meter is not None
+    assert run.run.meter.serial_number == ours
+    assert run.run.lab is not None
+    assert (run.run.lab.place, run.run.lab.exporter_names) == ("virtual", "fsjoule-virtual")
+    traces = [trace for each in run.measurements if (trace := run.trace(each.number))]
+    assert {trace.info for trace in traces} == {run.run.meter}
+    assert any(each.energy for each in run.measurements)
     assert_nothing_left(state, state / "devices")
 
 

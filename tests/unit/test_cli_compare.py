@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
+from index_runs import edit
+from results_factory import LAB, METER
 
-from fsjoule.model import Measurement
+from fsjoule.model import LabFacts, Measurement
 from fsjoule.report import style
 
 
@@ -52,6 +54,34 @@ def test_the_text_says_what_changed_in_words(fsjoule: CommandLine, matrix: Path)
     assert "no end | mark" in text
     assert "To decide" not in text
     assert "not interleaved" not in text
+
+
+def _measured_at(results: Path, run_id: str, kernel: str, lab: LabFacts | None, serial: str) -> Path:
+    path = write_kernels(results, run_id, speeds={kernel: 1.0}, boots=3)
+    located = None if lab is None else asdict(lab)
+    edit(path / "run.json", lab=located, meter=asdict(replace(METER, serial_number=serial)))
+    return path
+
+
+def test_sides_from_different_boards_of_one_type_are_told(fsjoule: CommandLine, tmp_path: Path) -> None:
+    here = _measured_at(tmp_path, "aaaaaa", "6.1", LAB, "T1")
+    there = _measured_at(tmp_path, "bbbbbb", "6.12", replace(LAB, place="rack-2"), "T2")
+    again = _measured_at(tmp_path, "cccccc", "6.12", replace(LAB, coordinator="elsewhere:1"), "T1")
+    unknown = _measured_at(tmp_path, "dddddd", "6.12", None, "T1")
+    notes = fsjoule("compare", here, there, "--json").document["notes"]
+    boards = (
+        "baseline and candidate come from different boards: place virtual of exporter fsjoule-virtual against place "
+        "rack-2 of exporter fsjoule-virtual. What differs between the boards looks like a change"
+    )
+    meters = (
+        "baseline and candidate were measured with different meters: T1 against T2. Energies may differ by what the "
+        "meters differ (docs/energy.md)"
+    )
+    assert notes[:2] == [boards, meters]
+    assert "different boards" in fsjoule("compare", here, there).out
+    assert "different boards" in fsjoule("gate", "--baseline", here, "--candidate", there, "--drift-not-excluded").out
+    for same in (again, unknown):
+        assert not [note for note in fsjoule("compare", here, same, "--json").document["notes"] if "different" in note]
 
 
 def test_only_changes_leaves_the_rest_out(fsjoule: CommandLine, matrix: Path) -> None:

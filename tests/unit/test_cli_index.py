@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from index_runs import edit, measurement_file, write_run
+from results_factory import LAB
 from typer.testing import CliRunner, Result
 
 from fsjoule.cli.index import app
@@ -48,6 +50,20 @@ def test_rebuild_makes_the_index_beside_the_results() -> None:
     assert Path("results/index.sqlite").is_file()
     assert "15 measurements, 14 of them valid, of 15 series on 1 boards" in said("stats")
     assert "6.1.0-44-armmp (6.1.164-1)" in said("stats")
+
+
+def test_each_figure_says_whose_it_is_where_boards_differ() -> None:
+    for run_id, place in (("aaaaaa", "rack-1"), ("bbbbbb", "rack-2")):
+        path = write_run(Path("results"), run_id).path
+        edit(path / "run.json", lab=asdict(replace(LAB, place=place)))
+    said("rebuild")
+    key = json.loads(said("series", "--json"))[0]["series"]["key"]
+    text = said("series", key)
+    assert "rack-1 of exporter fsjoule-virtual" in text
+    assert "rack-2 of exporter fsjoule-virtual" in text
+    first = json.loads(said("series", key, "--json"))["points"][0]
+    assert (first["place"], first["exporter"], first["meter"]) == ("rack-1", "fsjoule-virtual", "T1")
+    assert "exporter" not in said("series", key, "--of", "run:aaaaaa")
 
 
 def test_import_adds_and_says_what_it_did_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -78,6 +79,19 @@ def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
     assert "6 without a change, 2 changes nominated, 0 changes confirmed, 0 changes refuted" in done.out
     assert "4 histories have fewer than 6 runs with a figure" in done.out
     assert re.search(r"^  [▁▂▃▄▅▆▇█]{36} ▁ [\d.]+ █ [\d.]+ MiB/s$", done.out, re.MULTILINE)
+
+
+def test_a_change_between_two_boards_of_one_type_is_told(run: CommandLine) -> None:
+    with sqlite3.connect("results/index.sqlite") as index:
+        place = "CASE WHEN run_id >= 'n00021' THEN 'rack-2' ELSE 'rack-1' END"
+        index.execute(f"UPDATE runs SET place = {place}, exporter = 'lab', meter = 'T1'")
+    line = next(line for line in run("trend").out.splitlines() if "slower" in line)
+    assert re.search(
+        r"run n00021 of [^(]*, place rack-2 of exporter lab \(before: .*, place rack-1 of exporter lab\)", line
+    )
+    document = run("trend", "--json", "--fs", "btrfs").document
+    since = next(change for history in document["histories"] for change in history["changes"])["since"]
+    assert (since["place"], since["exporter"], since["meter"]) == ("rack-2", "lab", "T1")
 
 
 @pytest.mark.parametrize(

@@ -229,12 +229,16 @@ def _show_points(
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
     metrics = metrics or _usual(found)
     invalid = any(not point.valid for point in found)
-    table = _table("day", "kernel", "run", "boot", *(_HEADERS[metric] for metric in metrics), *["invalid"] * invalid)
+    # Boards of one type are one series; where there are several of them, each figure says whose it is.
+    places = len({point.origin.board for point in found}) > 1
+    names = ("day", "kernel", "run", "boot", *["place"] * places)
+    table = _table(*names, *(_HEADERS[metric] for metric in metrics), *["invalid"] * invalid)
     for point in found:
         kernel = point.kernel.release if point.kernel else ABSENT
         figures = (_figure(point, metric) for metric in metrics)
         reasons = ["; ".join(point.invalid_reasons)] * invalid
-        table.add_row(point.started_utc[:10], kernel, point.run_id, str(point.boot), *figures, *reasons)
+        board = [point.origin.board or ABSENT] * places
+        table.add_row(point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *figures, *reasons)
     out.print(table)
 
 
@@ -264,7 +268,8 @@ def _point(point: Point) -> dict[str, object]:
         for values in (point.figures, point.uncertainties)
     )
     told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
-    return {**point._asdict(), **told}
+    plain = {name: value for name, value in point._asdict().items() if name != "origin"}
+    return {**plain, **told, **point.origin._asdict()}
 
 
 def _named(series: IndexedSeries) -> dict[str, object]:

@@ -70,6 +70,7 @@ def _names(point: Point, trend: Trend) -> dict[str, object]:
         "kernel": asdict(kernel) if kernel else None,
         "branch": run.branch,
         "commit": run.commit,
+        **run.origin._asdict(),
     }
 
 

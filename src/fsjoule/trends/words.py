@@ -76,7 +76,9 @@ def point_text(point: Point, trend: Trend, *, beside: Point | None = None) -> st
     names = trend.runs[point.run]
     commit = f", commit {names.commit[:12]}" if names.commit else ""
     several = f"the newest of {point.runs} runs is " if point.runs > 1 else "run "
-    return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}"
+    board, other = names.origin.board, trend.runs[beside.run].origin.board if beside else None
+    where = f", place {board}" if board and other and board != other else ""
+    return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}{where}"
 
 
 def verdict(change: Change) -> str:

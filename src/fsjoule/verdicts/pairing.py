@@ -23,6 +23,7 @@ from fsjoule.verdicts.telling import (
     kernel_labels,
     kernel_names,
     order_notes,
+    origin_notes,
     series_names,
     version_notes,
 )
@@ -62,6 +63,7 @@ def compare_sides(
     share = baseline_first(used, used_too)
     notes = [
         *version_notes(baseline, candidate),
+        *origin_notes(baseline, candidate),
         *order_notes(told, told_too, share),
         *["each kernel was compared with itself, as the sides have several"] * by_kernel,
         *lacking,

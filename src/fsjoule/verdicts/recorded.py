@@ -11,6 +11,7 @@ from fsjoule.statistics import one_per_boot
 from fsjoule.store.index import IndexedSeries, Point, comparable
 from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.sides import Side
+from fsjoule.verdicts.telling import origin_notes
 
 _INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
 _ANYWAY: Final = "--drift-not-excluded takes them as they are"
@@ -36,7 +37,7 @@ def recorded_pairs(
             f"{baseline.title} and {candidate.title} share {len(numbers[0] & numbers[1])} measurements",
             hint="name two kernels of one run: KERNEL@RUN KERNEL@RUN",
         )
-    notes = _not_common(baseline, candidate, common)
+    notes = [*origin_notes(baseline, candidate), *_not_common(baseline, candidate, common)]
     if drift_not_excluded:
         notes.append("boots were paired as they came, interleaved or not: a drift between the sides is not excluded")
         slotted = [_by_boot(points) for points in both]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from fsjoule.store.index import (
     Fault,
     Index,
     IndexedSeries,
+    Origin,
     Point,
     Selection,
     Where,
@@ -27,6 +28,7 @@ from fsjoule.store.index import (
     resolve,
     resolve_kernel,
     run_folders,
+    run_origins,
 )
 
 _AT: Final = "@"
@@ -39,7 +41,8 @@ class Side:
     """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
 
     `name` is what the user called it, without what kind of thing it is (`kind`); `title` says what was found.
-    `versions` are those of programs, by name, that its runs name, as far as their folders are at hand.
+    `versions` are those of programs, by name, that its runs name, as far as their folders are at hand; `origins` say
+    where its runs were measured, and with which meters.
     """
 
     kind: str
@@ -47,6 +50,7 @@ class Side:
     title: str
     points: Mapping[IndexedSeries, tuple[Point, ...]]
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    origins: frozenset[Origin] = frozenset()
 
 
 class Sources:
@@ -92,7 +96,9 @@ class Sources:
             where, runs=found.where.runs, kernels=found.where.kernels, branches=found.where.branches, invalid_too=True
         )
         read = points(index, narrowed, metrics=metrics)
-        return Side(found.kind, _short(what, found), found.title, read, _versions(index, read))
+        run_ids = sorted({point.run_id for group in read.values() for point in group})
+        versions, origins = _versions(index, run_ids), run_origins(index, run_ids)
+        return Side(found.kind, _short(what, found), found.title, read, versions, origins)
 
     def _named(self, text: str) -> tuple[Index, Selection]:
         if _is_folder(text):
@@ -122,8 +128,7 @@ class Sources:
         return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
 
 
-def _versions(index: Index, read: Mapping[IndexedSeries, tuple[Point, ...]]) -> dict[str, frozenset[str]]:
-    run_ids = sorted({point.run_id for group in read.values() for point in group})
+def _versions(index: Index, run_ids: Sequence[str]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for folder in list(run_folders(index, run_ids).values())[:_FILES_READ]:
         # An index may know runs whose folders are elsewhere by now, or gone.

@@ -122,6 +122,24 @@ def version_notes(baseline: Side, candidate: Side) -> list[str]:
     return [f"the sides differ in more than their names say: {'; '.join(differing)}"] if differing else []
 
 
+def origin_notes(baseline: Side, candidate: Side) -> list[str]:
+    """That the sides were measured on different boards of one type, or with different meters, as far as runs say it."""
+    notes: list[str] = []
+    boards = [{f"place {origin.board}" for origin in side.origins if origin.board} for side in (baseline, candidate)]
+    if all(boards) and boards[0] != boards[1]:
+        notes.append(
+            f"baseline and candidate come from different boards: {_either(boards[0])} against {_either(boards[1])}. "
+            "What differs between the boards looks like a change"
+        )
+    meters = [{origin.meter for origin in side.origins if origin.meter} for side in (baseline, candidate)]
+    if all(meters) and meters[0] != meters[1]:
+        notes.append(
+            f"baseline and candidate were measured with different meters: {_either(meters[0])} against "
+            f"{_either(meters[1])}. Energies may differ by what the meters differ (docs/energy.md)"
+        )
+    return notes
+
+
 def _either(versions: Iterable[str]) -> str:
     return " or ".join(sorted(versions))
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs, rebuild
     from fsjoule.store.index.kernels import Kernel
     from fsjoule.store.index.newestrows import Newest, NewestRows, RunNames, kernel_labels, newest, run_names
-    from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
+    from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, run_origins, stats
     from fsjoule.store.index.reading import Fault, check_folders, find_runs
-    from fsjoule.store.index.records import Order, Point, SeriesCount, Stats, Where
+    from fsjoule.store.index.records import Order, Origin, Point, SeriesCount, Stats, Where
     from fsjoule.store.index.selection import Selection, UnknownNameError, comparable, resolve, resolve_kernel
     from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 else:
@@ -35,9 +35,9 @@ else:
             "importing": "ImportReport Progress Watcher import_runs rebuild",
             "kernels": "Kernel",
             "newestrows": "Newest NewestRows RunNames kernel_labels newest run_names",
-            "queries": "list_kernels list_series points run_folders stats",
+            "queries": "list_kernels list_series points run_folders run_origins stats",
             "reading": "Fault check_folders find_runs",
-            "records": "Order Point SeriesCount Stats Where",
+            "records": "Order Origin Point SeriesCount Stats Where",
             "selection": "Selection UnknownNameError comparable resolve resolve_kernel",
             "serieskeys": "IndexedSeries what_differs",
         },
@@ -55,6 +55,7 @@ __all__ = [
     "Newest",
     "NewestRows",
     "Order",
+    "Origin",
     "Point",
     "Progress",
     "RunNames",
@@ -80,6 +81,7 @@ __all__ = [
     "resolve_kernel",
     "run_folders",
     "run_names",
+    "run_origins",
     "stats",
     "what_differs",
 ]

@@ -19,7 +19,7 @@ from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.queries import restricted
-from fsjoule.store.index.records import Where
+from fsjoule.store.index.records import UNKNOWN_ORIGIN, Origin, Where
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
 
@@ -56,6 +56,7 @@ class RunNames(NamedTuple):
     branch: str | None
     commit: str | None
     path: str
+    origin: Origin = UNKNOWN_ORIGIN
 
 
 def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None) -> Newest:
@@ -98,9 +99,10 @@ def _oldest_first(series: IndexedSeries, rows: Sequence[Any], share: int | None)
 
 def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
     """The names of runs by their numbers in this index."""
-    columns = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
+    named = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
+    columns = (*named, runs.c.place, runs.c.exporter, runs.c.meter)
     return {
-        row[0]: RunNames(*row[1:])
+        row[0]: RunNames(*row[1 : len(named)], origin=Origin(*row[len(named) :]))
         for portion in _portions(numbers)
         for row in _rows(index, select(*columns).where(runs.c.id.in_(portion)))
     }

@@ -19,7 +19,7 @@ from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import EVERYTHING, Order, Point, SeriesCount, Stats, Where
+from fsjoule.store.index.records import EVERYTHING, Order, Origin, Point, SeriesCount, Stats, Where
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.upgrade import revision_of
@@ -90,6 +90,14 @@ def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
         return {run_id: Path(path) for run_id, path in connection.execute(chosen)}
 
 
+def run_origins(index: Index, run_ids: Sequence[str]) -> frozenset[Origin]:
+    """The places and meters of these runs."""
+    columns = (runs.c.place, runs.c.exporter, runs.c.meter)
+    chosen = select(*columns).where(runs.c.run_id.in_(run_ids)).distinct()
+    with index.reading() as connection:
+        return frozenset(Origin(*row) for row in connection.execute(chosen))
+
+
 def stats(index: Index) -> Stats:
     """Counts over the whole index."""
     counts = (
@@ -135,7 +143,11 @@ class _PointReader:
             measurements.c.boot,
             measurements.c.repetition,
             measurements.c.invalid_reasons,
+            runs.c.place,
+            runs.c.exporter,
+            runs.c.meter,
         ]
+        self._origins: dict[tuple[Any, ...], Origin] = {}
         self._identity = len(self._columns)
         self._figures = [(metric, self._place(COLUMNS[metric])) for metric in metrics]
         uncertain = [(metric, UNCERTAINTY_COLUMNS[metric]) for metric in metrics if metric in UNCERTAINTY_COLUMNS]
@@ -153,7 +165,10 @@ class _PointReader:
 
     def point(self, row: Row[*tuple[Any, ...]]) -> Point:
         """The point of a row; by position, as this is done for every measurement."""
-        _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons = row[: self._identity]
+        _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons, *where = row[
+            : self._identity
+        ]
+        origin = self._origins.setdefault(tuple(where), Origin(*where))
         return Point(
             run_id,
             number,
@@ -166,6 +181,7 @@ class _PointReader:
             () if reasons is None else tuple(cast("list[str]", json.loads(reasons))),
             {metric: row[place] for metric, place in self._figures if row[place] is not None},
             {metric: row[place] for metric, place in self._uncertainties if row[place] is not None},
+            origin,
         )
 
 

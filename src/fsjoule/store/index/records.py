@@ -43,6 +43,24 @@ class Where:
 EVERYTHING: Final = Where()
 
 
+class Origin(NamedTuple):
+    """Where a run was measured, and the serial number of its meter; None is what the run does not say."""
+
+    place: str | None = None
+    exporter: str | None = None
+    meter: str | None = None
+
+    @property
+    def board(self) -> str | None:
+        """What tells a board from another one of its type: `rack-3 of exporter lab2`."""
+        if self.place is None:
+            return None
+        return f"{self.place} of exporter {self.exporter}" if self.exporter else self.place
+
+
+UNKNOWN_ORIGIN: Final = Origin()
+
+
 class Point(NamedTuple):
     """One measurement of a series. Repetitions of one run that share a `boot` are not independent of each other.
 
@@ -61,6 +79,7 @@ class Point(NamedTuple):
     invalid_reasons: tuple[str, ...]
     figures: dict[Metric, float]
     uncertainties: dict[Metric, float]
+    origin: Origin = UNKNOWN_ORIGIN
 
     @property
     def valid(self) -> bool:

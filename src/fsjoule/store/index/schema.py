@@ -78,6 +78,9 @@ runs: Final = Table(
     Column("branch", PlainText),
     Column("commit_id", PlainText),
     Column("kernel_role", PlainText),  # "reference": measured beside the kernel under test
+    Column("place", PlainText),  # labgrid's: two boards of one type are at two places
+    Column("exporter", PlainText),
+    Column("meter", PlainText),  # its serial number
     Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
     Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run is complete
     UniqueConstraint("run_id", name="runs_run_id"),
