@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,14 +14,15 @@ import pytest
 from command_line import CommandLine, command_line
 from nights import Nights
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
+from results_factory import LAB, make_run
 
 from fsjoule.allure.builds import read_builds
 from fsjoule.allure.history import history_lines
-from fsjoule.allure.results import write_results
+from fsjoule.allure.results import environment, write_results
 from fsjoule.allure.words import categories
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.report.comparison.model import Subject
-from fsjoule.store import GATE_FILE, load_run
+from fsjoule.store import GATE_FILE, LoadedRun, load_run
 from fsjoule.store.index import IndexedSeries
 
 Document = dict[str, Any]
@@ -202,6 +204,13 @@ def test_environment_and_executor(files: Path, written: Written, monkeypatch: py
     assert (executor["type"], executor["buildOrder"]) == ("gitlab", 42)
     assert executor["buildUrl"] == "https://gitlab.example/p/42"
     assert executor["reportUrl"] == "https://pages.example/"
+
+
+def test_the_environment_tells_boards_of_one_type_apart(tmp_path: Path) -> None:
+    made = make_run(repeat=1)
+    lines = environment([LoadedRun(tmp_path, replace(made.run, lab=LAB), (), {}, {})])
+    assert (lines["place"], lines["exporter"]) == ("virtual", "fsjoule-virtual")
+    assert "place" not in environment([LoadedRun(tmp_path, made.run, (), {}, {})])
 
 
 def test_earlier_builds_are_history(tmp_path: Path) -> None:
