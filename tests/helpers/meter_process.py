@@ -17,6 +17,7 @@ import numpy as np
 from fsjoule import commands, process
 from fsjoule.commands import Command
 from fsjoule.frames import Frame, FrameDecoder, InfoFrame, MarkFrame, ReplyFrame, SamplesFrame
+from fsjoule.meter.holders import holders
 from fsjoule.model import Trace
 from fsjoule.trace_builder import TraceBuilder
 from fsjoule.virtual.feed import FeedWriter
@@ -37,10 +38,15 @@ class Reader:
         """All frames so far, as soon as they are enough."""
         deadline = time.monotonic() + LIMIT_S
         while not enough(self.frames):
-            assert time.monotonic() < deadline, f"only {len(self.frames)} frames came"
+            assert time.monotonic() < deadline, self._state()
             if select.select([self.fd], [], [], 1.0)[0]:
                 self.frames += self.decoder.feed(os.read(self.fd, 65536))
         return self.frames
+
+    def _state(self) -> str:
+        """What came instead, and who else has the terminal open, as who takes it for another does."""
+        also = ", ".join(map(str, holders(os.ttyname(self.fd)))) or "nobody"
+        return f"only {len(self.frames)} frames came: {self.decoder.counters}; {also} has the terminal open, too"
 
     def read_samples(self, count: int) -> list[Frame]:
         """Read on until there are this many samples, and what the meter says of itself."""
