@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interruptible import interruptible
 
 from fsjoule.cli import main
 
@@ -56,7 +57,7 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[s
 def started(closing: ExitStack, *words: object) -> subprocess.Popen[str]:
     """A command in a process of its own, which is ended with `closing` at the latest."""
     command = subprocess.Popen(
-        [str(PROGRAM), *map(str, words)],
+        interruptible(PROGRAM, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

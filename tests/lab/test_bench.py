@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from bench_runs import ENVIRONMENT, PROJECT, TIMEOUT_S, command, only_run, run_bench
+from interruptible import interruptible
 from lab_leftovers import assert_nothing_left
 from meter_desk import wait
 
@@ -55,7 +56,12 @@ class Started:
 @contextmanager
 def started(results: Path, *options: str) -> Generator[Started]:
     with subprocess.Popen(
-        command(results, *options), cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+        interruptible(*command(results, *options)),
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
     ) as process:
         try:
             yield Started(process)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from interruptible import interruptible
 from lab_leftovers import assert_nothing_left, loop_devices, processes
 
 from fsjoule import process
@@ -256,7 +257,7 @@ sys.stdin.readline()
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT, None], ids=["killed", "ctrl-c", "ended"])
 def test_the_lab_ends_with_its_owner(state: Path, sig: signal.Signals | None) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _OWNER],
+        interruptible(sys.executable, "-c", _OWNER),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -277,7 +278,7 @@ def test_the_lab_ends_with_its_owner(state: Path, sig: signal.Signals | None) ->
 
 def test_ctrl_c_while_the_lab_starts_leaves_nothing(state: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _OWNER],
+        interruptible(sys.executable, "-c", _OWNER),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interruptible import interruptible
 from labgrid import Environment
 from labgrid.resource.common import ResourceManager
 from labgrid.resource.remote import RemotePlaceManager
@@ -153,7 +154,10 @@ def test_the_place_is_free_after_ctrl_c_and_taken_over_after_a_kill(
         monkeypatch.setenv(name, value)
     for sig, freed in ((signal.SIGINT, True), (signal.SIGKILL, False)):
         with subprocess.Popen(
-            [sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            interruptible(sys.executable, "-c", _HOLDER),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         ) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == b"held\n"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pexpect
 import pytest
 from command_line import PROGRAM, CommandLine, finished, started
+from interruptible import interruptible
 from meter_desk import LIMIT_S, Desk, desk
 from meter_wire import INFO, frame
 
@@ -209,9 +210,10 @@ def test_watch_without_a_terminal_gives_plain_lines(desk: Desk, fsjoule: Command
 
 def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
     desk.start_meter()
+    program, *arguments = interruptible(PROGRAM, "meter", "watch", "--meter", desk.stream)
     watch = pexpect.spawn(
-        str(PROGRAM),
-        ["meter", "watch", "--meter", str(desk.stream)],
+        program,
+        arguments,
         dimensions=(40, 100),
         timeout=LIMIT_S,
         encoding="utf-8",
