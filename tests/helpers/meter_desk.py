@@ -21,7 +21,7 @@ from fsjoule.meter.holders import holders
 from fsjoule.virtual import meter_build
 from fsjoule.virtual.lab_services import free_ports, listens
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 SPEED = 1_000_000
 
 

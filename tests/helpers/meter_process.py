@@ -22,7 +22,7 @@ from fsjoule.model import Trace
 from fsjoule.trace_builder import TraceBuilder
 from fsjoule.virtual.feed import FeedWriter
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 
 from fsjoule.virtual.mailbox import LINE_BYTES, LINE_OFFSET, SIZE_BYTES, Mailbox
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 PROMPT = b"root@here:~# "
 
 
