@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import time
@@ -39,6 +40,9 @@ _SAID: Final = f"{onboard.DIRECTORY}/said"
 _CHURN: Final = f"{onboard.DIRECTORY}/churn"
 _TURN_LIMIT_S: Final = 120.0
 _AT_ONCE: Final = 20
+_AS_IT_WAS: Final = "list all processes, as it was"
+_ENOUGH: Final = 100
+_CONSOLE: Final = "a command over the console"
 
 # again TIMES FIRST SCRIPT: says how many of so many turns failed, and what the first that failed said. `set -e` is the
 # script's own affair; N is another number in every turn.
@@ -70,7 +74,7 @@ def commands(scratch: Scratch, names: tuple[str, ...]) -> dict[str, str]:
     # Each job's exit code is asked for; the shell's `wait` for all tells none.
     waits = f'a=; for i in 1 2 3; do {onboard.START} $N 3 & a="$a $!"; done; for p in $a; do wait $p || exit 1; done'
     found = {
-        "list all processes, as it was": "cat /proc/[0-9]*/stat",
+        _AS_IT_WAS: "cat /proc/[0-9]*/stat",
         "list all processes": f"{shlex.join(onboard.THREADS)} > {_SAID}-list && grep -q kthreadd {_SAID}-list",
         "read the counters": shlex.join(onboard.counters_argv(scratch.device.rpartition("/")[2])),
         "marks of one job, with kernel threads": (
@@ -121,6 +125,7 @@ def repeated(shell: Shell, script: str, times: int) -> tuple[int, str]:
         number, _, said = told.partition("\n")
         failed += int(number)
         first = first or said.strip()
+        _say(f"  {begin + count} turns, {failed} failed")
     return failed, first
 
 
@@ -165,7 +170,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=1000, help="turns of each command")
     parser.add_argument("--fs", default="ext4,nilfs2", help="filesystems that are made, mounted and unmounted")
-    parser.add_argument("--only", default="", help="commands with this in their name only")
+    parser.add_argument("--only", default="", help="commands whose names this expression matches")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     arguments = parser.parse_args()
     environment = project_dir() / "env" / "virtual.yaml"
@@ -186,16 +191,18 @@ def main() -> int:
             with coming_and_going(shell):
                 chosen = commands(measurer.scratch, tuple(arguments.fs.split(",")))
                 for name, script in chosen.items():
-                    if arguments.only not in name:
+                    if not re.search(arguments.only, name):
                         continue
+                    known = name == _AS_IT_WAS
+                    times = min(arguments.times, _ENOUGH) if known else arguments.times
                     begin_s = time.monotonic()
-                    failed, said = repeated(shell, script, arguments.times)
-                    _say(f"{name}: {failed} of {arguments.times} failed, {time.monotonic() - begin_s:.0f} s; {said}")
-                    result[name] = f"{arguments.times - failed} of {arguments.times}"
-                    failures += 0 if name.endswith("as it was") else failed
-                if arguments.only in "a command over the console":
+                    failed, said = repeated(shell, script, times)
+                    _say(f"{name}: {failed} of {times} failed, {time.monotonic() - begin_s:.0f} s; {said[:200]}")
+                    result[name] = f"{times - failed} of {times}"
+                    failures += 0 if known else failed
+                if re.search(arguments.only, _CONSOLE):
                     failed, said = over_the_console(shell, arguments.times)
-                    result["a command over the console"] = f"{arguments.times - failed} of {arguments.times} {said}"
+                    result[_CONSOLE] = f"{arguments.times - failed} of {arguments.times} {said}"
                     failures += failed
         finally:
             board.off()
