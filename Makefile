@@ -46,7 +46,7 @@ test: setup
 	$(AS_ROOT) $(BIN)/pytest
 
 test-fresh: build/packages.stamp
-	$(AS_ROOT) tests/fresh/run $(if $(FULL),full)
+	$(AS_ROOT) tests/fresh/run $(if $(FULL),lint unit bench test)
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
