@@ -27,6 +27,7 @@ from fsjoule.virtual.config import BoardReady
 from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord, forget
 from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants, ending, wait_gone
 from fsjoule.virtual.lab_services import Service, exporter, first_services
+from fsjoule.virtual.lab_terminals import HeldTerminals, remove_links
 
 _POLL_S: Final = 0.05
 _WATCH_S: Final = 0.5
@@ -46,8 +47,10 @@ class Supervisor:
         self._record = record
         self._pipe = pipe
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
+        self._terminals = HeldTerminals()
+        self._ends: set[int] = set()  # a descriptor for each service, which can be read when it has ended
         signalled, self._signal_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._end_asked = select.poll()
+        self._end_asked = select.poll()  # and services that end by themselves
         self._end_asked.register(signalled, select.POLLIN)
         self._end_asked.register(pipe, 0)  # an error is always told: nobody reads the pipe any more
 
@@ -106,6 +109,18 @@ class Supervisor:
                 self._check_service(service, time.monotonic() - begin)
             if waiting:
                 time.sleep(_POLL_S)
+        for service in services:
+            self._guard(self._running[service.name][0].pid)
+
+    def _guard(self, pid: int) -> None:
+        """Hold the terminals of a service, and be woken up when it ends."""
+        try:
+            self._terminals.hold(pid)
+        except OSError as error:
+            sys.stderr.write(f"the terminals of process {pid} cannot be held, only unlinked when it ends: {error}\n")
+        end = os.pidfd_open(pid)
+        self._ends.add(end)
+        self._end_asked.register(end, select.POLLIN)
 
     def _check_service(self, service: Service, waited_s: float) -> None:
         exit_code = self._running[service.name][0].poll()
@@ -138,11 +153,16 @@ class Supervisor:
         if service.ended is not None or status is None:
             return service
         sys.stderr.write(f"the lab's {service.name} {ending(status)}\n")
+        remove_links(Path(self._record.devices), self._terminals.hang_up(service.process.pid))
         return dataclasses.replace(service, ended=Ended(datetime.now(UTC).isoformat(timespec="seconds"), status))
 
     def _check_stop(self, timeout_s: float = 0.0) -> None:
-        if self._end_asked.poll(timeout_s * 1000):
-            raise _Stop
+        for descriptor, _ in self._end_asked.poll(timeout_s * 1000):
+            if descriptor not in self._ends:
+                raise _Stop
+            self._end_asked.unregister(descriptor)
+            self._ends.remove(descriptor)
+            os.close(descriptor)
 
     def _stop_all(self) -> None:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

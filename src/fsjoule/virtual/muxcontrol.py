@@ -71,6 +71,7 @@ class _Handler(socketserver.StreamRequestHandler):
 def claim(path: Path) -> None:
     """Make the path usable: remove what a board that is gone left there. Raises LabError if a board runs on it."""
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_REQUEST_TIMEOUT_S)
         try:
             probe.connect(str(path))
         except OSError:
