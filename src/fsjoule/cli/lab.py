@@ -43,15 +43,20 @@ def lab_up(
 
 
 @app.command("down")
-def lab_down(name: LabName = "virtual") -> None:
+def lab_down(
+    name: LabName = "virtual",
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a lab that a run is using, or whose owner lives.")
+    ] = False,
+) -> None:
     """Take the virtual lab down: no process, no loop device, no lock is left."""
-    virtual_lab.down(name)
+    virtual_lab.down(name, force=force)
     out.print("the lab is down")
 
 
 @app.command("status")
 def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
-    """Show the lab's processes, the board's power and card, and who holds the place. Exit code 3 if it is down."""
+    """Show the lab's processes, what died and how, the board, and who holds the place. Exit code 3 if it is down."""
     status = virtual_lab.status(name)
     if json_output:
         print_json(dataclasses.asdict(status))

@@ -38,6 +38,7 @@ from fsjoule.virtual.qemu import PINNING_PROGRAM, GuestTime, Qemu
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _WATCH_INTERVAL_S: Final = 0.1
 _ORDER_TIMEOUT_S: Final = 60.0
+_PATIENCE_S: Final = 1.0
 _SEED_BITS: Final = 32
 # The interpreter may not let a busy thread keep the marks waiting for its usual 5 ms.
 _SWITCH_INTERVAL_S: Final = 0.0005
@@ -53,7 +54,10 @@ class BoardState(StrEnum):
 
 
 class VirtualBoard:
-    """The board's parts together. Its methods belong to one thread, but for `status`, `set_seed` and properties."""
+    """The board's parts together.
+
+    Its methods belong to one thread, but for `status`, `set_seed`, `end_qemu` and properties.
+    """
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
         """Make the parts, which `closing` takes down. Raises ConfigError, LabError."""
@@ -140,6 +144,13 @@ class VirtualBoard:
         self._seed = seed
         if self._guest is not None:
             self._guest.seed = seed
+
+    def end_qemu(self) -> None:
+        """Kill a QEMU for whose answer the main thread waits: one that stands still would never give it."""
+        qemu = self._qemu
+        if qemu is not None:
+            _log.warning("QEMU (process %d) is killed, for the power is to go off", qemu.pid)
+            qemu.send_kill()
 
     def power_off(self) -> None:
         """Cut the supply: QEMU is killed, whatever it was doing, and disks lose what they have not written yet."""
@@ -241,10 +252,18 @@ class OrderQueue:
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = queue.SimpleQueue()
 
-    def do(self, order: Callable[[], None]) -> None:
-        """Have it done, and wait for that. Raises what it raises; LabError if it takes too long."""
+    def do(self, order: Callable[[], None], *, hurry: Callable[[], None] | None = None) -> None:
+        """Have it done, and wait for that. Raises what it raises; LabError if it takes too long.
+
+        `hurry` is called if it has not begun soon: it ends what the main thread waits for.
+        """
         done: Future[None] = Future()
         self._orders.put((order, done))
+        if hurry is not None:
+            with suppress(TimeoutError):
+                done.result(_PATIENCE_S)
+                return
+            hurry()
         try:
             done.result(_ORDER_TIMEOUT_S)
         except TimeoutError:
@@ -293,7 +312,10 @@ def run(config: BoardConfig) -> None:
         )
         closing.callback(mux.close)
         actions = OutletActions(
-            lambda: board.powered, lambda on: orders.do(lambda: board.set_power(on)), board.status, board.set_seed
+            lambda: board.powered,
+            lambda on: orders.do(lambda: board.set_power(on), hurry=None if on else board.end_qemu),
+            board.status,
+            board.set_seed,
         )
         outlet = Outlet(config.outlet, actions)
         closing.callback(outlet.close)

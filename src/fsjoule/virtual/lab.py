@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import select
 import shutil
 import signal
@@ -28,6 +29,8 @@ from fsjoule.paths import project_dir
 from fsjoule.virtual import meter_build, probe_build
 from fsjoule.virtual.lab_board import board_status
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, forget, make_devices_directory
+from fsjoule.virtual.lab_health import faults_of
+from fsjoule.virtual.lab_owner import refuse_to_touch
 from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
 from fsjoule.virtual.lab_services import beside_python, board_config, board_template, free_ports
 from fsjoule.virtual.lab_ssh import lab_path, prepare_ssh
@@ -37,14 +40,18 @@ REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
-_CLIENT_TIMEOUT_S: Final = 30.0
+_CLIENT_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class LabHandle:
-    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it ran already."""
+    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it ran already.
+
+    `identity` is this very lab's, not that of another one of the same name, before or after it.
+    """
 
     name: str
+    identity: str
     directory: Path
     place: str
     environment: dict[str, str]
@@ -53,19 +60,21 @@ class LabHandle:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """One program of the lab."""
+    """One program of the lab. `ended` says when and how it died, as far as that is known."""
 
     name: str
     pid: int
     alive: bool
     log: str
+    ended: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
     """What is known of a lab. `degraded` means that it is up but a service died; `board` is the board's own status.
 
-    `holder` is HOST/USER of who has acquired the place.
+    `holder` is HOST/USER of who has acquired the place. `faults` says what has died or stands still, a sentence each;
+    of a lab that is down, why it ended.
     """
 
     name: str
@@ -77,6 +86,7 @@ class LabStatus:
     owner_pid: int | None = None
     holder: str | None = None
     board: dict[str, Any] | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -85,18 +95,19 @@ class LabStatus:
     def text(self) -> str:
         """The same for people."""
         if not self.running:
-            return f"lab {self.name!r} is down"
+            return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
         lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
         lines += [
-            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED, see {each.log}'}"
+            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
             for each in self.services
         ]
+        lines += [f"  FAULT        {fault}" for fault in self.faults]
         lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
         if self.board is not None:
             card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
             lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
         if self.owner_pid is not None:
-            lines.append(f"  it ends with process {self.owner_pid}")
+            lines.append(f"  it ends with its owner, process {self.owner_pid}")
         return "\n".join(lines)
 
 
@@ -129,8 +140,10 @@ def up(
     The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
     if not the one in its config, `meter_program` a meter with the simulator's command line (without one: the
     simulator, built if it has to be), `board` the name of its board's config in labgrid/virtual.
+    A lab in which something has died is brought up anew, unless somebody else has it.
     Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
-    does not start, or if a lab is up that has another QEMU, meter or board than is asked for.
+    does not start, or if a lab is up that has another QEMU, meter or board than is asked for, or is somebody else's
+    and has lost a part.
     """
     paths = LabPaths.of(name)
     template = board_template(board)
@@ -148,8 +161,11 @@ def up(
         if record is not None and _state(record) == "up":
             _refuse_another(record, emulator=emulator, meter=meter, board=board)
             progress(f"lab {name!r} is up already")
-            return LabHandle(name, paths.root, PLACE, _environment(paths, record), started=False)
+            return _handle(paths, record, started=False)
         if record is not None:
+            # A lab that has lost a part may still be measured in, or its owner may be about to say so.
+            if _state(record) == "degraded":
+                refuse_to_touch(record, PLACE, "brought up anew", _texts(record))
             progress(f"clearing away what a former lab {name!r} left")
             _end(paths, record)
         equipment = _Equipment(
@@ -167,13 +183,15 @@ def status(name: str = PLACE) -> LabStatus:
     record = paths.read()
     state = "down" if record is None else _state(record)
     if record is None or state == "down":
-        return LabStatus(name, "down", str(paths.root))
+        epitaph = paths.read_epitaph()
+        return LabStatus(name, "down", str(paths.root), faults=() if epitaph is None else (epitaph.text,))
+    faults = _texts(record)
     return LabStatus(
         name=name,
         state=state,
         directory=str(paths.root),
         services=tuple(
-            ServiceStatus(service.name, service.process.pid, service.process.alive(), service.log)
+            ServiceStatus(service.name, service.process.pid, service.process.alive(), service.log, service.end_text)
             for service in record.services
         ),
         coordinator=record.coordinator,
@@ -181,17 +199,24 @@ def status(name: str = PLACE) -> LabStatus:
         owner_pid=None if record.owner is None else record.owner.pid,
         holder=_holder(paths, record),
         board=board_status(record),
+        faults=faults,
     )
 
 
-def down(name: str = PLACE) -> bool:
-    """End a lab and everything in it. Returns False if there was none. What a killed lab left is cleared away too."""
+def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
+    """End a lab and everything in it. Returns False if there was none. What a killed lab left is cleared away too.
+
+    With an `identity` only that very lab is ended; one that was brought up since under its name stays. Raises LabError
+    if somebody else has the lab: its owner, or a run that uses its place. With `force` it is ended all the same.
+    """
     paths = LabPaths.of(name)
     with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
         record = paths.read()
-        if record is None:
+        if record is None or identity not in (None, record.identity):
             return False
         was_up = _state(record) != "down"
+        if was_up and not force and identity is None:
+            refuse_to_touch(record, PLACE, "taken down", ())
         _end(paths, record)
         return was_up
 
@@ -212,6 +237,14 @@ def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:
     if record.supervisor is None or not record.supervisor.alive() or not record.ready:
         return "down"
     return "up" if all(service.process.alive() for service in record.services) else "degraded"
+
+
+def _handle(paths: LabPaths, record: LabRecord, *, started: bool) -> LabHandle:
+    return LabHandle(paths.name, record.identity, paths.root, PLACE, _environment(paths, record), started)
+
+
+def _texts(record: LabRecord) -> tuple[str, ...]:
+    return tuple(fault.text for fault in faults_of(record))
 
 
 def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
@@ -265,6 +298,7 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     paths.board_config.write_text(config.to_toml())
     record = LabRecord(
         name=paths.name,
+        identity=secrets.token_hex(8),
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         devices=str(devices),
         coordinator=f"127.0.0.1:{coordinator_port}",
@@ -280,7 +314,7 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     except BaseException:
         _end(paths, paths.read() or record)
         raise
-    return LabHandle(paths.name, paths.root, PLACE, _environment(paths, record), started=True)
+    return _handle(paths, record, started=True)
 
 
 def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
@@ -327,7 +361,7 @@ def _end(paths: LabPaths, record: LabRecord) -> None:
     """End what runs of a lab and clear away its files. Either head of the lab clears up; the last resort is here."""
     heads = [head for head in (record.guardian, record.supervisor) if head is not None]
     for head in heads:
-        head.send(signal.SIGTERM)
+        head.end()
     left = wait_gone(heads, _DOWN_TIMEOUT_S)
     # Services of a lab whose two heads were killed have got their SIGTERM from the kernel.
     left += wait_gone([service.process for service in record.services], timeout_s=5.0)
@@ -342,7 +376,11 @@ def _end(paths: LabPaths, record: LabRecord) -> None:
 
 
 def _holder(paths: LabPaths, record: LabRecord) -> str | None:
+    """Who has acquired the place; None also if the coordinator does not answer."""
     command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
-    shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
+    try:
+        shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
+    except LabError:
+        return None
     found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
     return found.group(1) if found else None

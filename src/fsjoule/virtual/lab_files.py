@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.paths import state_dir
-from fsjoule.virtual.lab_processes import ProcessRef
+from fsjoule.virtual.lab_processes import ProcessRef, ending
 from fsjoule.virtual.loopdevice import remove_abandoned
 
 LAB_SCHEMA: Final = "fsjoule.lab/1"
@@ -45,6 +45,11 @@ class ServiceRecord:
     log: str
     ended: Ended | None = None
 
+    @property
+    def end_text(self) -> str | None:
+        """How and when it ended, in words."""
+        return None if self.ended is None else f"{ending(self.ended.status)} at {self.ended.utc}"
+
 
 @dataclass(frozen=True, slots=True)
 class Epitaph:
@@ -54,12 +59,16 @@ class Epitaph:
     utc: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        return f"it ended at {self.utc}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
     """`lab.json`: what a lab that was brought up consists of. `devices` holds tty links, sockets and the power feed.
 
-    `board` is the name of the board's config in labgrid/virtual.
+    `board` is the name of the board's config in labgrid/virtual, `identity` this lab's, of all that had its name.
     """
 
     name: str
@@ -70,6 +79,7 @@ class LabRecord:
     meter_program: str
     emulator: str
     board: str = "board"
+    identity: str = ""
     guardian: ProcessRef | None = None
     supervisor: ProcessRef | None = None
     owner: ProcessRef | None = None
@@ -216,5 +226,7 @@ def forget(paths: LabPaths, record: LabRecord) -> None:
         shutil.rmtree(devices, ignore_errors=True)
     with contextlib.suppress(OSError):  # without the right to, there was none to make either
         remove_abandoned()
-    paths.board_ready.unlink(missing_ok=True)
-    paths.record.unlink(missing_ok=True)
+    now = paths.read()
+    if now is None or now.identity == record.identity:
+        paths.board_ready.unlink(missing_ok=True)
+        paths.record.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -21,6 +22,7 @@ from fsjoule.virtual.lab_files import LabPaths, forget
 from fsjoule.virtual.lab_processes import ProcessRef, become_subreaper, end_descendants, ending
 
 _STOP_TIMEOUT_S: Final = 20.0
+_LOOK_S: Final = 1.0
 
 
 class _StopRequested(Exception):  # noqa: N818 - no error: a signal asks for the end
@@ -44,7 +46,7 @@ def guard(paths: LabPaths, pipe: int) -> int:
             pass_fds=(pipe,),
         )
         os.close(pipe)
-        status = supervisor.wait()
+        status = _wait(supervisor, record.owner)
         paths.bury(record, f"its supervisor {ending(status)}, see {paths.log('supervisor')}")
     except _StopRequested:
         if supervisor is not None:
@@ -55,6 +57,15 @@ def guard(paths: LabPaths, pipe: int) -> int:
         end_descendants()
         forget(paths, paths.read() or record)
     return 0 if supervisor is None else supervisor.returncode
+
+
+def _wait(supervisor: subprocess.Popen[bytes], owner: ProcessRef | None) -> int:
+    """Wait for the supervisor's end. One that was stopped is let go on when the owner has ended: the lab ends then."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return supervisor.wait(_LOOK_S)
+        if owner is not None and not owner.alive():
+            supervisor.send_signal(signal.SIGCONT)
 
 
 def _request_stop(_signal: int, _frame: FrameType | None) -> None:

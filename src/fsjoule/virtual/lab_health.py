@@ -30,11 +30,15 @@ _POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LabFault:
-    """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more."""
+    """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more.
+
+    How one has ended that is not `noted` yet the supervisor will soon say.
+    """
 
     text: str
     silences: bool = True
     stopped: bool = False
+    noted: bool = True
 
 
 def lab_faults(coordinator: str) -> tuple[str, ...]:
@@ -49,7 +53,7 @@ def console_faults(coordinator: str) -> tuple[str, ...]:
 
 def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
     """What has died or stands still in a lab that was brought up."""
-    found = _look(record)
+    found = _noted(record)
     if any(fault.stopped for fault in found):
         time.sleep(_STOPPED_FOR_S)
         again = set(_look(record))
@@ -62,23 +66,26 @@ def _faults_at(coordinator: str) -> tuple[LabFault, ...]:
         paths = LabPaths.of(name)
         record = paths.read()
         if record is not None and record.coordinator == coordinator:
-            return faults_of(_noted(paths, record))
+            return faults_of(record)
         epitaph = paths.read_epitaph()
         if record is None and epitaph is not None and epitaph.coordinator == coordinator:
             return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}"),)
     return ()
 
 
-def _noted(paths: LabPaths, record: LabRecord) -> LabRecord:
-    """The record when the supervisor has noted how each dead service ended, if it does so in time."""
+def _noted(record: LabRecord) -> list[LabFault]:
+    """Look when the supervisor has noted how each dead service ended, if it does so in time."""
     deadline = time.monotonic() + _NOTED_WITHIN_S
-    while any(each.ended is None and not each.process.alive() for each in record.services):
-        supervisor = None if record.supervisor is None else seen(record.supervisor.pid)
+    while True:
+        found = _look(record)
+        if all(fault.noted for fault in found):
+            return found
+        supervisor = None if record.supervisor is None else _state(record.supervisor)
         if time.monotonic() > deadline or supervisor is None or supervisor.stopped:
-            break
+            return found
         time.sleep(_POLL_S)
-        record = paths.read() or record
-    return record
+        now = LabPaths.of(record.name).read()
+        record = record if now is None or now.identity != record.identity else now
 
 
 def _look(record: LabRecord) -> list[LabFault]:
@@ -89,7 +96,8 @@ def _look(record: LabRecord) -> list[LabFault]:
         now = _state(service.process)
         if now is None:
             how = ending(None if service.ended is None else service.ended.status)
-            faults.append(LabFault(f"the lab's {service.name} (process {service.process.pid}) {how}; {log}", silences))
+            text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
+            faults.append(LabFault(text, silences, noted=service.ended is not None))
         elif now.stopped:
             faults.append(_stopped(f"the lab's {service.name}", now, silences=silences))
         else:

@@ -41,6 +41,11 @@ class ProcessRef:
             except (ProcessLookupError, PermissionError):
                 return
 
+    def end(self) -> None:
+        """Ask it to end. One that was stopped goes on for that."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -129,7 +134,7 @@ def end_descendants(timeout_s: float = 3.0) -> None:
     """End everything below the calling process, which must be a subreaper: SIGTERM, then SIGKILL until none is left."""
     me = os.getpid()
     for process in (first := descendants(me)):
-        process.send(signal.SIGTERM)
+        process.end()
     wait_gone(first, timeout_s)
     deadline = time.monotonic() + timeout_s
     # A process may start another one between the look and the kill: look again until there is none.

@@ -171,9 +171,12 @@ class Supervisor:
         for running, sig in self._running.values():
             if running.poll() is None:
                 os.killpg(running.pid, sig)
+                os.killpg(running.pid, signal.SIGCONT)  # one that was stopped goes on to end
         wait_gone(references, _STOP_TIMEOUT_S)
         end_descendants()
         forget(self._paths, self._record)
+        if self._record.guardian is not None:
+            self._record.guardian.send(signal.SIGCONT)  # it has nothing left to wait for, and must not stay behind
 
     def _update(self, **changes: object) -> None:
         self._record = dataclasses.replace(self._record, **changes)  # pyright: ignore[reportArgumentType]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule import process
+from fsjoule.errors import LabError
 from fsjoule.virtual.bootpartition import BootFiles
 from fsjoule.virtual.config import BoardConfig, CardConfig
 from fsjoule.virtual.guestboot import MAILBOX_INDEX
@@ -174,9 +174,15 @@ class Qemu:
         if self._qmp is not None:
             self._qmp.execute("blockdev-change-medium", device=CARD_ID, filename=str(card), format="raw")
 
+    def send_kill(self) -> None:
+        """SIGKILL, from any thread. A stopped process gets it, too."""
+        self._process.kill()
+
     def kill(self) -> None:
-        """Cut the power: SIGKILL, and wait until nothing of it is left."""
-        if self._process.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-        self._process.wait(_KILL_TIMEOUT_S)
+        """Cut the power: SIGKILL, and wait until nothing of it is left. Raises LabError if it does not end."""
+        self.send_kill()
+        try:
+            self._process.wait(_KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"QEMU (process {self.pid}) does not end after SIGKILL") from error
         self._control.close()
