@@ -16,7 +16,7 @@ import pytest
 
 from fsjoule import images, process
 from fsjoule.errors import ConfigError
-from fsjoule.images import CardImage, build_card, cached, emulator
+from fsjoule.images import CardImage, build_card, cached, check_card, emulator
 from fsjoule.model import MIB
 
 KERNEL = "6.1"
@@ -106,6 +106,14 @@ def test_a_second_build_does_nothing(card: CardImage) -> None:
     assert said == []
     assert again == card
     assert again.path.stat() == before
+
+
+def test_a_card_made_a_second_time_is_equal_byte_for_byte(card: CardImage) -> None:
+    said: list[str] = []
+    assert check_card(KERNEL, root_of(card), progress=said.append) == card
+    assert said[0] == "making the card a second time"
+    assert [entry.damage for entry in cached() if entry.stage == "card" and entry.path == card.path.parent] == [None]
+    assert not list(card.path.parents[1].glob(".check.part-*"))
 
 
 def test_cards_of_one_kernel_share_kernel_and_userland(card: CardImage) -> None:

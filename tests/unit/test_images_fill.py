@@ -53,4 +53,14 @@ def test_a_recipe_without_an_emulated_board_is_refused(tmp_path: Path) -> None:
     bare = recipe.model_copy(update={"emulator": recipe.emulator.model_copy(update={"board": ()})})
     kernel = Kernel("k", tmp_path, tmp_path, "6.1", "", {}, {})
     with pytest.raises(ConfigError, match=r"nilfs2 is filled on an emulated board, and imx6ul has none"):
-        fill_on_board(bare, "nilfs2", kernel, tmp_path, tmp_path / "i", busybox=tmp_path, init=tmp_path, progress=print)
+        fill_on_board(
+            bare,
+            "nilfs2",
+            kernel,
+            tmp_path,
+            tmp_path / "i",
+            busybox=tmp_path,
+            init=tmp_path,
+            steady={},
+            progress=print,
+        )

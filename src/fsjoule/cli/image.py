@@ -20,12 +20,17 @@ def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
     recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = images.DEFAULT_RECIPE,
+    check: Annotated[bool, typer.Option("--check", help="Make it a second time, and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache; prints its path.
 
     Example: fsjoule image build --kernel 6.12 --fs btrfs
     """
-    out.print(str(images.build_card(kernel, fs, progress=progress, recipe=recipe).path), soft_wrap=True)
+    make = images.check_card if check else images.build_card
+    card = make(kernel, fs, progress=progress, recipe=recipe)
+    if check:
+        progress(f"both have the SHA-256 {card.facts.card_sha256}")
+    out.print(str(card.path), soft_wrap=True)
 
 
 @app.command("list")

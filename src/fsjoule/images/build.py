@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.images import kernels
-from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.cache import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache
 from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
 from fsjoule.images.dkms import modules_to_build
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.kernels import TakenKernel
+from fsjoule.images.locks import locked
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.recipe import DEFAULT_RECIPE, Recipe, load_recipe
+from fsjoule.images.steady import steady_environment
 from fsjoule.images.userland import userland as userland_stage
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.paths import project_dir
@@ -90,6 +93,37 @@ def build_card(
     Raises ConfigError for a name that is not in the recipe or a mistake in it, MissingToolError, and LabError,
     transient if it was the download.
     """
+    return _card(kernel, root_filesystem, recipe, progress)
+
+
+def check_card(
+    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
+) -> CardImage:
+    """The card image, after it was made a second time from the same kernel and user land, and was equal.
+
+    Raises LabError that says where the two differ, and as `build_card` does.
+    """
+    first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
+    place = images_cache() / "card"
+    with (
+        locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S),
+        tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder,
+    ):
+        progress("making the card a second time")
+        second = _card(kernel, root_filesystem, recipe, progress, Path(folder))
+        if first.facts.card_sha256 != second.facts.card_sha256:
+            at = _first_difference(first.path, second.path)
+            raise LabError(
+                f"two builds of one card differ from byte {at} on: {first.path}",
+                hint="have the programs that make filesystems changed since the first? fsjoule image clean, and again",
+            )
+    return first
+
+
+def _card(
+    kernel: str | TakenKernel, root_filesystem: str, recipe: str, progress: Progress, root: Path | None = None
+) -> CardImage:
+    """A card and its root partition, from the cache or from the one below `root`."""
     chosen = _recipe(recipe)
     needed = chosen.filesystem(root_filesystem).modules
     taken = kernels.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
@@ -125,6 +159,7 @@ def build_card(
             overlay=overlay,
             fill=fill,
             progress=progress,
+            root=root,
         )
         progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {label} and {root_filesystem}")
         build_card_files(
@@ -136,13 +171,25 @@ def build_card(
             userland=files,
             root_image=root_image,
             init=init,
+            steady=steady_environment(progress=progress),
         )
         progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
 
-    folder = build_once("card", name, cache_key(inputs), build, progress=progress)
+    folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root)
     # The same card can have been built for a kernel that was called something else.
     facts = replace(read_facts(folder), kernel_choice=label, root_filesystem=root_filesystem)
     return CardImage(folder / "card.img", facts)
+
+
+def _first_difference(one: Path, other: Path) -> int:
+    with one.open("rb") as first, other.open("rb") as second:
+        place = 0
+        while (block := first.read(MIB)) == second.read(MIB):
+            place += len(block)
+        first.seek(place)
+        second.seek(place)
+        pairs = zip(first.read(MIB), second.read(MIB), strict=False)
+        return place + next((number for number, (a, b) in enumerate(pairs) if a != b), 0)
 
 
 def _folder() -> Path:

@@ -34,11 +34,11 @@ from fsjoule.paths import cache_folder
 Progress = Callable[[str], None]
 
 # In the order of building.
-STAGES: Final = ("emulator", "dkms", "kernel", "userland", "partition", "card")
+STAGES: Final = ("steady", "emulator", "dkms", "kernel", "userland", "partition", "card")
 LOCK_TIMEOUT_S: Final = 1800.0
 _CLEAN_TIMEOUT_S: Final = 5.0
 _ENTRY_FILE: Final = "entry.json"
-_UNFINISHED: Final = ".part-"
+UNFINISHED: Final = ".part-"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _LITTLE_BYTES: Final = 8 * 2**20
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -127,9 +127,9 @@ def build_once(
         if os.path.lexists(final) and damage(final) is None:
             return final
         with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
-            # Of a builder that was killed: we hold its lock.
-            for leftover in folder.glob(f".{final.name}{_UNFINISHED}*"):
-                _discard(leftover)
+            # Of a builder that was killed: we hold its lock. What it had started may not have ended yet.
+            for leftover in folder.glob(f".{final.name}{UNFINISHED}*"):
+                shutil.rmtree(_moved_away(leftover), ignore_errors=True)
             if os.path.lexists(final):
                 found = damage(final)
                 if found is None:
@@ -207,7 +207,7 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
 
 
 def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{_UNFINISHED}", dir=final.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{UNFINISHED}", dir=final.parent))
     try:
         unfinished.chmod(0o755)
         build(unfinished)
@@ -244,7 +244,7 @@ def _places(stage: Path) -> Iterator[Path]:
         yield from [stage] if os.path.lexists(stage) else []
         return
     for path in sorted(stage.iterdir()):
-        name, unfinished, _ = path.name.partition(_UNFINISHED)
+        name, unfinished, _ = path.name.partition(UNFINISHED)
         left = unfinished and not is_locked(path.with_name(f"{name}.lock"))
         if left or not path.name.startswith("."):
             yield path
@@ -252,7 +252,7 @@ def _places(stage: Path) -> Iterator[Path]:
 
 def _listed(stage: str, path: Path) -> CacheEntry:
     size = round(size_mib(path) * 2**20)
-    called = path.name.partition(_UNFINISHED)[0].removeprefix(".")
+    called = path.name.partition(UNFINISHED)[0].removeprefix(".")
     name, _, key = called.rpartition("-") if path.name != stage else ("", "", "")
     if path.name.startswith("."):
         return CacheEntry(stage, name, key, path, "", size, "its build was interrupted")
@@ -269,7 +269,7 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
     if entry.path.name == entry.stage:  # what stands in the place of a whole stage
         _discard(entry.path)
         return True
-    final = entry.path.with_name(entry.path.name.partition(_UNFINISHED)[0].removeprefix("."))
+    final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
     lock, used = _beside(final, "lock"), _beside(final, "use")
     try:
         with locked(lock, what, progress, _CLEAN_TIMEOUT_S), unused(used) as nobody:
@@ -291,8 +291,8 @@ def _beside(entry: Path, kind: str) -> Path:
 
 def _moved_away(path: Path) -> Path:
     """Renamed first: a removal that is interrupted must not leave half an entry in its place."""
-    name = path.name.partition(_UNFINISHED)[0].removeprefix(".")
-    doomed = path.with_name(f".{name}{_UNFINISHED}removed")
+    name = path.name.partition(UNFINISHED)[0].removeprefix(".")
+    doomed = path.with_name(f".{name}{UNFINISHED}removed")
     if doomed != path:
         _discard(doomed)
         path.rename(doomed)

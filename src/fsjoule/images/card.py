@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -14,13 +15,12 @@ from fsjoule import process
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.kernel import Kernel
 from fsjoule.images.kernelimage import unpacked_kernel
-from fsjoule.images.makefs import IMAGE_TIME_S
 from fsjoule.images.recipe import CardLayout, Recipe
 from fsjoule.images.userland import Userland
 from fsjoule.model import MIB, ImageFacts
 
 # Raise it when this file, initramfs.py or kernelimage.py changes what is in an entry.
-STAGE_VERSION: Final = 4
+STAGE_VERSION: Final = 5
 
 _TIMEOUT_S: Final = 120.0
 _DISK_ID: Final = "0x66736a6c"
@@ -70,6 +70,7 @@ def build_card_files(
     userland: Userland,
     root_image: Path,
     init: Path,
+    steady: Mapping[str, str],
 ) -> None:
     """Fill `folder` with `card.img`, `card.img.bmap` and `facts.json`."""
     boot = folder / "boot"
@@ -86,7 +87,7 @@ def build_card_files(
     (boot / "extlinux" / "extlinux.conf").write_text(entry)
 
     card = folder / "card.img"
-    _assemble(card, boot, root_image, recipe.card)
+    _assemble(card, boot, root_image, recipe.card, steady)
     process.run(["bmaptool", "create", "-o", f"{card}.bmap", card], timeout_s=_TIMEOUT_S)
     facts = ImageFacts(
         recipe=recipe.name,
@@ -113,19 +114,15 @@ def _put_kernel(kernel: Kernel, boot: Path, recipe: Recipe) -> str:
     return name
 
 
-def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout) -> None:
+def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout, steady: Mapping[str, str]) -> None:
     with card.open("wb") as file:
         file.truncate(layout.size_mib * MIB)
     process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=_TIMEOUT_S)
     boot_image = card.with_name("boot.img")
     with boot_image.open("wb") as file:
         file.truncate(layout.boot_mib * MIB)
-    process.run(["mkfs.vfat", "--invariant", "-n", "BOOT", boot_image], timeout_s=_TIMEOUT_S)
-    process.run(
-        ["mcopy", "-s", "-i", boot_image, *sorted(boot.iterdir()), "::"],
-        timeout_s=_TIMEOUT_S,
-        env={"SOURCE_DATE_EPOCH": str(IMAGE_TIME_S)},
-    )
+    process.run(["mkfs.vfat", "--invariant", "-n", "BOOT", boot_image], timeout_s=_TIMEOUT_S, env=steady)
+    process.run(["mcopy", "-s", "-i", boot_image, *sorted(boot.iterdir()), "::"], timeout_s=_TIMEOUT_S, env=steady)
     copy_data(boot_image, card, layout.boot_start_mib * MIB)
     copy_data(root_image, card, layout.root_start_mib * MIB)
     boot_image.unlink()

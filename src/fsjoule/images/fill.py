@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ _POLL_S: Final = 0.5
 _FILLED: Final = "fsjoule: filled"
 _FAILED: Final = ("initramfs: ", "Kernel panic")
 _SOURCE: Final = "ext4"
+# Its clock counts instructions, and its card answers within one: what it writes, and when, is always the same.
+_GUEST_TIME: Final = ("-icount", "shift=2,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
 _APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
 
 
@@ -40,9 +42,10 @@ def fill_on_board(
     *,
     busybox: Path,
     init: Path,
+    steady: Mapping[str, str],
     progress: Progress,
 ) -> None:
-    """Make `image` with all that is below `tree`.
+    """Make `image` with all that is below `tree`; equal files give an equal image, as the board runs in guest time.
 
     Raises ConfigError if the recipe does not say how its board is emulated, LabError if the board does not get there.
     """
@@ -54,7 +57,8 @@ def fill_on_board(
         )
     folder, layout = image.parent, recipe.card
     source, card, initrd, log = (folder / name for name in ("source.img", "fill.img", "fill.initrd", "fill.log"))
-    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, options=recipe.filesystem(_SOURCE).make_options)
+    options = recipe.filesystem(_SOURCE).make_options
+    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, options=options, steady=steady)
     with card.open("wb") as file:
         file.truncate(layout.size_mib * MIB)
     process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=60)
@@ -88,6 +92,7 @@ def _arguments(recipe: Recipe, filesystem: str, kernel: Kernel, card: Path, init
     drive = f"format=raw,cache=unsafe,file={str(card).replace(',', ',,')}"
     return [
         *recipe.emulator.board,
+        *_GUEST_TIME,
         *("-nodefaults", "-display", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"),
         *("-kernel", kernel.image, "-initrd", initrd, *tree, "-append", " ".join(words)),
         *("-drive", f"{recipe.emulator.card},{drive}"),

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.cache import Progress, build_once, cache_key, entry_digest
 from fsjoule.images.kernelimage import kernel_release
 from fsjoule.images.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.images.recipe import Recipe
@@ -32,12 +32,13 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A built entry. `package_sha256` is by name of the files that it came from, `packages` Debian versions by name.
+    """A built entry. `content` is a digest of all its files, `package` is empty if it did not come in one.
 
-    `package` is empty if it did not come in one; `lacks` are modules of the recipe that it does not have.
+    `package_sha256` is by name of the files that it came from, `packages` Debian versions by name; `lacks` are modules
+    of the recipe that it does not have.
     """
 
-    key: str
+    content: str
     folder: Path
     image: Path
     release: str
@@ -120,7 +121,7 @@ def kernel_entry(
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
     lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
-    return Kernel(key=key, folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
+    return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
@@ -167,7 +168,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
     kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
-    return {name: value for name, value in asdict(kept).items() if name not in ("key", "folder", "image")}
+    return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
 
 
 def _check_release(image: Path, release: str) -> None:

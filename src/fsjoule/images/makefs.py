@@ -12,7 +12,7 @@ import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
@@ -20,13 +20,22 @@ from fsjoule.model import MIB
 
 _TIMEOUT_S: Final = 300.0
 
-# The same every time, so that the layout of the image does not move what is measured.
+
+class _Tool(Protocol):
+    def __call__(self, *argv: str | Path, **environment: str) -> None:
+        """Run a program with these variables besides."""
+
+
+# Equal files, times and options give an equal image, byte for byte: its layout must not move what is measured.
 _UUID: Final = str(uuid.uuid5(uuid.NAMESPACE_DNS, "root.fsjoule.invalid"))
-IMAGE_TIME_S: Final = 1_767_225_600  # 2026-01-01, seconds of the epoch
 
 
-def make_filesystem(filesystem: str, tree: Path, image: Path, *, size_mib: int, options: Sequence[str]) -> None:
+def make_filesystem(
+    filesystem: str, tree: Path, image: Path, *, size_mib: int, options: Sequence[str], steady: Mapping[str, str]
+) -> None:
     """Make `image` with all that is below `tree`. `options` are for the filesystem's mkfs.
+
+    `steady` is the environment of the programs that make it (`steady_environment`).
 
     Raises ConfigError for a filesystem that this module cannot make, LabError if its tools fail.
     """
@@ -35,32 +44,18 @@ def make_filesystem(filesystem: str, tree: Path, image: Path, *, size_mib: int, 
         raise ConfigError.unknown("root filesystem that can be made without mounting it", filesystem, MAKERS)
     with image.open("wb") as file:
         file.truncate(size_mib * MIB)
-    maker(tree, image, options)
+    maker(tree, image, options, lambda *argv, **further: _tool(argv, {**steady, **further}))
 
 
-def _tool(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+def _tool(argv: Sequence[str | Path], env: Mapping[str, str]) -> None:
     process.run(argv, timeout_s=_TIMEOUT_S, env=env)
 
 
-def _make_ext4(tree: Path, image: Path, options: Sequence[str]) -> None:
+def _make_ext4(tree: Path, image: Path, options: Sequence[str], tool: _Tool) -> None:
     # Without the first variable mke2fs makes holes where it is asked for zeros: in the journal and the inode tables. Of
     # several -E it takes the last.
-    _tool(
-        [
-            "mke2fs",
-            "-q",
-            "-F",
-            "-t",
-            "ext4",
-            "-U",
-            _UUID,
-            *with_extended(options, f"hash_seed={_UUID}"),
-            "-d",
-            tree,
-            image,
-        ],
-        env={"UNIX_IO_NOZEROOUT": "1", "E2FSPROGS_FAKE_TIME": str(IMAGE_TIME_S)},
-    )
+    extended = with_extended(options, f"hash_seed={_UUID}")
+    tool("mke2fs", "-q", "-F", "-t", "ext4", "-U", _UUID, *extended, "-d", tree, image, UNIX_IO_NOZEROOUT="1")
 
 
 def with_extended(options: Sequence[str], extended: str) -> list[str]:
@@ -73,22 +68,22 @@ def with_extended(options: Sequence[str], extended: str) -> list[str]:
     return merged
 
 
-def _make_btrfs(tree: Path, image: Path, options: Sequence[str]) -> None:
+def _make_btrfs(tree: Path, image: Path, options: Sequence[str], tool: _Tool) -> None:
     # Nothing to fill: a tree block is only read through a pointer that was written after it, with its generation.
-    _tool(["mkfs.btrfs", "-q", "-U", _UUID, *options, "--rootdir", tree, image])
+    tool("mkfs.btrfs", "-q", "-U", _UUID, *options, "--rootdir", tree, image)
 
 
-def _make_f2fs(tree: Path, image: Path, options: Sequence[str]) -> None:
-    _tool(["mkfs.f2fs", "-q", "-f", "-U", _UUID, *options, image])
-    _tool(["sload.f2fs", "-f", tree, "-t", "/", image])
+def _make_f2fs(tree: Path, image: Path, options: Sequence[str], tool: _Tool) -> None:
+    tool("mkfs.f2fs", "-q", "-f", "-U", _UUID, *options, image)
+    tool("sload.f2fs", "-f", tree, "-t", "/", image)
     # Checkpoints and the nodes that roll-forward recovery finds can be anywhere.
     fill_holes(image)
 
 
-def _make_xfs(tree: Path, image: Path, options: Sequence[str]) -> None:
+def _make_xfs(tree: Path, image: Path, options: Sequence[str], tool: _Tool) -> None:
     prototype = image.with_suffix(".proto")
     prototype.write_text(xfs_prototype(tree))
-    _tool(["mkfs.xfs", "-q", "-f", "-m", f"uuid={_UUID}", *options, "-p", prototype, image])
+    tool("mkfs.xfs", "-q", "-f", "-m", f"uuid={_UUID}", *options, "-p", prototype, image)
     prototype.unlink()
     fill_holes(image)
 
@@ -142,7 +137,7 @@ def _next_data(descriptor: int, position: int, end: int) -> int:
         return end
 
 
-MAKERS: Final[Mapping[str, Callable[[Path, Path, Sequence[str]], None]]] = {
+MAKERS: Final[Mapping[str, Callable[[Path, Path, Sequence[str], _Tool], None]]] = {
     "ext4": _make_ext4,
     "btrfs": _make_btrfs,
     "f2fs": _make_f2fs,

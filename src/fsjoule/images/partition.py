@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,13 @@ from fsjoule import process
 from fsjoule.images.cache import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.fill import fill_on_board
 from fsjoule.images.kernel import Kernel
-from fsjoule.images.makefs import IMAGE_TIME_S, make_filesystem
+from fsjoule.images.makefs import make_filesystem
 from fsjoule.images.recipe import Recipe
+from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland, require_root
 
 # Raise it when this file or makefs.py changes what is in an entry.
-STAGE_VERSION: Final = 5
+STAGE_VERSION: Final = 6
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
@@ -30,13 +32,14 @@ def partition_key(
     chosen = recipe.filesystem(filesystem)
     inputs: dict[str, object] = {
         "version": STAGE_VERSION,
-        "kernel": kernel.key,
-        "userland": userland.key,
+        "kernel": kernel.content,
+        "userland": userland.digest,
         "applets": recipe.userland.applets,
         "hostname": recipe.hostname,
         "size_mib": recipe.card.root_mib,
         "filesystem": [filesystem, chosen.make_options],
         "overlay": folder_digest(overlay),
+        "steady": steady_source(),
     }
     if chosen.make_on_board:
         inputs["on_board"] = [chosen.make_on_board, fill.read_text()]
@@ -54,8 +57,9 @@ def root_partition(
     overlay: Path,
     fill: Path,
     progress: Progress,
+    root: Path | None = None,
 ) -> Path:
-    """The image of a root partition.
+    """The image of a root partition, in the cache or in the one below `root`.
 
     Raises ConfigError for a filesystem that can neither be made without mounting it nor on an emulated board.
     """
@@ -67,33 +71,50 @@ def root_partition(
         _collect(tree, recipe, kernel, userland, overlay)
         progress(f"root partition: making {filesystem}, {recipe.card.root_mib} MiB")
         chosen, image = recipe.filesystem(filesystem), folder / "root.img"
+        steady = steady_environment(progress=progress)
         if chosen.make_on_board:
             busybox = userland.tree / "bin" / "busybox"
-            fill_on_board(recipe, filesystem, kernel, tree, image, busybox=busybox, init=fill, progress=progress)
+            fill_on_board(
+                recipe, filesystem, kernel, tree, image, busybox=busybox, init=fill, steady=steady, progress=progress
+            )
         else:
-            make_filesystem(filesystem, tree, image, size_mib=recipe.card.root_mib, options=chosen.make_options)
+            size_mib, options = recipe.card.root_mib, chosen.make_options
+            make_filesystem(filesystem, tree, image, size_mib=size_mib, options=options, steady=steady)
         shutil.rmtree(tree)
 
-    return build_once("partition", name, key, build, progress=progress) / "root.img"
+    return build_once("partition", name, key, build, progress=progress, root=root) / "root.img"
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
-    """All files of the root filesystem, with their final modes."""
+    """All files of the root filesystem, with their final owners, modes and times, whoever made the parts."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links that it does not make.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
     for place, source in parts.items():
         copy = ["cp", "--archive", "--no-preserve=links", "--no-target-directory", source, tree / place]
         process.run(copy, timeout_s=_TIMEOUT_S)
+    modules = tree / "usr" / "lib" / "modules"
+    ours = [tree, modules, *modules.rglob("*"), *(tree / path.relative_to(overlay) for path in overlay.rglob("*"))]
+    for path in ours:
+        _give_to_root(path)
     for name in _MOUNT_POINTS:
         (tree / name).mkdir(exist_ok=True)
+        _give_to_root(tree / name)
     (tree / "tmp").chmod(0o1777)
     (tree / "root").chmod(0o700)
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
+    _give_to_root(tree / "etc" / "hostname")
     (tree / "etc" / "mtab").symlink_to("/proc/self/mounts")
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
     for applet in recipe.userland.applets:
         if applet not in present:
             (tree / "usr" / "bin" / applet).symlink_to("busybox")
     (tree / "usr" / "sbin" / "init").symlink_to("../bin/busybox")
-    for path in tree.rglob("*"):
+    for path in (tree, *tree.rglob("*")):
         os.utime(path, (IMAGE_TIME_S, IMAGE_TIME_S), follow_symlinks=False)
+
+
+def _give_to_root(path: Path) -> None:
+    """What a checkout or a cache has may belong to any user, and have the modes that his umask left."""
+    os.chown(path, 0, 0, follow_symlinks=False)
+    if not path.is_symlink():
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,21 +17,21 @@ from urllib.parse import unquote
 from fsjoule import process
 from fsjoule.errors import LabError
 from fsjoule.images.apt import debian_mirror, source_line
-from fsjoule.images.cache import Progress, build_once, cache_key
+from fsjoule.images.cache import Progress, build_once, cache_key, entry_digest
 from fsjoule.images.recipe import Recipe
 from fsjoule.images.watched import run_watched, size_mib
 
 # Raise it when this file changes what is in an entry.
-STAGE_VERSION: Final = 3
+STAGE_VERSION: Final = 4
 
 _TIMEOUT_S: Final = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """A built entry."""
+    """A built entry. `digest` is that of all its files."""
 
-    key: str
+    digest: str
     tree: Path
     packages: dict[str, str]
 
@@ -46,7 +47,7 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     }
     key = cache_key(inputs)
     folder = build_once("userland", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
-    return Userland(key, folder / "tree", json.loads((folder / "packages.json").read_text()))
+    return Userland(entry_digest(folder), folder / "tree", json.loads((folder / "packages.json").read_text()))
 
 
 def require_root(what: str) -> None:
@@ -85,6 +86,8 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
         for path in tree.glob(pattern):
             _remove(path)
     _merge_usr(tree)
+    _drop_privileges(tree)
+    log.unlink()
     progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
 
 
@@ -104,6 +107,14 @@ def _merge_usr(tree: Path) -> None:
             process.run(["cp", "--archive", "--no-target-directory", tree / name, merged], timeout_s=60)
             shutil.rmtree(tree / name)
         (tree / name).symlink_to(f"usr/{name}")
+
+
+def _drop_privileges(tree: Path) -> None:
+    """No file runs as another user: the board has root only, and archives of a cache lose such modes."""
+    for path in tree.rglob("*"):
+        mode = path.lstat().st_mode
+        if mode & (stat.S_ISUID | stat.S_ISGID):
+            path.chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
 
 
 def _remove(path: Path) -> None:

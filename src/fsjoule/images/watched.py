@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +14,14 @@ from fsjoule import process
 from fsjoule.errors import LabError
 
 SAY_EVERY_S: Final = 5.0
+_GUARD: Final = """
+import os, signal, sys
+os.read(int(sys.argv[1]), 1)  # returns when the other end is closed: the kernel closes it when its process ends
+try:
+    os.killpg(int(sys.argv[2]), signal.SIGKILL)
+except ProcessLookupError:
+    pass
+"""
 
 
 def run_watched(
@@ -30,6 +41,7 @@ def run_watched(
     """
     started = said = time.monotonic()
     child = process.start(argv, log=log, cwd=cwd, env=env)
+    guard, line = _guarded(child.pid)
     try:
         while child.poll() is None:
             now = time.monotonic()
@@ -40,10 +52,28 @@ def run_watched(
                 said = now
             time.sleep(0.05)
     finally:
+        process.stop(guard)
+        os.close(line)
         process.stop(child)
     if child.returncode != 0:
         tail = log.read_text(errors="replace").strip()[-2000:]
         raise LabError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
+
+
+def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:
+    """A process that ends a group of processes when this one is no more, however it ended; and the line it waits on.
+
+    The program that we start ends with us, but not what it started: compilers below make, apt below mmdebstrap.
+    """
+    reader, writer = os.pipe()
+    try:
+        command = [sys.executable, "-I", "-S", "-c", _GUARD, str(reader), str(group)]
+        return process.start(command, pass_fds=(reader,), die_with_parent=False), writer
+    except BaseException:
+        os.close(writer)
+        raise
+    finally:
+        os.close(reader)
 
 
 def size_mib(*paths: Path) -> float:
