@@ -81,11 +81,11 @@ def results_read_only(scene: Scene, bench: Bench) -> str:
 
 
 def _copied_cache(scene: Scene) -> Path:
-    """A cache of the scene's own, with all that this machine's has. Returns the folder of its one card."""
+    """A cache of the scene's own, with all that this machine's has. Returns the folder of its newest card."""
     scene.cache = scene.folder / "cache"
     _run("cp", "-a", "--sparse=always", "-T", str(cache_dir()), str(scene.cache))
-    [card] = (scene.cache / "images" / "card").glob("imx6ul-6.1-ext4-*")
-    return card
+    # Cards of older recipes stay until somebody cleans the cache.
+    return max((scene.cache / "images" / "card").glob("imx6ul-6.1-ext4-*"), key=lambda path: path.stat().st_mtime)
 
 
 def damaged_cache(damage: Damage) -> Callable[[Scene], str]:

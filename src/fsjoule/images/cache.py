@@ -324,7 +324,7 @@ def _told(folder: Path) -> Generator[None]:
 
 def _full(folder: Path) -> StorageError:
     return StorageError(
-        f"the disk of the cache is full: {folder}",
+        f"the disk of the cache is full: {folder}: {os.strerror(errno.ENOSPC)}",
         hint="make room (fsjoule image clean empties the cache), or name another folder: FSJOULE_CACHE_DIR=FOLDER",
     )
 
