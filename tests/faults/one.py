@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from fsjoule.model import RunStatus
 
 # What the rest of a bench may take after a fault that it gets over; a next bench, too.
 _GOES_ON_S: Final = 300.0
-_NEVER_S: Final = 600.0
+_NEVER_S: Final = 400.0
 CHECKS: Final = (
     *("injected", "code", "time", "message", "data"),
     *("place free", "board off", "nothing left", "hands off", "next bench"),
@@ -95,10 +96,12 @@ def _bring_about(kind: Kind, phase: Phase, scene: Scene, outcome: Outcome, patie
         outcome.did = " ".join(filter(None, (prepared, kind.act(scene, bench))))
     except NotReachedError as error:
         outcome.complaints["injected"] = [str(error)]
-        bench.wait(_NEVER_S)
+        bench.wait(_NEVER_S * patience)
         return
-    bench.wait(max(_NEVER_S, (kind.within_s + _GOES_ON_S) * patience))
-    outcome.exit_code = None if bench.running else bench.process.returncode
+    outcome.exit_code = bench.wait((kind.within_s + _GOES_ON_S) * patience)
+    if outcome.exit_code is None:
+        bench.send(signal.SIGKILL)
+        bench.wait(_NEVER_S)
     outcome.seconds = round((bench.ended_s or time.monotonic()) - injected_s, 1)
     _judge(kind, scene, bench, outcome, patience)
     scene.mending.close()
