@@ -22,7 +22,7 @@ from faults.table import markdown
 
 def main() -> int:
     asked = _arguments()
-    kinds = _chosen(asked.kinds)
+    kinds = _chosen(asked.kinds, exactly=asked.only is not None)
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="fsjoule-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
     order = [kinds[n % len(kinds)] for n in range(asked.n or len(kinds))]
@@ -67,7 +67,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="of order, phases and moments (default: a new one)")
     parser.add_argument("--jobs", type=int, default=2, help="labs side by side (default: 2)")
     parser.add_argument("--kinds", default="", help="only kinds that begin with one of these, a,b")
-    parser.add_argument("--only", type=int, default=None, help="only the fault of this number, to see it again")
+    parser.add_argument(
+        "--only", type=int, default=None, help="the fault of this number of a campaign again; with --seed and --kinds"
+    )
     parser.add_argument("--folder", type=Path, default=None, help="where everything goes (default: a temporary one)")
     parser.add_argument("--patience", type=float, default=1.0, help="multiplies every limit, for a busy machine")
     parser.add_argument("--keep", action="store_true", help="keep the folders of faults that came out right, too")
@@ -76,9 +78,9 @@ def _arguments() -> argparse.Namespace:
     return asked
 
 
-def _chosen(given: str) -> list[str]:
-    prefixes = tuple(part for part in given.split(",") if part)
-    kinds = [name for name in KINDS if not prefixes or name.startswith(prefixes)]
+def _chosen(given: str, *, exactly: bool) -> list[str]:
+    names = tuple(part for part in given.split(",") if part)
+    kinds = [name for name in KINDS if not names or (name in names if exactly else name.startswith(names))]
     if not kinds:
         sys.exit(f"no kind begins with {given}; there are: {', '.join(KINDS)}")
     return kinds

@@ -19,6 +19,7 @@ from fsjoule.store import LoadedRun, load_run
 
 # A bench that was killed takes nothing down: its lab notices, and ends by itself.
 _GONE_S: Final = 45.0
+_LOOK_S: Final = 0.5
 _PRINTED: Final = re.compile(r"^\[ *(\d+)/\d+\] ", re.MULTILINE)
 _BUGS: Final = re.compile(
     r"Traceback \(most recent call last\)|INTERNALERROR|Exception ignored|never retrieved|Fatal Python error"
@@ -62,7 +63,7 @@ def message(text: str, exit_code: int | None, names: str) -> list[str]:
     return complaints
 
 
-def data(scene: Scene, text: str, run_folder: Path | None) -> list[str]:
+def data(text: str, run_folder: Path | None, serial: str) -> list[str]:
     """Everything printed as measured is there and readable, by one instrument, and the run knows its end."""
     printed = {int(number) for number in _PRINTED.findall(text)}
     if run_folder is None:
@@ -77,13 +78,19 @@ def data(scene: Scene, text: str, run_folder: Path | None) -> list[str]:
     complaints += [f"{name} is damaged: {why}" for name, why in run.damaged.items() if not name.endswith(".partial")]
     if run.run.status not in _FINAL:
         complaints.append(f"the run says that it is {run.run.status}")
-    complaints += [wrong for each in run.measurements for wrong in _energy(run, each, scene.serial)]
-    shown = scene.command("fsjoule", "show", run_folder, "--json")
-    if shown.returncode:
-        complaints.append(f"fsjoule show ended with {shown.returncode}: {shown.stderr.strip()[-300:]}")
-    else:
-        json.loads(shown.stdout)
+    complaints += [wrong for each in run.measurements for wrong in _energy(run, each, serial)]
     return complaints
+
+
+def shown(scene: Scene, run_folder: Path | None) -> list[str]:
+    """`fsjoule show` reads what is there."""
+    if run_folder is None:
+        return []
+    done = scene.command("fsjoule", "show", run_folder, "--json")
+    if done.returncode:
+        return [f"fsjoule show ended with {done.returncode}: {done.stderr.strip()[-300:]}"]
+    json.loads(done.stdout)
+    return []
 
 
 def _energy(run: LoadedRun, measurement: Measurement, serial: str) -> list[str]:
@@ -110,7 +117,7 @@ def own_lab_gone(scene: Scene) -> dict[str, list[str]]:
     """The bench brought the lab up: nothing of it is left, so the board is off and the place nobody's."""
     until_s = time.monotonic() + _GONE_S
     while (left := _left(scene)) and time.monotonic() < until_s:
-        time.sleep(0.1)
+        time.sleep(_LOOK_S)
     emulators = [each for each in left if "qemu-system" in each]
     return {
         "board off": emulators,
@@ -154,5 +161,5 @@ def _strays(scene: Scene) -> list[str]:
 def _until_none(look: Callable[[], list[str]]) -> list[str]:
     until_s = time.monotonic() + 10.0
     while (found := look()) and time.monotonic() < until_s:
-        time.sleep(0.1)
+        time.sleep(_LOOK_S)
     return found

@@ -56,25 +56,36 @@ class Outcome:
         """One line, and one more for each complaint."""
         what = f"{self.kind:<23} {self.lab:<8} {self.phase:<12} exit {self.exit_code!s:>4} after {self.seconds:5.1f} s"
         wrong = [f"\n      {check}: {each}" for check, all_ in self.complaints.items() for each in all_]
-        return f"{'ok  ' if self.fine else 'FAIL'} {what}  {self.did}{''.join(wrong)}"
+        again = "" if self.fine else f"\n      again: --seed {self.seed} --only {self.number} --kinds {self.kind}"
+        return f"{'ok  ' if self.fine else 'FAIL'} {what}  {self.did}{''.join(wrong)}{again}"
 
 
-def inject(kind: Kind, number: int, seed: int, folder: Path, *, patience: float = 1.0, keep: bool = False) -> Outcome:
+def inject(
+    kind: Kind,
+    number: int,
+    seed: int,
+    folder: Path,
+    *,
+    patience: float = 1.0,
+    keep: bool = False,
+    phase: Phase | None = None,
+    next_bench: bool = True,
+) -> Outcome:
     """Inject one fault of a kind in a folder of its own; everything random about it comes from seed and number.
 
     `patience` multiplies the limits, for a machine that is busy. The folder goes if all was fine, unless it is to be
-    kept.
+    kept. `phase` is one of the kind's, if it is not to be left to chance.
     """
     rng = random.Random(f"{seed} {number} {kind.name}")
     lab = rng.choice([Lab.OWN, Lab.STANDING]) if kind.lab is Lab.EITHER else kind.lab
     # The lab of somebody else is up before the bench begins.
-    phase = rng.choice([each for each in kind.phases if lab is Lab.OWN or each is not Phase.SET_UP])
+    phase = phase or rng.choice([each for each in kind.phases if lab is Lab.OWN or each is not Phase.SET_UP])
     outcome = Outcome(number, kind.name, seed, phase.value, str(folder), lab.value)
     # Each lab has a meter that can be told from those of the labs beside it; in guest time only the simulator will do.
     serial = "SIM0" if kind.guest_time else f"F{number}"
     scene = Scene(folder, rng, serial, guest_time=kind.guest_time, standing=lab is Lab.STANDING)
     try:
-        _bring_about(kind, phase, scene, outcome, patience)
+        _bring_about(kind, phase, scene, outcome, patience, next_bench=next_bench)
     except Exception:  # noqa: BLE001 - a campaign goes on, and this fault counts as failed
         outcome.complaints.setdefault("injected", []).append(traceback.format_exc())
     finally:
@@ -85,7 +96,9 @@ def inject(kind: Kind, number: int, seed: int, folder: Path, *, patience: float 
     return outcome
 
 
-def _bring_about(kind: Kind, phase: Phase, scene: Scene, outcome: Outcome, patience: float) -> None:
+def _bring_about(
+    kind: Kind, phase: Phase, scene: Scene, outcome: Outcome, patience: float, *, next_bench: bool
+) -> None:
     if scene.standing:
         scene.bring_up()
     prepared = kind.prepare(scene)
@@ -104,6 +117,9 @@ def _bring_about(kind: Kind, phase: Phase, scene: Scene, outcome: Outcome, patie
         bench.wait(_NEVER_S)
     outcome.seconds = round((bench.ended_s or time.monotonic()) - injected_s, 1)
     _judge(kind, scene, bench, outcome, patience)
+    if not next_bench:
+        return
+    outcome.complaints["data"] += checks.shown(scene, scene.run_folder())
     scene.mending.close()
     if scene.standing and kind.service_dies:
         scene.take_down()
@@ -120,7 +136,7 @@ def _judge(kind: Kind, scene: Scene, bench: Bench, outcome: Outcome, patience: f
         "code": checks.code(outcome.exit_code, kind.codes, run, must_succeed=kind.passes),
         "time": [] if outcome.seconds <= limit_s else [f"{outcome.seconds:.0f} s, not {limit_s:.0f} s"],
         "message": checks.message(text, outcome.exit_code, kind.names),
-        "data": checks.data(scene, text, folder),
+        "data": checks.data(text, folder, scene.serial),
     }
     if not kind.hands_off:
         outcome.complaints |= checks.standing_lab_idle(scene) if scene.standing else checks.own_lab_gone(scene)
