@@ -149,7 +149,7 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, diagnose=_console_faults)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
         meter = lab.board_meter(target)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
@@ -273,8 +273,14 @@ def _losses() -> tuple[str, ...]:
     return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
-def _console_faults() -> tuple[str, ...]:
-    return lab_health.console_faults(os.environ.get("LG_COORDINATOR", ""))
+def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
+    """What a board asks of the virtual lab while it waits for it."""
+    coordinator = os.environ.get("LG_COORDINATOR", "")
+    return {
+        "diagnose": lambda: lab_health.console_faults(coordinator),
+        "diagnose_power": lambda: lab_health.power_faults(coordinator),
+        "diagnose_writing": lambda: lab_health.card_faults(coordinator),
+    }
 
 
 def _lab_faults() -> tuple[str, ...]:

@@ -174,6 +174,7 @@ class BoardStrategy(Strategy):
         steady(self.console)
         # What has died in the lab so that the board cannot be heard any more, in words: whoever knows sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
+        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same of its outlet
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -250,7 +251,8 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut"):
             self._listen(after_s)
-        with time_limit(_POWER_TIMEOUT_S, "cutting the board's power"), lab_errors("cutting the board's power"):
+        doing = "cutting the board's power"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.off()
         with lab_errors("reading what the board said before the cut"):
             self._drain_console()
@@ -273,7 +275,8 @@ class BoardStrategy(Strategy):
         return self.card is not None and self.card.facts.card_sha256 != self._on_card_sha256
 
     def _switch_off(self) -> None:
-        with time_limit(_POWER_TIMEOUT_S, "switching the board off"), lab_errors("switching the board off"):
+        doing = "switching the board off"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self._labgrid.deactivate(self.console)  # and the shell on it; what was said before is of no use later
             self._labgrid.activate(self.power)
             self.power.off()
@@ -297,7 +300,8 @@ class BoardStrategy(Strategy):
             self._drain_console()
         self.recorder.clear()
         time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
-        with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
+        doing = "switching the board on"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.on()
         with lab_errors("waiting for the board's login"):
             self._await_login()
@@ -307,7 +311,8 @@ class BoardStrategy(Strategy):
         """Connect to the console; a negotiation with ser2net that times out (pyserial) is tried again."""
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
-                with time_limit(_CONSOLE_TIMEOUT_S, "opening the console"), lab_errors("opening the console"):
+                doing = "opening the console"
+                with time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
                     self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
