@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule import onboard
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, StorageError
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, PlaceLostError, StorageError
 from fsjoule.faults import fault_of
 from fsjoule.filesystems import filesystem
 from fsjoule.flakey import Flakey
@@ -35,51 +34,16 @@ from fsjoule.model import (
     Trace,
 )
 from fsjoule.phases import Phases
-from fsjoule.ports import Board, Clock, CommandResult, Meter, ResultStore, Shell
+from fsjoule.ports import Board, Clock, Meter, ResultStore, Shell
 from fsjoule.powerloss import PowerLoss
 from fsjoule.provisioning import working_directory
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
+from fsjoule.transcript import Transcript
 
 _ATTEMPTS: Final = 2
 # What a block device's and a CPU's counters are when the board is switched on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
-
-
-@dataclass
-class Transcript:
-    """A Shell that writes down what is asked and answered."""
-
-    shell: Shell
-    text: str = ""
-
-    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
-        """See ports.Shell."""
-        self.text += f"# {shlex.join(argv)}\n"
-        result = self.shell.run(argv, timeout_s=timeout_s)
-        self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
-        return result
-
-    def start(self, argv: Sequence[str]) -> None:
-        """See ports.Shell."""
-        self.text += f"# {shlex.join(argv)} &\n"
-        self.shell.start(argv)
-
-    def put(self, path: str, content: bytes) -> None:
-        """See ports.Shell."""
-        self.text += f"# {len(content)} bytes written to {path}\n"
-        self.shell.put(path, content)
-
-    def get(self, path: str) -> bytes:
-        """See ports.Shell."""
-        content = self.shell.get(path)
-        self.text += f"# {len(content)} bytes read from {path}\n"
-        return content
-
-    def take(self) -> bytes:
-        """What was written down since the last call."""
-        text, self.text = self.text, ""
-        return text.encode()
 
 
 @dataclass
@@ -98,6 +62,8 @@ class Booted:
 @dataclass
 class Bench:
     """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
+
+    A board that was taken away meanwhile (PlaceLostError) is left as it is, and nothing more is measured.
 
     `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
     `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it.
@@ -121,6 +87,7 @@ class Bench:
     _boots: int = field(init=False)
     _met: set[str] = field(default_factory=set[str], init=False)
     _on_since_s: float | None = field(default=None, init=False)
+    _lost: PlaceLostError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
@@ -149,8 +116,10 @@ class Bench:
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
             try:
+                self.board.check_ours()
                 measurement = self._measure(entry)
             except Exception as error:
+                self._check_lost(entry, started_utc, error)
                 if isinstance(error, LabError):
                     error.blame(self.diagnose())
                 # Noted whatever it is, a bug too, which then goes on its way.
@@ -192,7 +161,10 @@ class Bench:
         if reason is None and ended_early is None and missing:
             reason = f"{missing} of {wanted} measurements were not taken"
         try:
-            self._switch_off()
+            if self._lost is None:
+                self._switch_off()
+            else:
+                reason = self._lost.what
         except FsjouleError as error:
             reason = reason or f"the board could not be switched off: {error.what}"
         self.run = dataclasses.replace(
@@ -221,6 +193,8 @@ class Bench:
             storage=booted.measurer.storage_model or facts.storage,
             started_utc=started_utc,
         )
+        # What was measured on a board that somebody else had meanwhile is nobody's.
+        self.board.check_ours()
         with self.phases("store"):
             attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
             attachments["kernel.log"] = evidence.kernel_log.encode()
@@ -248,6 +222,19 @@ class Bench:
             case _:
                 booted = self._boot_for(entry)
                 return booted, booted.measurer.measure(entry)
+
+    def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
+        """Raise PlaceLostError if the board was taken away: that explains whatever else went wrong with it."""
+        if not isinstance(error, LabError) or isinstance(error, StorageError):
+            return
+        try:
+            self.board.check_ours()
+        except PlaceLostError as lost:
+            self._lost, self._booted = lost, None
+            self._note(entry, started_utc, lost)
+            raise lost from error
+        except LabError:
+            return  # the first error is the one to be told
 
     def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Keep an attempt that failed, so that whoever reads the run later knows of it."""

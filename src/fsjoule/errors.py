@@ -10,6 +10,7 @@
      |   +- MeterError        the meter is silent, unplugged or speaks another version
      |   |   +- InstrumentError another meter measures than the run's, or it has other settings; ends the run
      |   +- PlaceHeldError    somebody else holds the place
+     |   +- PlaceLostError    the place was taken away during the run; ends the run
      |   +- StorageError      a result could not be stored; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but not to be believed (exit code 5)
@@ -136,15 +137,26 @@ class StorageError(LabError):
 
 
 class PlaceHeldError(LabError):
-    """The labgrid place is held by somebody else."""
+    """The labgrid place is held by somebody else, or reserved for somebody else. `hint` depends on who it is."""
 
-    def __init__(self, place: str, holder: str) -> None:
-        super().__init__(
-            f"the place {place!r} is held by {holder}",
-            hint=f"wait for them, or, if it is a leftover: labgrid-client -p {place} unlock --kick",
-        )
+    def __init__(self, place: str, holder: str, *, since: str = "", verb: str = "held by", hint: str) -> None:
+        super().__init__(f"the place {place!r} is {verb} {holder}{f' since {since}' if since else ''}", hint=hint)
         self.place = place
         self.holder = holder
+
+
+class PlaceLostError(LabError):
+    """A place that was ours is not any more: its board is somebody else's, and nothing more may be done to it."""
+
+    ends_run = True
+
+    def __init__(self, place: str, now: str) -> None:
+        super().__init__(
+            f"the place {place!r} was taken away during the run: {now}",
+            hint="the board was left as it is; labgrid-client who shows who has it; --resume goes on when it is free",
+        )
+        self.place = place
+        self.now = now
 
 
 class KernelBuildError(FsjouleError):

@@ -62,6 +62,7 @@ def gate_measured(
     `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
     run folder as `gate.json`. Raises as `pairing.measure_pairs` does.
     """
+    lab.check_places(environment_file)
     recipe = lab.read_environment(environment_file).profile.recipe
     modules = modules_of(choice.filesystems)
     baseline, candidate = images.take_kernels(choice.kernels, progress=say, recipe=recipe, modules=modules)

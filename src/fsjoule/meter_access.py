@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule import images, lab
+from fsjoule import images, interrupts, lab
 from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.meter.address import FORMS, opener
 from fsjoule.meter.client import MeterClient
@@ -55,15 +55,23 @@ def environment_target(
 ) -> Generator[tuple[Any, BoardProfile]]:
     """The labgrid target of an environment file and what its board is like.
 
-    Its place is held in the body. A virtual lab that it asks for is brought up, if it is not up, with what `kernel`
-    needs.
+    Its place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. A virtual lab that it asks for is brought up,
+    if it is not up, with what `kernel` needs.
     """
     environment = lab.read_environment(environment_file)
     with ExitStack() as closing:
-        if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
+        closing.enter_context(interrupts.handled())
+        closing.enter_context(lab.kept_variables(environment))
+        if environment.virtual_lab is not None and lab.wants_virtual_lab(environment):
             board = environment.virtual_board or virtual_lab.REAL_TIME
             closing.enter_context(_virtual_lab(environment.virtual_lab, board, kernel, say))
-        yield closing.enter_context(lab.labgrid_target(environment_file, say)), environment.profile
+        places = lab.find_places(environment.places)
+        os.environ.update(lab.place_variables(environment.places, places))
+        guard = closing.enter_context(lab.acquired_places(places, say=say))
+        target = closing.enter_context(lab.labgrid_target(environment_file))
+        lab.guard(target, guard)
+        with interrupts.interruptible():
+            yield target, environment.profile
 
 
 def find_meters() -> list[Found]:

@@ -10,23 +10,22 @@ seed's is not taken for the kernel's.
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from fsjoule import lab
+from fsjoule import interrupts, lab
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice
-from fsjoule.errors import LabError, StorageError
+from fsjoule.errors import LabError
 from fsjoule.metrics import Figure, figure_of, metrics_of
 from fsjoule.model import Measurement, Planned, Provision
-from fsjoule.session import Session, interrupt
+from fsjoule.session import Session
 from fsjoule.statistics import Side
 from fsjoule.store.index import IndexedSeries
 from fsjoule.verdicts import Enough, Pair, Test
@@ -50,25 +49,23 @@ def measure_pairs(
     """Measure pairs of boots of the two kernels of a paired choice, at most `choice.repeat`.
 
     The board's place is held meanwhile; the board is off afterwards and the lab down if it was brought up for this,
-    however it ends. After Ctrl-C or SIGTERM the run folder says that it was interrupted, and KeyboardInterrupt is
-    raised.
+    however it ends. After Ctrl-C, SIGTERM or SIGHUP the run folder says that it was interrupted, and KeyboardInterrupt
+    is raised.
     Raises ConfigError, and LabError when the lab does not do its part for either side twice in a row.
     """
     session = Session(choice, environment_file=environment_file, say=say, command=command)
     with ExitStack() as closing:
-        closing.enter_context(_terminable())
+        closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
         closing.callback(session.close)
         session.open()
-        target = closing.enter_context(lab.labgrid_target(environment_file, say))
+        closing.enter_context(session.place())
+        target = closing.enter_context(lab.labgrid_target(environment_file))
         bench = closing.enter_context(session.run(target))
         session.expected = len(session.plan.entries)
-        try:
+        with interrupts.interruptible():
             pairs, ended = run_pairs(bench, enough)
-        except KeyboardInterrupt:
-            session.interrupted = True
-            raise
-        session.ended_early = ended
+            session.ended_early = ended
         folder = session.folder
     assert folder is not None, "session.run has made one"
     return PairedRun(folder, pairs, ended)
@@ -78,7 +75,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns how many pairs there were and why there are no more.
 
     A fault of the lab costs the figures of that boot that are not there yet. Raises LabError if it comes twice in a row
-    on one side, and StorageError at once.
+    on one side, and at once if it ends the run.
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Side.BASELINE, candidate: Side.CANDIDATE}
@@ -119,9 +116,9 @@ def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measureme
             continue
         try:
             into.append(bench.measure(entry))
-        except StorageError:
-            raise
         except LabError as error:
+            if error.ends_run:
+                raise
             bench.say(f"{entry.slug}: {error}")
             fault = error
     return fault
@@ -140,13 +137,3 @@ def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:
         for each in measurements
         for metric in metrics_of(each.workload)
     }
-
-
-@contextmanager
-def _terminable() -> Generator[None]:
-    """Take SIGTERM as Ctrl-C, once."""
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

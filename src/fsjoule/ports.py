@@ -79,8 +79,12 @@ class Board(Protocol):
         """
         ...
 
+    def check_ours(self) -> None:
+        """Raise PlaceLostError if the board is not ours any more, LabError if nobody can say whether it is."""
+        ...
+
     def off(self) -> None:
-        """Switch the board off, whatever its state."""
+        """Switch the board off, whatever its state. Raises PlaceLostError if it is not ours any more."""
         ...
 
     def facts(self) -> BoardFacts:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 from argparse import Namespace
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from fsjoule import interrupts
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.session import Session, interrupt
+from fsjoule.session import Session
 from fsjoule.terminal import PlainConsole
 
 _FAILURES_IN_A_ROW: Final = 2
@@ -101,8 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
     if config.option.lg_env is None or config.option.collectonly or config.option.help:
         return
-    # The board is off and the place released after it.
-    signal.signal(signal.SIGTERM, interrupt)
+    # The board is off, the place released and the run folder final after any of them, and the exit code says which.
+    interrupts.install()
+    config.add_cleanup(lambda: _end_by_signal(config))
     say = _say(config)
     handler = _Warnings(say)
     logging.getLogger("fsjoule").addHandler(handler)
@@ -113,13 +114,25 @@ def pytest_configure(config: pytest.Config) -> None:
             environment_file=Path(config.option.lg_env),
             say=say,
             command=("pytest", *config.invocation_params.args),
+            coordinator=config.option.lg_coordinator,
         )
         config.add_cleanup(session.close)
         session.open()
     except FsjouleError as error:
         pytest.exit(str(error), returncode=error.exit_code)
+    except KeyboardInterrupt as interrupt:
+        pytest.exit(str(interrupt))
     config.stash[_SESSION] = session
     config.pluginmanager.register(ExitCode())
+
+
+def _end_by_signal(config: pytest.Config) -> None:
+    """The last of all clean-up: from now on the signals are Python's again."""
+    interrupts.restore()
+    code = interrupts.exit_code()
+    session: Any = config.pluginmanager.getplugin("session")
+    if code is not None and session is not None:
+        session.exitstatus = code
 
 
 def _choice(option: Namespace) -> Choice:
@@ -162,11 +175,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Cut an interrupt's traceback: Python 3.11 can give it frames without a line, over which pytest stumbles."""
     try:
+        if _SESSION in item.config.stash:
+            interrupts.check()
         return (yield)
     except KeyboardInterrupt:
         if _SESSION in item.config.stash:
             raise KeyboardInterrupt from None
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test may be interrupted anywhere; what pytest and fixtures do around it, only where they say so."""
+    with interrupts.interruptible() if _SESSION in item.config.stash else nullcontext():
+        return (yield)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -219,7 +241,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         yield bench
-        session.interrupted = request.session.exitstatus == pytest.ExitCode.INTERRUPTED
+        session.stopped = str(request.session.shouldstop or "") or None
 
 
 @pytest.fixture(scope="session")
@@ -231,20 +253,23 @@ def meter(bench: Bench) -> Meter:
 @pytest.fixture
 def booted_board(bench: Bench, planned: Planned) -> Shell:
     """The shell of the board, booted as the planned entry needs it."""
-    return bench.booted(planned)
+    with interrupts.interruptible():
+        return bench.booted(planned)
 
 
 @pytest.fixture
 def provisioned(bench: Bench, planned: Planned) -> str:
     """An empty directory of the board, on the filesystem that the planned entry names."""
-    return bench.provisioned(planned)
+    with interrupts.interruptible():
+        return bench.provisioned(planned)
 
 
 @pytest.fixture
 def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
     """The planned entry, measured and stored. Raises LabError when the lab does not do its part."""
     try:
-        return bench.measure(planned)
+        with interrupts.interruptible():
+            return bench.measure(planned)
     except FsjouleError as error:
         bench.say(f"{planned.slug}: {error}")
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-import signal
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
 
-from fsjoule import images, lab, report, store
+from fsjoule import images, interrupts, lab, report, store
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, planned
 from fsjoule.clock import HostClock
@@ -36,20 +34,28 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up 
 
 @dataclass
 class Session:
-    """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within."""
+    """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within.
+
+    Signals that end it (`interrupts`) are raised only where a body says so: `open` while it builds, not `close`.
+    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it.
+    """
 
     choice: Choice
     environment_file: Path
     say: Callable[[str], None]
     command: tuple[str, ...]
+    coordinator: str | None = None
     profile: BoardProfile = field(init=False)
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
-    interrupted: bool = field(default=False, init=False)
     ended_early: str | None = field(default=None, init=False)
+    stopped: str | None = field(default=None, init=False)
     _setup_s: float = field(default=0.0, init=False)
     _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
-    _lab_variables: tuple[str, ...] = field(default=(), init=False)
+    _variables: dict[str, str | None] = field(default_factory=dict[str, str | None], init=False)
+    _places: tuple[str, ...] = field(default=(), init=False)
+    _guard: lab.Guard = field(default_factory=lab.Guard, init=False)
+    _held: ExitStack | None = field(default=None, init=False)
     _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
     _kernels: tuple[images.TakenKernel, ...] = field(default=(), init=False)
@@ -58,11 +64,42 @@ class Session:
     def open(self) -> None:
         """Read the environment file, make plan and cards, and bring the virtual lab up if the file asks for one.
 
-        Raises ConfigError for a broken file or a kernel that will not do, LabError if the lab cannot be brought up.
+        Raises ConfigError for a broken file or a kernel that will not do, LabError if the lab cannot be brought up, and
+        both for a place that is not there or not free: before anything is built.
         """
         started_s = time.monotonic()
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
+        if coordinator := self.coordinator or environment.coordinator:
+            self._set(LG_COORDINATOR=coordinator)
+        own_lab = lab.wants_virtual_lab(environment)
+        if not own_lab:
+            self._find_places(environment.places)
+        with interrupts.interruptible():
+            self._build()
+        if environment.virtual_lab is not None and own_lab:
+            self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
+            self._find_places(environment.places)
+        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+
+    def _find_places(self, written: tuple[str, ...]) -> None:
+        named = os.environ.get("LG_PLACE") or ""
+        with interrupts.interruptible():
+            self._places = lab.find_places(written)
+        self._set(**lab.place_variables(written, self._places))
+        if self._places and named not in self._places:
+            self.say(f"place {', '.join(self._places)}")
+        if named.startswith(lab.RESERVED):
+            self._hold()  # a reservation that nobody uses ends within a minute
+
+    def _set(self, **variables: str) -> None:
+        """Set variables of the environment, until `close`."""
+        for name, value in variables.items():
+            self._variables.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def _build(self) -> None:
+        """Make plan, kernels and cards."""
         if self.choice.resumed is None:
             # Before the kernels are fetched: what cannot be measured is said at once.
             planned(self.choice, self.profile, self.choice.kernels)
@@ -88,9 +125,6 @@ class Session:
         }
         if self.choice.resumed is not None:
             self.choice.resumed.check_images(card.facts for card in self._cards.values())
-        if environment.virtual_lab is not None and "LG_COORDINATOR" not in os.environ:
-            self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
-        self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def _plan(self) -> Plan:
         choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
@@ -126,30 +160,54 @@ class Session:
             board=board,
             progress=self.say,
         )
-        os.environ.update(handle.environment)
-        self._lab_variables = tuple(handle.environment)
+        self._set(**handle.environment)
         return handle if handle.started else None
 
     def close(self) -> None:
-        """Take down the lab that `open` brought up, and forget how to reach it."""
-        for name in self._lab_variables:
-            os.environ.pop(name, None)
-        self._lab_variables = ()
-        if self._lab is not None:
-            self.say("virtual lab: going down")
-            virtual_lab.down(self._lab.name, identity=self._lab.identity)
-            self._lab = None
+        """Release the place, take down the lab that `open` brought up, and forget how to reach it."""
+        interrupts.tell(self.say)
+        try:
+            self._give_back()
+        finally:
+            for name, value in self._variables.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            self._variables = {}
+            if self._lab is not None:
+                self.say("virtual lab: going down")
+                virtual_lab.down(self._lab.name, identity=self._lab.identity)
+                self._lab = None
 
     @contextmanager
     def place(self) -> Generator[None]:
         """Hold the board's place. Raises PlaceHeldError if somebody else does."""
-        with lab.acquired_place(os.environ.get("LG_PLACE", ""), say=self.say):
+        self._hold()
+        try:
             yield
+        finally:
+            self._give_back()
+
+    def _hold(self) -> None:
+        if self._held is None:
+            with ExitStack() as opening:
+                self._guard = opening.enter_context(lab.acquired_places(self._places, say=self.say))
+                self._held = opening.pop_all()
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
-        """A run on the board of a labgrid target; it is closed and reported on however the body ends."""
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
+        """A run on the board of a labgrid target; it is closed and reported on however the body ends.
+
+        Signals are raised where the body says so (`interrupts`), and nowhere else.
+        """
+        lab.guard(target, self._guard)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, diagnose=_console_faults)
         meter = lab.board_meter(target)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
@@ -180,9 +238,17 @@ class Session:
                 raise
             finally:
                 # Also after Ctrl-C: what was measured is kept, and shown.
-                reason = "interrupted" if self.interrupted else reason
+                interrupts.tell(self.say)
+                reason = self._interrupted(bench) or self.stopped or reason
                 bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
                 self._write_page(folder.path)
+
+    def _interrupted(self, bench: Bench) -> str | None:
+        """Why a run that misses something does so, if a signal ended it."""
+        name = interrupts.pending()
+        if name is None or self.ended_early is not None or len(bench.results) >= self.expected:
+            return None
+        return "interrupted" if name == interrupts.CTRL_C else f"interrupted by {name}"
 
     def _new_run(self, utc: str, lab_facts: LabFacts | None) -> Run:
         return Run(
@@ -228,12 +294,6 @@ class Session:
             self.say(f"report: {path}")
 
 
-def interrupt(number: int, _frame: FrameType | None) -> None:
-    """Handler of SIGTERM, which a cancelled CI job gets: end as after Ctrl-C; a second one must not disturb the end."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def write_report(folder: Path) -> Path:
     """Make `report.html` in a run folder, from what the folder holds. Raises ResultError if it cannot be read."""
     loaded = store.load_run(folder)
@@ -273,14 +333,8 @@ def _losses() -> tuple[str, ...]:
     return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
-def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
-    """What a board asks of the virtual lab while it waits for it."""
-    coordinator = os.environ.get("LG_COORDINATOR", "")
-    return {
-        "diagnose": lambda: lab_health.console_faults(coordinator),
-        "diagnose_power": lambda: lab_health.power_faults(coordinator),
-        "diagnose_writing": lambda: lab_health.card_faults(coordinator),
-    }
+def _console_faults() -> tuple[str, ...]:
+    return lab_health.console_faults(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _lab_faults() -> tuple[str, ...]:

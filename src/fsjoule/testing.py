@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from fsjoule.errors import BoardError, MeterError
+from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
 from fsjoule.ports import CommandResult, Cut
 
@@ -97,7 +97,10 @@ class FakeStore:
 
 @dataclass
 class FakeBoard:
-    """A board that boots into `shell`, or raises the next of `faults`; it has said `said` when its power is cut."""
+    """A board that boots into `shell`, or raises the next of `faults`; it has said `said` when its power is cut.
+
+    Whoever sets `lost` has taken it away.
+    """
 
     shell: FakeShell
     board_facts: BoardFacts
@@ -109,6 +112,7 @@ class FakeBoard:
     cuts: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     boots: int = 0
     powered: bool = False
+    lost: LabError | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
         self.prepared.append((kernel, root_filesystem))
@@ -126,7 +130,13 @@ class FakeBoard:
         self.powered = False
         return Cut(self.said(), ())
 
+    def check_ours(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+
     def off(self) -> None:
+        if isinstance(self.lost, PlaceLostError):
+            raise self.lost
         self.powered = False
 
     def facts(self) -> BoardFacts:

@@ -208,7 +208,14 @@ def test_no_space_on_the_card_makes_measurements_invalid_and_the_others_go_on(st
     assert_nothing_left(state, state / "devices")
 
 
-@pytest.mark.parametrize(("sig", "say"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "interrupted")])
+@pytest.mark.parametrize(
+    ("sig", "say"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "interrupted by SIGTERM"),
+        (signal.SIGHUP, "interrupted by SIGHUP"),
+    ],
+)
 def test_an_interrupted_run_keeps_and_shows_what_was_measured(
     state: Path, tmp_path: Path, sig: signal.Signals, say: str
 ) -> None:
@@ -217,7 +224,7 @@ def test_an_interrupted_run_keeps_and_shows_what_was_measured(
         bench.wait_for(r"^\[ +2/")
         os.kill(bench.process.pid, sig)
         output = bench.finish()
-    assert bench.process.returncode == 2, output
+    assert bench.process.returncode == 128 + sig, output
     run = only_run(results)
     assert (run.run.status, run.run.abort_reason) == (RunStatus.ABORTED, say)
     assert len(run.measurements) >= 2

@@ -45,12 +45,12 @@ def test_it_ends_cleanly_when_it_is_cancelled(state: Path, tmp_path: Path) -> No
             time.sleep(0.2)
         gate.send_signal(signal.SIGTERM)
         out, err = gate.communicate(timeout=TIMEOUT_S)
-    assert gate.returncode == 130, err
+    assert gate.returncode == 143, err
     assert not out
     assert "place 'virtual' released" in err
     [folder] = results.iterdir()
     run = load_run(folder)
-    assert (run.run.status, run.run.abort_reason) == (RunStatus.ABORTED, "interrupted")
+    assert (run.run.status, run.run.abort_reason) == (RunStatus.ABORTED, "interrupted by SIGTERM")
     assert run.measurements
     assert [kernel.label for kernel in run.run.kernels] == ["6.1#1", "6.1#2"]
     assert_nothing_left(state, state / "devices")

@@ -13,7 +13,7 @@ from traces import trace_of
 
 from fsjoule import onboard
 from fsjoule.bench import Bench
-from fsjoule.errors import BoardError, InstrumentError, LabError
+from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
 from fsjoule.model import (
     MIB,
     FioWorkload,
@@ -239,6 +239,62 @@ def test_a_fault_that_stays_is_raised_with_the_board_off(boots: int, *, transien
         bench.measure(entry(bench, "write-16k"))
     assert isinstance(bench.board, FakeBoard)
     assert (bench.board.boots, bench.board.powered) == (boots, False)
+
+
+def taken_away(bench: Bench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
+    """A board that somebody else takes as soon as it is asked for what `when` says."""
+    board = bench.board
+    assert isinstance(board, FakeBoard)
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        if when(argv):
+            board.lost = PlaceLostError("virtual", "ada has it")
+        return answer(argv)
+
+    board.shell.answer = answered
+    return board
+
+
+@pytest.mark.parametrize("program", ["mkfs.ext4", "mount", "cat", "dmesg"])
+def test_a_place_that_is_lost_at_any_moment_ends_the_run_at_once_with_hands_off(program: str) -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    board = taken_away(bench, lambda argv: argv[0] == program)
+    with pytest.raises(PlaceLostError, match="ada has it"):
+        bench.measure(entry(bench, "write-16k"))
+    assert board.boots == 1, "there is no second try"
+    run = bench.finish()
+    assert board.powered, "the board was left as it is"
+    assert (run.status, run.abort_reason) == (RunStatus.ABORTED, board.lost and board.lost.what)
+    assert [fault.what for fault in run.faults] == [run.abort_reason]
+    assert isinstance(bench.store, FakeStore)
+    assert not bench.store.measurements, "what may have been measured on another's board is not stored as ours"
+
+
+def test_a_fault_on_a_board_that_was_taken_away_is_that_it_was() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("the board hung")])
+    assert isinstance(bench.board, FakeBoard)
+    boot = bench.board.boot
+
+    def boot_and_lose(seed: int = 1) -> FakeShell:
+        taken = taken_away(bench, lambda _argv: False)
+        taken.lost = PlaceLostError("virtual", "ada has it")
+        return boot(seed)
+
+    bench.board.boot = boot_and_lose
+    with pytest.raises(PlaceLostError, match="ada has it") as caught:
+        bench.measure(entry(bench, "write-16k"))
+    assert isinstance(caught.value.__cause__, BoardError)
+
+
+def test_where_nobody_can_say_whose_the_board_is_nothing_is_measured_and_it_is_switched_off() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    assert isinstance(bench.board, FakeBoard)
+    bench.board.lost = LabError("the coordinator cannot be reached", transient=True)
+    with pytest.raises(LabError, match="the coordinator cannot be reached"):
+        bench.measure(entry(bench, "write-16k"))
+    assert bench.board.boots == 0
+    assert not bench.board.powered
+    assert len(bench.run.faults) == 2, "it was tried again: a coordinator may come back"
 
 
 def test_one_boot_serves_a_repetition() -> None:

@@ -11,7 +11,7 @@ from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 from fsjoule import onboard
 from fsjoule.bench import Bench
 from fsjoule.choosing import choose
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.metrics import Metric
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
 from fsjoule.pairing import Pair, run_pairs
@@ -192,3 +192,12 @@ def test_a_fixed_order_of_kernels_is_kept() -> None:
     for first in range(0, 8, 2):
         assert boots[first][1] == boots[first + 1][1]
     assert [kernel for kernel, _ in boots] == ["a", "b", "a", "b", "b", "a", "b", "a"]
+
+
+def test_a_place_that_is_lost_ends_all_pairs_at_once() -> None:
+    board = FaultyBoard(FakeShell(answer), FACTS, IMAGE)
+    bench = bench_of(board)
+    board.lost = PlaceLostError("virtual", "ada has it")
+    with pytest.raises(PlaceLostError, match="ada has it"):
+        run_pairs(bench, lambda _pair: None)
+    assert board.boots == 0

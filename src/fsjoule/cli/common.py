@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from fsjoule.interrupts import SIGNALS
 from fsjoule.terminal import PlainConsole
 
 out = PlainConsole()
@@ -53,7 +54,10 @@ class Ending:
 
 @contextmanager
 def ending() -> Generator[Ending]:
-    """Take Ctrl-C and SIGTERM as the wish to end a body that goes on until then; another Ctrl-C ends it at once."""
+    """Take Ctrl-C, SIGTERM and SIGHUP as the wish to end a body that goes on until then.
+
+    Another Ctrl-C ends it at once. One that is ignored, as Ctrl-C is in a shell's background job, stays so.
+    """
     ended = Ending()
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -61,7 +65,8 @@ def ending() -> Generator[Ending]:
             raise KeyboardInterrupt
         ended.set()
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, end) for each in heard}
     try:
         yield ended
     finally:

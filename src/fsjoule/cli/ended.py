@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 from typer import Abort
 from typer.core import TyperGroup
 
+from fsjoule import interrupts
 from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError, of_system
 from fsjoule.output import cannot_be_written, guarded
@@ -58,7 +59,7 @@ def _outcome(command: Callable[[], object]) -> int:
     except SystemExit as ended:
         return _code(ended)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return interrupts.exit_code() or INTERRUPTED
     except FsjouleError as error:
         _say(error)
         return error.exit_code
@@ -69,6 +70,8 @@ def _outcome(command: Callable[[], object]) -> int:
 
 def _code(ended: SystemExit) -> int:
     """The exit code; Python takes None for 0 and a text for 1, which it prints."""
+    if ended.code == INTERRUPTED:  # typer's, for whichever signal
+        return interrupts.exit_code() or INTERRUPTED
     if isinstance(ended.code, int):
         return ended.code
     return 0 if ended.code is None else BUG

@@ -18,6 +18,7 @@ from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
 from fsjoule.gating import Sides, build_sides, gate_measured, gate_recorded
+from fsjoule.lab import check_places
 from fsjoule.report.gating import Gated, print_gate, to_document, to_markdown
 from fsjoule.statistics import Policy, parse_policy
 from fsjoule.store.files import check_writable
@@ -89,8 +90,8 @@ def gate(
     the index; two kernels of one run are KERNEL@RUN.
 
     Exit code 0: unchanged or better, identical, or no baseline yet. 1: regressed. 3: not decided within the budget.
-    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted. An answer that cannot be
-    printed, or written as Markdown, is the exit code still.
+    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted (143, 129). An answer that
+    cannot be printed, or written as Markdown, is the exit code still.
 
     Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
     """
@@ -118,7 +119,10 @@ def gate(
         drawn = secrets.randbits(32) if seed is None else seed
         options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage)
 
-        built = named if tree is None else build_sides(named, tree, tuple(config or ()), say=progress)
+        built = named
+        if tree is not None:
+            check_places(options.environment)
+            built = build_sides(named, tree, tuple(config or ()), say=progress)
         gated = gate_measured(
             named,
             options.choice(built, wanted),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fsjoule import images
+from fsjoule import images, interrupts
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.virtual import lab as virtual_lab
 
@@ -36,7 +36,10 @@ def lab_up(
     emulator = virtual_lab.emulator_for(board) or str(
         images.emulator(*kernel.split(","), progress=progress, recipe=virtual_lab.recipe_of(board))
     )
-    virtual_lab.up(name, owner_pid=None, emulator=emulator, meter_program=meter_program, board=board, progress=progress)
+    with interrupts.handled(), interrupts.interruptible():
+        virtual_lab.up(
+            name, owner_pid=None, emulator=emulator, meter_program=meter_program, board=board, progress=progress
+        )
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
     )

@@ -10,26 +10,36 @@ from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.meterdriver import MeterDriver, meter
-from fsjoule.lab.place import acquired_place
+from fsjoule.lab.place import Guard, acquired_place, acquired_places
+from fsjoule.lab.placenames import RESERVED, find_places, place_variables
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.target import labgrid_target
+from fsjoule.lab.target import check_places, guard, kept_variables, labgrid_target, wants_virtual_lab
 
 __all__ = [
+    "RESERVED",
     "BoardStrategy",
     "EnvironmentFile",
     "FlasherProtocol",
+    "Guard",
     "LabgridBoard",
     "LabgridShell",
     "MeterDriver",
     "SdMuxFlasher",
     "acquired_place",
+    "acquired_places",
     "board_facts",
     "board_meter",
+    "check_places",
+    "find_places",
+    "guard",
+    "kept_variables",
     "lab_facts",
     "labgrid_target",
     "meter",
+    "place_variables",
     "read_environment",
     "recorded_steps",
+    "wants_virtual_lab",
 ]

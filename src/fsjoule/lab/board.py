@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from labgrid import Target
 
 from fsjoule.errors import ConfigError
+from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
-from fsjoule.lab.flashers import SdMuxFlasher
 from fsjoule.lab.shell import LabgridShell
-from fsjoule.lab.strategy import BoardStrategy, Card
+from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import BoardFacts, ImageFacts
 from fsjoule.ports import Cut
 
@@ -27,19 +27,13 @@ class LabgridBoard:
         losses: Callable[[], tuple[str, ...]] = tuple,
         *,
         diagnose: Callable[[], tuple[str, ...]] = tuple,
-        diagnose_power: Callable[[], tuple[str, ...]] = tuple,
-        diagnose_writing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """`set_seed`, `losses` and `diagnose` reach a virtual board, beside labgrid.
 
-        `diagnose` says what has died there, so that the board cannot be heard any more; `diagnose_power` what keeps it
-        from being switched, `diagnose_writing` what keeps its card from being written.
+        `diagnose` says what has died there, so that the board cannot be heard any more.
         """
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._strategy.diagnose = diagnose
-        self._strategy.diagnose_power = diagnose_power
-        if isinstance(self._strategy.flasher, SdMuxFlasher):
-            self._strategy.flasher.diagnose = diagnose_writing
         self._cards = cards
         self._say = say
         self._set_seed = set_seed
@@ -65,7 +59,7 @@ class LabgridBoard:
             self._set_seed(seed)
         self._strategy.transition("booted")
         strategy = self._strategy
-        self._shell = LabgridShell(strategy.shell, strategy.recorder, strategy.lose, strategy.diagnose)
+        self._shell = LabgridShell(strategy.shell, strategy.recorder, strategy.lose, strategy.look)
         return self._shell
 
     def cut(self, after_s: float, seed: int) -> Cut:
@@ -73,6 +67,10 @@ class LabgridBoard:
         self._shell = None
         self._set_seed(seed)
         return Cut(self._strategy.cut(after_s), self._losses())
+
+    def check_ours(self) -> None:
+        """See ports.Board."""
+        self._strategy.guard.check()
 
     def off(self) -> None:
         """See ports.Board."""

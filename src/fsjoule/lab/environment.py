@@ -20,13 +20,16 @@ from labgrid.strategy import Strategy
 from labgrid.util.yaml import Loader
 
 from fsjoule.errors import ConfigError
+from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
-from fsjoule.lab.strategy import BoardStrategy, storages_of
+from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import MIB, BoardProfile, CardModel, Storage
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
+_COORDINATOR: Final = "coordinator_address"
+_REMOTE_PLACE: Final = "RemotePlace"
 _CARD_MODEL: Final = "card_model"
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
@@ -35,13 +38,17 @@ _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 class EnvironmentFile:
     """What fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it, if any.
 
-    `virtual_board` is the config in labgrid/virtual of that lab's board, if it is not the usual one.
+    `virtual_board` is the config in labgrid/virtual of that lab's board, if it is not the usual one. `places` are the
+    names of its remote places as they are written, with variables of the environment; `coordinator` is labgrid's own
+    option for the address of one, which is stronger than LG_COORDINATOR.
     """
 
     path: Path
     profile: BoardProfile
     virtual_lab: str | None
     virtual_board: str | None = None
+    places: tuple[str, ...] = ()
+    coordinator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +82,18 @@ class _Reader:
             self._mapping(targets, "targets"), targets, _TARGET, "add main: with resources and drivers"
         )
         target = self._mapping(target_node, f"the target {_TARGET!r}")
-        for _ in self._entries(target.get("resources"), "resource", target_factory.resources):
-            pass
+        resources = list(self._entries(target.get("resources"), "resource", target_factory.resources))
         drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
         strategy = self._strategy(drivers, target.get("drivers") or target_node)
         for entry in drivers:
             self._check_arguments(entry)
         options = self._mapping(top["options"], "options") if "options" in top else {}
-        lab, board = (
-            str(self._scalar(options[key])) if key in options else None for key in (_VIRTUAL_LAB, _VIRTUAL_BOARD)
+        lab, board, coordinator = (
+            str(self._scalar(options[key])) if key in options else None
+            for key in (_VIRTUAL_LAB, _VIRTUAL_BOARD, _COORDINATOR)
         )
-        return EnvironmentFile(self._path, self._profile(strategy), lab, board)
+        places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
+        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator)
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -208,6 +216,11 @@ class _Reader:
         if not issubclass(target_factory.drivers[entry.cls], BoardStrategy):
             raise self._wrong(entry.node, f"the strategy {entry.cls} does not know cards", "use BoardStrategy")
         return entry
+
+    def _place(self, entry: _Entry) -> str:
+        if "name" not in entry.arguments:
+            raise self._wrong(entry.node, "the place has no name", "name: !template $LG_PLACE")
+        return str(self._scalar(entry.arguments["name"][1]))
 
     def _profile(self, entry: _Entry) -> BoardProfile:
         values = {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -43,11 +42,6 @@ class SdMuxFlasher(Driver, FlasherProtocol):
     bindings = {"mux": "USBSDMuxDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        # What has died so that the card cannot be written, in words: whoever knows sets it.
-        self.diagnose: Callable[[], tuple[str, ...]] = tuple
-
     @Driver.check_active
     @step(args=["image"])
     def flash(self, image: Path) -> None:
@@ -58,8 +52,7 @@ class SdMuxFlasher(Driver, FlasherProtocol):
         mode = Mode.BMAPTOOL if block_map.exists() else Mode.DD
         self._switch("host")
         try:
-            doing = f"writing {image.name}"
-            with time_limit(self.write_timeout, doing, self.diagnose), lab_errors(doing):
+            with time_limit(self.write_timeout, f"writing {image.name}"), lab_errors(f"writing {image.name}"):
                 self.storage.write_image(str(image), mode=mode)
             self._flush()
         finally:
@@ -67,14 +60,13 @@ class SdMuxFlasher(Driver, FlasherProtocol):
 
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"
-        with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+        with time_limit(_MUX_TIMEOUT_S, doing), lab_errors(doing):
             self.mux.set_mode(mode)
 
     def _flush(self) -> None:
         """The exporter's kernel reads the partition table after the write: switching at once gives I/O errors."""
         resource = self.storage.storage
-        doing = "flushing the card"
-        with time_limit(_FLUSH_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+        with time_limit(_FLUSH_TIMEOUT_S, "flushing the card"), lab_errors("flushing the card"):
             try:
                 processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
             except subprocess.CalledProcessError as error:

@@ -1,211 +1,223 @@
-"""Holding a labgrid place: the lock that says who may use a board."""
+"""Holding a labgrid place: the lock that says who may use a board, looked at again before anything is done to it."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
-import logging
-import os
+import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from typing import Final
 
-import grpc
-from labgrid.remote.client import ClientSession, ServerError, UserError, ensure_event_loop
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
-from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as services
-from labgrid.util.proxy import proxymanager
 
-from fsjoule.errors import ConfigError, LabError, PlaceHeldError
-from fsjoule.paths import state_dir
+from fsjoule.errors import ConfigError, LabError, PlaceLostError
+from fsjoule.interrupts import interruptible, shielded
+from fsjoule.lab.coordinator import Coordinator, RefusedError, since, user
+from fsjoule.lab.notes import Note, one_run_only
+from fsjoule.lab.placenames import check_usable, may_use
 
-_DEFAULT_PORT: Final = 20408
-_DEFAULT_COORDINATOR: Final = f"127.0.0.1:{_DEFAULT_PORT}"
 _EXPORTER_TIMEOUT_S: Final = 10.0
-_CALL_TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 0.2
+
+Say = Callable[[str], None]
+
+
+def _nothing(_line: str) -> None:
+    """Say nothing."""
 
 
 @contextmanager
-def acquired_place(name: str, *, say: Callable[[str], None] = lambda _text: None) -> Generator[str]:
+def acquired_place(name: str, *, say: Say = _nothing) -> Generator[HeldPlace]:
     """Hold the place `name` of the coordinator that LG_COORDINATOR names; it is released at the end.
 
-    A place that this user has acquired beforehand on this computer (`labgrid-client acquire`) is used, and stays so.
+    A place that this user has acquired beforehand on this computer (`labgrid-client acquire`), or that its holder
+    allows (`labgrid-client allow`), is used, and stays as it is. One that was taken away meanwhile is left alone.
     Raises PlaceHeldError if somebody else holds it, a second run of the same user included, ConfigError if there is no
     such place, LabError if the coordinator cannot be reached.
     """
     if not name:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
-    with _one_run_only(name) as note:
-        ours = _acquire(name, say) or note.acquired
-        note.acquired = ours
+    with ExitStack() as closing:
+        held = HeldPlace(name, say)
+        closing.callback(held.close)
+        note = closing.enter_context(one_run_only(held.address, name))
         try:
-            yield name
+            held.take(note)
+            yield held
         finally:
-            # What could not be released is ours still: the next run takes it over.
-            note.acquired = ours and not _release(name, say)
+            with shielded():
+                held.give_back(note)
 
 
-class _Note:
-    """A locked file that says whether a run acquired the place and has not released it yet: it has content then."""
+class HeldPlace:
+    """A place that this run has. The coordinator tells at once when it is taken away."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, name: str, say: Say = _nothing) -> None:
+        """Connect. Raises ConfigError if there is no such place, LabError if the coordinator cannot be reached."""
+        self.name = name
+        self._say = say
+        self._lost = threading.Event()
+        self._holder: str | None = None
+        self._changed = 0.0
+        self._coordinator = Coordinator(self._notice)
+        try:
+            self._coordinator.place(name)
+        except ConfigError:
+            self.close()
+            raise
 
     @property
-    def acquired(self) -> bool:
-        return os.fstat(self._descriptor).st_size > 0
+    def address(self) -> str:
+        """The coordinator's."""
+        return self._coordinator.address
 
-    @acquired.setter
-    def acquired(self, acquired: bool) -> None:
-        os.ftruncate(self._descriptor, 0)
-        if acquired:
-            os.pwrite(self._descriptor, b"acquired\n", 0)
+    def check(self) -> None:
+        """Ask whether the place is still ours. To be called before anything is done to its board.
 
+        Raises PlaceLostError if it is not, and LabError if that cannot be known.
+        """
+        if not self._lost.is_set():
+            try:
+                self._coordinator.sync()
+            except LabError:
+                self._connect_again()
+        self.look()
 
-@contextmanager
-def _one_run_only(name: str) -> Generator[_Note]:
-    """All processes of its user may use a place, says labgrid; two runs at once would drive one board."""
-    directory = state_dir() / "places"
-    directory.mkdir(exist_ok=True)
-    path = directory / f"{_address()}-{name}".replace("/", "_")
-    descriptor = _locked(path)
-    if descriptor is None:
-        raise PlaceHeldError(name, "another run of yours on this computer")
-    note = _Note(descriptor)
-    try:
-        yield note
-    finally:
-        if not note.acquired:
-            path.unlink(missing_ok=True)
-        os.close(descriptor)
+    def look(self) -> None:
+        """Raise PlaceLostError if the place is known to be lost, without asking: cheap enough for every wait."""
+        if self._lost.is_set():
+            raise PlaceLostError(self.name, self._now())
 
-
-def _locked(path: Path) -> int | None:
-    """The descriptor of the file, made if it is not there and locked; None if somebody else has locked it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        if os.fstat(descriptor).st_nlink:
-            return descriptor
-        os.close(descriptor)  # removed by a run that ended between our opening and our locking
-
-
-def _address() -> str:
-    return os.environ.get("LG_COORDINATOR", _DEFAULT_COORDINATOR)
-
-
-class _OwnConnection(ClientSession):
-    """A session that shares no connection with another one of this process, as gRPC's channels to one address do.
-
-    The coordinator tells clients by their connection and refuses two on one.
-    """
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        self.channel = grpc.aio.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)])
-        self.stub = services.CoordinatorStub(self.channel)
-
-
-@contextmanager
-def _session() -> Generator[ClientSession]:
-    loop = ensure_event_loop()
-    address = proxymanager.get_grpc_address(_address(), default_port=_DEFAULT_PORT)
-    session = _OwnConnection(address, loop)  # pyright: ignore[reportCallIssue] - attrs without types
-    try:
-        with _quiet():
-            loop.run_until_complete(session.start())
-        yield session
-    except ServerError as error:
-        raise LabError(
-            f"the labgrid coordinator at {_address()} cannot be reached",
-            transient=True,
-            hint="start it, or set LG_COORDINATOR=HOST:PORT",
-        ) from error
-    finally:
-        loop.run_until_complete(session.stop())
-        loop.run_until_complete(session.close())
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Keep labgrid quiet, which logs an unreachable coordinator as an error of its own; ours says it better."""
-    root = logging.getLogger()
-    disabled, root.disabled = root.disabled, True
-    try:
-        yield
-    finally:
-        root.disabled = disabled
-
-
-def _acquire(name: str, say: Callable[[str], None]) -> bool:
-    """Acquire the place. Returns False if this user has it already."""
-    with _session() as session:
-        place = session.places.get(name)
-        if place is None:
-            raise ConfigError.unknown("place", name, session.places)
-        me = f"{session.gethostname()}/{session.getuser()}"
-        if place.acquired == me:
-            return False
+    def take(self, note: Note) -> None:
+        """Acquire the place, or find that it may be used; the note says which, also to the run after a kill."""
+        place = self._coordinator.place(self.name)
+        check_usable(self._coordinator, place)
         if place.acquired:
-            raise PlaceHeldError(name, place.acquired)
-        _await_resources(session, place)
-        try:
-            _call(
-                session, session.stub.AcquirePlace, messages.AcquirePlaceRequest(placename=name), f"acquiring {name!r}"
-            )
-        except KeyboardInterrupt:
-            _release(name, say)
-            raise
-        say(f"place {name!r} acquired")
-    return True
+            left = note.left
+            if left is not None and place.acquired == user() and left.left_by(place.changed):
+                note.write(acquired=True, before=left.before, after=place.changed)
+                self._say(f"place {self.name!r} was left by an earlier run, and is taken over")
+            else:
+                note.write()
+            self._watch(place)
+            return
+        with interruptible():
+            self._await_resources(place)
+        with shielded():
+            # Before it is done: who is killed in between has not forgotten it.
+            note.write(acquired=True, before=place.changed)
+            request = messages.AcquirePlaceRequest(placename=self.name)
+            try:
+                self._coordinator.call(self._coordinator.stub.AcquirePlace, request, f"acquiring {self.name!r}")
+            except RefusedError:
+                note.write()
+                check_usable(self._coordinator, place)  # somebody was faster
+                raise
+            self._watch(self._coordinator.place(self.name))
+            note.write(acquired=True, before=place.changed, after=self._changed)
+            self._say(f"place {self.name!r} acquired")
 
-
-def _await_resources(session: ClientSession, place: Place) -> None:
-    """Wait for an exporter that is just starting. Raises LabError if the place lacks a resource."""
-    deadline = time.monotonic() + _EXPORTER_TIMEOUT_S
-    while True:
+    def give_back(self, note: Note) -> None:
+        """Release the place if it was acquired here. That it cannot be is said: it must not hide why the run ended."""
+        if note.left is None or not note.left.acquired:
+            return
         try:
-            session.check_matches(place)
-        except UserError as error:
+            if self._holder is not None:
+                self.check()
+            request = messages.ReleasePlaceRequest(placename=self.name, fromuser=user())
+            self._coordinator.call(self._coordinator.stub.ReleasePlace, request, f"releasing {self.name!r}")
+        except PlaceLostError as lost:
+            self._say(f"the place {self.name!r} is not released: {lost.now}")
+            note.write()
+        except LabError as error:
+            # It is ours still: the next run takes it over.
+            self._say(f"warning: {error}")
+        else:
+            note.write()
+            if self._holder is not None:
+                self._say(f"place {self.name!r} released")
+
+    def close(self) -> None:
+        """End the connection; the place stays as it is."""
+        self._holder = None
+        self._coordinator.close()
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _watch(self, place: Place) -> None:
+        self._holder = place.acquired
+        self._judge(place)
+        self.look()
+
+    def _notice(self, name: str) -> None:
+        """What the connection's thread calls."""
+        if name == self.name and self._holder is not None:
+            self._judge(self._coordinator.places.get(name))
+
+    def _judge(self, place: Place | None) -> None:
+        if place is None or place.acquired != self._holder or not may_use(place):
+            self._lost.set()
+        else:
+            self._changed = place.changed
+
+    def _connect_again(self) -> None:
+        """A coordinator that was away for a while: it may have been asked for anything meanwhile."""
+        try:
+            coordinator = Coordinator(self._notice)
+        except LabError as error:
+            what = f"whether the place {self.name!r} is still ours is not known: {error.what}"
+            raise LabError(what, transient=True, hint=error.hint) from error
+        self._coordinator.close()
+        self._coordinator = coordinator
+        place, before = coordinator.places.get(self.name), self._changed
+        self._judge(place)
+        if place is not None and place.changed != before:
+            self._lost.set()
+
+    def _now(self) -> str:
+        place = self._coordinator.places.get(self.name)
+        if place is None:
+            return "it does not exist any more"
+        if place.acquired is None:
+            return f"nobody has it since {since(place)}"
+        if place.acquired == user():
+            return f"it was released, and acquired anew by you, {place.acquired}; last changed {since(place)}"
+        return f"{place.acquired} has it since {since(place)}"
+
+    def _await_resources(self, place: Place) -> None:
+        """Wait for an exporter that is just starting. Raises LabError if the place lacks a resource."""
+        deadline = time.monotonic() + _EXPORTER_TIMEOUT_S
+        while (missing := self._coordinator.unmatched(place)) is not None:
             if time.monotonic() > deadline:
                 raise LabError(
-                    f"the place {place.name!r} lacks a resource: {error.args[0]}",
+                    f"the place {self.name!r} lacks a resource: no exporter has {missing}",
                     transient=True,
                     hint="is its exporter running? see: labgrid-client resources",
-                ) from error
-            session.loop.run_until_complete(asyncio.sleep(0.2))
-        else:
-            return
+                )
+            time.sleep(_LOOK_S)
+            self._coordinator.sync()
 
 
-def _release(name: str, say: Callable[[str], None]) -> bool:
-    """Release the place. That it cannot be released is said, not raised: it must not hide why the run ended."""
-    try:
-        with _session() as session:
-            me = f"{session.gethostname()}/{session.getuser()}"
-            request = messages.ReleasePlaceRequest(placename=name, fromuser=me)
-            _call(session, session.stub.ReleasePlace, request, f"releasing {name!r}")
-    except LabError as error:
-        say(f"warning: {error}")
-        return False
-    say(f"place {name!r} released")
-    return True
+class Guard:
+    """All places of an environment: whoever does something to its board asks first."""
+
+    def __init__(self, places: Iterable[HeldPlace] = ()) -> None:
+        self._places = tuple(places)
+
+    def check(self) -> None:
+        """Raises PlaceLostError if one of them is not ours any more, LabError if that cannot be known."""
+        for place in self._places:
+            place.check()
+
+    def look(self) -> None:
+        """Raises PlaceLostError if one of them is known to be lost. It costs nothing."""
+        for place in self._places:
+            place.look()
 
 
-def _call(session: ClientSession, method: Callable[..., Any], request: object, doing: str) -> None:
-    async def call() -> None:
-        await method(request, timeout=_CALL_TIMEOUT_S)
-        await asyncio.wait_for(session.sync_with_coordinator(), _CALL_TIMEOUT_S)
-
-    try:
-        session.loop.run_until_complete(call())
-    except (grpc.aio.AioRpcError, TimeoutError) as error:
-        detail = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer"
-        raise LabError(f"{doing} failed: {detail}", transient=True) from error
+@contextmanager
+def acquired_places(names: Iterable[str], *, say: Say = _nothing) -> Generator[Guard]:
+    """Hold all these places, as `acquired_place` does."""
+    with ExitStack() as closing:
+        yield Guard([closing.enter_context(acquired_place(name, say=say)) for name in names])

@@ -6,33 +6,36 @@ import contextlib
 import enum
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 import attr
 import pexpect
 from labgrid import Target
+from labgrid.exceptions import InvalidConfigError
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.strategy import Strategy
 from serial import SerialException
 
-from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError
+from fsjoule.lab import arguments
+from fsjoule.lab.arguments import storages_of
+from fsjoule.lab.card import Card, named_card
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
+from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.model import CARD, MIB, BoardProfile, ImageFacts, Storage
+from fsjoule.model import MIB, BoardProfile
 
-_POWER_TIMEOUT_S: Final = 60.0
+_POWER_TIMEOUT_S: Final = 30.0
 _CONSOLE_ATTEMPTS: Final = 3
 _CONSOLE_TIMEOUT_S: Final = 60.0
 _DRAIN_TIMEOUT_S: Final = 10.0
 _QUIET_S: Final = 0.2
 _LOOK_S: Final = 2.0
-_A_STORAGE: Final = "{device: sda, size_mib: 512}"
 
 
 class Status(enum.Enum):
@@ -44,80 +47,15 @@ class Status(enum.Enum):
     booted = 3
 
 
-def storages_of(written: dict[str, dict[str, Any]]) -> dict[str, Storage]:
-    """Further storage devices as the environment file has them, by name."""
-    return {name: Storage(each["device"], each["size_mib"] * MIB) for name, each in written.items()}
-
-
-class Card(Protocol):
-    """What is to be on the card (fsjoule.images makes it)."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def facts(self) -> ImageFacts: ...
-
-
-def _text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(default=default, validator=attr.validators.instance_of(str))
-
-
-def _number(default: float) -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(default=default, converter=float)
-
-
-def _factors() -> Any:  # noqa: ANN401 - as attrs has it
-    def check(_owner: object, _attribute: object, value: object) -> None:
-        if not isinstance(value, dict) or not all(_is_factor(f) for f in cast("dict[str, object]", value).values()):
-            raise ValueError("it maps names of suites to numbers above 0, at most 1: {copy-2015: 0.01}")
-
-    return attr.ib(factory=dict, validator=check)
-
-
-def _is_factor(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 < value <= 1
-
-
-def _storages() -> Any:  # noqa: ANN401 - as attrs has it
-    def check(_owner: object, _attribute: object, value: object) -> None:
-        if not isinstance(value, dict):
-            raise TypeError(f"it maps names to devices and their sizes: {{stick: {_A_STORAGE}}}")
-        for name, each in cast("dict[object, object]", value).items():
-            if name == CARD or not isinstance(name, str):
-                raise ValueError(f"{name} cannot be the name of a further storage device: stick can, or nvme")
-            if not _is_storage(each):
-                raise ValueError(f"{name} needs its block device, without /dev/, and its size: {_A_STORAGE}")
-
-    return attr.ib(factory=dict, validator=check)
-
-
-def _is_storage(value: object) -> bool:
-    match value:
-        case {"device": str(device), "size_mib": int(size_mib), **rest}:
-            return not rest and size_mib > 0 and "/" not in device
-        case _:
-            return False
-
-
-def _flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(default=default, validator=attr.validators.instance_of(bool))
-
-
-def _whole(default: int) -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.ge(0)])
-
-
-def _seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
-    return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.gt(0)])
-
-
 @target_factory.reg_driver
 @attr.s(eq=False)
 class BoardStrategy(Strategy):
-    """Brings the board into one of three states; set `card` before it is to be flashed or booted.
+    """Brings the board into one of three states, with what `card` says on its card.
 
-    A failed transition switches the board off and can be tried again: nothing here is broken for good.
+    A failed transition switches the board off and can be tried again: nothing here is broken for good. Only a board
+    whose place was taken away is left as it is: `guard` is asked before anything is done to it.
+    Without `card`, as under plain labgrid, the card is the image of the environment file that `image` names; without
+    that, too, the board boots what is on its card.
 
     Args:
         board (str): the board's name in results
@@ -138,6 +76,7 @@ class BoardStrategy(Strategy):
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to anything at all on the console
         boot_failure (regex): what the board's boot loader says when it gives up
+        image (str): under plain labgrid: what to flash, a name in the environment file's `images`
     """
 
     bindings = {  # noqa: RUF012 - labgrid's way
@@ -147,34 +86,35 @@ class BoardStrategy(Strategy):
         "flasher": FlasherProtocol,
     }
 
-    board = _text()
-    recipe = _text()
-    simulated = _flag()
-    mark_device = _text()
-    card_device = _text()
-    scratch_device = _text()
-    purge = _flag(True)
-    off_time = _number(2.0)
-    size_factor = _number(1.0)
-    size_factors = _factors()
-    storages = _storages()
-    memory_mib = _whole(0)
-    window_excess = _number(0.25)
-    guest_time = _flag(False)
-    card_model = _text("")
-    boot_timeout = _seconds(180)
-    silence_timeout = _seconds(180)
-    boot_failure = _text("")
+    board = arguments.text()
+    recipe = arguments.text()
+    simulated = arguments.flag()
+    mark_device = arguments.text()
+    card_device = arguments.text()
+    scratch_device = arguments.text()
+    purge = arguments.flag(True)
+    off_time = arguments.number(2.0)
+    size_factor = arguments.number(1.0)
+    size_factors = arguments.factors()
+    storages = arguments.storages()
+    memory_mib = arguments.whole(0)
+    window_excess = arguments.number(0.25)
+    guest_time = arguments.flag(False)
+    card_model = arguments.text("")
+    boot_timeout = arguments.seconds(180)
+    silence_timeout = arguments.seconds(180)
+    boot_failure = arguments.text("")
+    image = arguments.text("")
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.card: Card | None = None
+        self.guard = Guard()
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
         # What has died in the lab so that the board cannot be heard any more, in words: whoever knows sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
-        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same of its outlet
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -208,9 +148,16 @@ class BoardStrategy(Strategy):
         """Bring the board into `off`, `flashed` or `booted`.
 
         Flashing is left out when the card holds the image already (it has not been pristine since its first boot).
-        Raises BoardError, LabError; the board is off then.
+        Raises BoardError, LabError; the board is off then. Raises PlaceLostError; nothing was done then.
         """
         wanted = _status(status)
+        self.guard.check()
+        if self.card is None and self.image and wanted is not Status.off:
+            self.card = named_card(self.image, self._labgrid.env)
+        if self.card is None and wanted is Status.flashed:
+            hint = "name it in the environment file: images: {NAME: PATH}, and image: NAME of BoardStrategy"
+            wrong: Any = InvalidConfigError  # attrs without types
+            raise wrong(f"no card image was chosen; {hint}")
         if wanted is self.status and (wanted is Status.off or not self._must_flash()):
             step.skip("nothing to do")
             return
@@ -221,6 +168,9 @@ class BoardStrategy(Strategy):
                 self._flash()
             if wanted is Status.booted:
                 self._boot()
+        except PlaceLostError:
+            self.forget_card()
+            raise
         except BaseException as error:
             if isinstance(error, LabError):
                 # Asked before the power goes off, and with it what is left of a board that has died.
@@ -236,6 +186,7 @@ class BoardStrategy(Strategy):
     def force(self, status: Status | str) -> None:
         """Take the board to be in a state (labgrid's --lg-initial-state). What is on the card is not known then."""
         wanted = _status(status)
+        self.guard.check()
         self._labgrid.activate(self.power)
         if wanted is Status.booted:
             self._open_console()
@@ -251,8 +202,8 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut"):
             self._listen(after_s)
-        doing = "cutting the board's power"
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+        self.guard.look()  # asking would take time, and it is told at once
+        with time_limit(_POWER_TIMEOUT_S, "cutting the board's power"), lab_errors("cutting the board's power"):
             self.power.off()
         with lab_errors("reading what the board said before the cut"):
             self._drain_console()
@@ -260,6 +211,14 @@ class BoardStrategy(Strategy):
         self._switch_off()
         self.status = Status.off
         return said
+
+    def look(self) -> tuple[str, ...]:
+        """What has died in the lab, so that the board cannot be heard any more; for every wait for the board.
+
+        Raises PlaceLostError if the board was taken away meanwhile.
+        """
+        self.guard.look()
+        return self.diagnose()
 
     def lose(self) -> None:
         """Note that a booted board has left its shell: the next transition begins with the power off."""
@@ -275,33 +234,51 @@ class BoardStrategy(Strategy):
         return self.card is not None and self.card.facts.card_sha256 != self._on_card_sha256
 
     def _switch_off(self) -> None:
+        """The outlet first: whatever goes wrong with the console, and however often it is interrupted, it is off."""
+        self._check_may_switch_off()
         doing = "switching the board off"
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
-            self._labgrid.deactivate(self.console)  # and the shell on it; what was said before is of no use later
-            self._labgrid.activate(self.power)
-            self.power.off()
+        try:
+            with time_limit(_POWER_TIMEOUT_S, doing), lab_errors(doing):
+                self._labgrid.activate(self.power)
+                self.power.off()
+        finally:
+            # And the shell on it; what was said before is of no use later.
+            with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
+                self._labgrid.deactivate(self.console)
         self._off_since_s = time.monotonic()
 
-    def _flash(self) -> None:
-        card = self.card
-        if card is None:
-            raise LabError("no card image was chosen", hint="set the strategy's `card` before a transition")
-        if not self._must_flash():
+    def _check_may_switch_off(self) -> None:
+        """Raise PlaceLostError if the board is somebody else's.
+
+        Where the coordinator cannot be asked, it was ours when it last could: nobody gets a place without it, and a
+        board that nobody looks after is better off.
+        """
+        try:
+            self.guard.check()
+        except PlaceLostError:
+            raise
+        except LabError:
             return
+
+    def _flash(self) -> None:
+        if self.card is None or not self._must_flash():
+            return
+        self.guard.check()
         self._on_card_sha256 = None
         with lab_errors("flashing the card"):
             self._labgrid.activate(self.flasher)
-            self.flasher.flash(card.path)
-        self._on_card_sha256 = card.facts.card_sha256
+            self.flasher.flash(self.card.path)
+        self._on_card_sha256 = self.card.facts.card_sha256
 
     def _boot(self) -> None:
+        self.guard.check()
         self._open_console()
         with lab_errors("emptying the console"):
             self._drain_console()
         self.recorder.clear()
         time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
-        doing = "switching the board on"
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+        self.guard.check()
+        with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
             self.power.on()
         with lab_errors("waiting for the board's login"):
             self._await_login()
@@ -311,8 +288,7 @@ class BoardStrategy(Strategy):
         """Connect to the console; a negotiation with ser2net that times out (pyserial) is tried again."""
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
-                doing = "opening the console"
-                with time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+                with time_limit(_CONSOLE_TIMEOUT_S, "opening the console"), lab_errors("opening the console"):
                     self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
@@ -332,7 +308,8 @@ class BoardStrategy(Strategy):
         """Take in what the board says, for whoever reads the record of it."""
         end = time.monotonic() + seconds
         while (left_s := end - time.monotonic()) > 0:
-            self.console.expect([".+", pexpect.TIMEOUT], timeout=left_s)
+            self.guard.look()
+            self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
 
     def _await_login(self) -> None:
         """Wait for the login prompt. Raises BoardError at once on a panic, and when a limit is reached."""
@@ -347,7 +324,7 @@ class BoardStrategy(Strategy):
                 raise self._failed(match.group(0).decode(errors="replace"))
             if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
                 raise self._failed(f"nothing came over the console within {self.silence_timeout} s of power-on")
-            if causes := self.diagnose():
+            if causes := self.look():
                 raise self._failed(f"it was given up {waited_s:.0f} s after power-on", causes)
         raise self._failed(f"no login within {self.boot_timeout} s of power-on")
 

@@ -1,8 +1,9 @@
-"""A labgrid target outside of pytest: for commands that need the meter of an environment file, or its board."""
+"""A labgrid target outside of pytest, for commands that need the meter of an environment file, or its board."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import os
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -11,17 +12,53 @@ from labgrid import Environment, Target
 from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError
-from fsjoule.lab.place import acquired_place
+from fsjoule.lab.environment import EnvironmentFile, read_environment
+from fsjoule.lab.place import Guard
+from fsjoule.lab.placenames import find_places
+from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
 _TARGET: Final = "main"
 
 
-@contextmanager
-def labgrid_target(environment_file: Path, say: Callable[[str], None]) -> Generator[Target]:
-    """The target `main` of an environment file. Places of a coordinator that it names are held in the body.
+def wants_virtual_lab(environment: EnvironmentFile) -> bool:
+    """Whether a virtual lab is to be brought up: the file asks for one, and no coordinator is named."""
+    named = environment.coordinator or os.environ.get("LG_COORDINATOR")
+    return environment.virtual_lab is not None and not named
 
-    Raises ConfigError if there is no such target, PlaceHeldError if somebody else has the place, LabError.
+
+def check_places(environment_file: Path) -> None:
+    """Whether the board of an environment file is there and free, before anything is built for it.
+
+    Raises ConfigError, PlaceHeldError, LabError. A virtual lab that would be brought up is not looked at.
+    """
+    environment = read_environment(environment_file)
+    if not wants_virtual_lab(environment):
+        with kept_variables(environment):
+            find_places(environment.places)
+
+
+@contextmanager
+def kept_variables(environment: EnvironmentFile) -> Generator[None]:
+    """Leave labgrid's variables as they were; in the body the coordinator is the one that the file names, if any."""
+    before = {name: os.environ.get(name) for name in ("LG_COORDINATOR", "LG_PLACE")}
+    if environment.coordinator:
+        os.environ["LG_COORDINATOR"] = environment.coordinator
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def labgrid_target(environment_file: Path) -> Generator[Target]:
+    """The target `main` of an environment file, whose places are held already.
+
+    Raises ConfigError if there is no such target, LabError.
     """
     with ExitStack() as closing:
         closing.callback(sshmanager.close_all)
@@ -31,19 +68,14 @@ def labgrid_target(environment_file: Path, say: Callable[[str], None]) -> Genera
             config = environment.config.get_targets().get(_TARGET)
         if not config:
             raise ConfigError(f"there is no target {_TARGET!r}", file=environment_file, hint="see env/virtual.yaml")
-        for place in _places(config.get("resources", {})):
-            closing.enter_context(acquired_place(place, say=say))
         closing.callback(environment.cleanup)
         with lab_errors("finding the board's resources"):
             target = environment.get_target(_TARGET)
         yield target
 
 
-def _places(resources: Any) -> Iterator[str]:  # noqa: ANN401 - YAML: a mapping, or a list of mappings
-    """Names of the remote places among a target's resources."""
-    for each in resources if isinstance(resources, list) else [resources]:
-        for cls, arguments in each.items():
-            if cls == "RemotePlace":
-                yield str(arguments["name"])
-            elif cls == "cls" and arguments == "RemotePlace":
-                yield str(each["name"])
+def guard(target: Target, guard: Guard) -> None:
+    """Have the strategies of a target ask before they do anything to the board."""
+    for driver in target.drivers:
+        if isinstance(driver, BoardStrategy):
+            driver.guard = guard

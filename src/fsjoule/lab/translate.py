@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -22,7 +21,6 @@ from serial import SerialException
 from fsjoule.errors import LabError
 
 _OUTPUT_TAIL: Final = 1000
-_LOOK_S: Final = 3.0
 
 _LABGRID: Final = (
     BindingError,
@@ -57,10 +55,8 @@ def lab_errors(doing: str) -> Generator[None]:
 
 
 @contextmanager
-def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Generator[None]:
+def time_limit(seconds: float, doing: str) -> Generator[None]:
     """Raise LabError (transient) if the body takes longer. labgrid's own calls to outlets and over ssh have no limit.
-
-    `diagnose` is asked meanwhile for what has died, so that there is nothing to wait for any more: then at once.
 
     It needs the main thread, where pytest and the command line run; elsewhere there is no limit.
     """
@@ -68,18 +64,11 @@ def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...
         yield
         return
 
-    deadline = time.monotonic() + seconds
+    def expired(_signal: int, _frame: FrameType | None) -> None:
+        raise LabError(f"{doing} took longer than {seconds:.0f} s", transient=True)
 
-    def look(_signal: int, _frame: FrameType | None) -> None:
-        if time.monotonic() >= deadline:
-            raise LabError(f"{doing} took longer than {seconds:.0f} s", transient=True)
-        if causes := diagnose():
-            error = LabError(f"{doing} was given up", transient=True)
-            error.blame(causes)
-            raise error
-
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, min(_LOOK_S, seconds), min(_LOOK_S, seconds))
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from fsjoule import commands, process, validity
 from fsjoule.commands import Command
 from fsjoule.energy import Instrument, energy
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
+from fsjoule.interrupts import SIGNALS
 from fsjoule.meter.client import MeterClient, Sent
 from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
 
@@ -130,15 +131,17 @@ def _idle_before(window: Window, idle_s: float) -> Window:
 def _to_its_end(argv: Sequence[str]) -> int:
     """Run a command. Returns its exit code, as a shell has it: 128 and the signal's number if one killed it.
 
-    Ctrl-C reaches the command by itself, and is its business; SIGTERM is passed on, also one that comes as it starts.
+    Ctrl-C reaches the command by itself, and is its business; SIGTERM and SIGHUP are passed on, also as it starts.
     """
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGTERM and started:
+        if number == signal.SIGINT:
+            return
+        if started:
             started[0].send_signal(number)
-        elif number == signal.SIGTERM:
+        else:
             early.append(number)
 
     with _handled_by(pass_on):
@@ -152,8 +155,9 @@ def _to_its_end(argv: Sequence[str]) -> int:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """SIGINT and SIGTERM go to `handler` in the body."""
-    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    """The signals that end a command go to `handler` in the body; those that are ignored stay so."""
+    heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in heard}
     try:
         yield
     finally:

@@ -69,6 +69,8 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], lis
     """
     profile = lab.read_environment(fresh.environment_file).profile
     nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
+    if nominated:
+        lab.check_places(fresh.environment_file)  # before a kernel is built for it
     tasks, refused = _planned(nominated, trend, profile, fresh)
     done: list[Confirmation] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):

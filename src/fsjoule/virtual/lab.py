@@ -25,6 +25,7 @@ from typing import Any, Final, Literal
 
 from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.interrupts import interruptible
 from fsjoule.paths import project_dir
 from fsjoule.virtual import meter_build, probe_build
 from fsjoule.virtual.lab_board import board_status
@@ -168,12 +169,13 @@ def up(
                 refuse_to_touch(record, PLACE, "brought up anew", _texts(record))
             progress(f"clearing away what a former lab {name!r} left")
             _end(paths, record)
-        equipment = _Equipment(
-            board,
-            emulator,
-            meter or str(meter_build.simulator(progress)),
-            probe_build.probe(progress) if in_guest_time else None,
-        )
+        with interruptible():
+            equipment = _Equipment(
+                board,
+                emulator,
+                meter or str(meter_build.simulator(progress)),
+                probe_build.probe(progress) if in_guest_time else None,
+            )
         return _start(paths, owner_pid, equipment, progress)
 
 
@@ -329,7 +331,8 @@ def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
         )
         os.close(writer)
         try:
-            _follow(reader, progress, paths)
+            with interruptible():
+                _follow(reader, progress, paths)
         except BaseException:
             process.stop(guardian, timeout_s=_DOWN_TIMEOUT_S)
             raise

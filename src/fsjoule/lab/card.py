@@ -1,0 +1,45 @@
+"""What is to be on the board's card: an image that fsjoule made, or one that the environment file names."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from labgrid.exceptions import InvalidConfigError
+
+from fsjoule.model import ImageFacts
+
+
+class Card(Protocol):
+    """What is to be on the card (fsjoule.images makes it)."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def facts(self) -> ImageFacts: ...
+
+
+@dataclass(frozen=True)
+class NamedCard:
+    """An image of the environment file, of which nothing is known but what it holds."""
+
+    path: Path
+    facts: ImageFacts
+
+
+def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a labgrid Environment, which has no types
+    """The image of that name in the section `images` of a labgrid environment. Raises InvalidConfigError."""
+    wrong: Any = InvalidConfigError  # attrs without types
+    try:
+        path = Path(environment.config.get_image_path(name))
+    except KeyError as error:
+        raise wrong(f"the environment file has no image {name!r}; add it: images: {{{name}: PATH}}") from error
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise wrong(f"the image {name!r}, {path}, cannot be read: {error.strerror}") from error
+    return NamedCard(path, ImageFacts("", name, "", sha256, {}, {}))

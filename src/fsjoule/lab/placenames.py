@@ -1,0 +1,133 @@
+"""Which place is meant, as labgrid-client understands it, and whether it may be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from string import Template
+from typing import Final
+
+from labgrid.remote.common import Place
+
+from fsjoule.errors import ConfigError, PlaceHeldError
+from fsjoule.lab.coordinator import Coordinator, connected, since, user
+
+RESERVED: Final = "+"
+_VARIABLE: Final = "LG_PLACE"
+_IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")
+
+
+def find_places(written: Iterable[str]) -> tuple[str, ...]:
+    """The names of the places that an environment file has, all of which can be used now. Raises as `find_place`."""
+    found: list[str] = []
+    for each in written:
+        if each in _IS_VARIABLE:
+            found.append(find_place(os.environ.get(_VARIABLE)))
+            continue
+        try:
+            name = Template(each).substitute(os.environ)
+        except (KeyError, ValueError) as error:
+            hint = "set it, or write the name of the place"
+            raise ConfigError(f"the place {each!r} names a variable that is not set: {error}", hint=hint) from error
+        found.append(find_place(name))
+    return tuple(found)
+
+
+def place_variables(written: Iterable[str], found: Iterable[str]) -> dict[str, str]:
+    """What LG_PLACE has to be for labgrid, which knows full names only, where an environment file refers to it."""
+    names = [name for each, name in zip(written, found, strict=True) if each in _IS_VARIABLE]
+    return {_VARIABLE: names[0]} if names else {}
+
+
+def find_place(named: str | None) -> str:
+    """The name of the place that is meant, as labgrid-client understands it; it can be used now.
+
+    `named` is a name, a part of one, an alias, or + with the token of a reservation (or LG_TOKEN). Without a name: the
+    only place that this user has, or may use; else the only one there is.
+    Raises ConfigError if it is not clear which one is meant, PlaceHeldError if somebody else has it, or it is reserved
+    for somebody else, LabError if the coordinator cannot be reached.
+    """
+    with connected() as coordinator:
+        name = _matching(coordinator, named) if named else _only(coordinator)
+        check_usable(coordinator, coordinator.places[name])
+        return name
+
+
+def _matching(coordinator: Coordinator, pattern: str) -> str:
+    if pattern.startswith(RESERVED):
+        return _reserved(coordinator, pattern)
+    places = coordinator.places
+    if pattern in places:
+        return pattern
+    me = user().partition("/")[2]
+    found: set[str] = set()
+    for name, place in places.items():
+        for alias in place.aliases:
+            owner, _, plain = alias.rpartition(":")
+            if owner == me and plain == pattern:
+                return name  # one's own alias goes before everybody's
+            if owner in ("", me) and pattern in plain:
+                found.add(name)
+        if pattern in name:
+            found.add(name)
+    if not found:
+        coordinator.place(pattern)
+    if len(found) > 1:
+        raise ConfigError(f"the place {pattern!r} can be each of: {', '.join(sorted(found))}", hint="name one of them")
+    return found.pop()
+
+
+def _reserved(coordinator: Coordinator, pattern: str) -> str:
+    token = pattern.removeprefix(RESERVED) or os.environ.get("LG_TOKEN", "")
+    if not token:
+        raise ConfigError(
+            f"LG_PLACE={pattern} names a reservation, and LG_TOKEN is not set",
+            hint='eval "$(labgrid-client reserve --wait --shell name=PLACE)" sets it',
+        )
+    found = [name for name, place in coordinator.places.items() if place.reservation == token]
+    if len(found) == 1:
+        return found[0]
+    reservation = coordinator.reservation(token)
+    state = "does not exist any more" if reservation is None else f"is {reservation.state.name}"
+    raise ConfigError(
+        f"no place is reserved with the token {token!r}: the reservation {state}",
+        hint=f"labgrid-client wait {token} waits for its place; unused ones end after a minute",
+    )
+
+
+def _only(coordinator: Coordinator) -> str:
+    places = coordinator.places
+    mine = [name for name, place in places.items() if place.acquired and may_use(place)]
+    found = mine if len(mine) == 1 else list(places)
+    if len(found) == 1:
+        return found[0]
+    if not places:
+        raise ConfigError(
+            f"the coordinator at {coordinator.address} has no place", hint="labgrid-client -p NAME create makes one"
+        )
+    names = sorted(mine or places)
+    raise ConfigError("no place is named", hint=f"set LG_PLACE to one of: {', '.join(names)}")
+
+
+def may_use(place: Place) -> bool:
+    return place.acquired == user() or user() in place.allowed
+
+
+def check_usable(coordinator: Coordinator, place: Place) -> None:
+    """Raise PlaceHeldError if the place is somebody else's, with who it is and what to do about it."""
+    me = user()
+    if place.acquired:
+        if may_use(place):
+            return
+        host, _, who = place.acquired.partition("/")
+        if who == me.partition("/")[2]:
+            hint = f"release it on {host}, which is yours; if that is gone: labgrid-client -p {place.name} release -k"
+        else:
+            hint = f"ask {who}, who may also share it (labgrid-client -p {place.name} allow {me}); to wait for it: "
+            hint += f"labgrid-client reserve --wait name={place.name}, or .ci/with-board"
+        raise PlaceHeldError(place.name, place.acquired, since=since(place), hint=hint)
+    if place.reservation:
+        reservation = coordinator.reservation(place.reservation)
+        if reservation is not None and reservation.owner != me:
+            hint = f"labgrid-client reservations shows all; labgrid-client reserve --wait name={place.name} waits"
+            raise PlaceHeldError(place.name, reservation.owner, verb="reserved for", hint=hint)

@@ -1,0 +1,258 @@
+"""Signals that end a run: raised once, where it is allowed, and noted everywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from functools import partial
+from itertools import count
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from fsjoule import interrupts
+from fsjoule.interrupts import Interrupted, interruptible, shielded
+
+
+@pytest.fixture(autouse=True)
+def handled() -> Generator[None]:
+    """The signals are fsjoule's, and pytest gets them back, whatever a test did."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in interrupts.SIGNALS}
+    interrupts.install()
+    yield
+    interrupts.restore()
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def _afresh() -> None:
+    interrupts.restore()
+    for each in interrupts.SIGNALS:
+        signal.signal(each, signal.default_int_handler)
+    interrupts.install()
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "code"),
+    [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143), (signal.SIGHUP, "SIGHUP", 129)],
+)
+def test_a_signal_ends_what_may_be_interrupted_and_is_known_afterwards(
+    number: signal.Signals, name: str, code: int
+) -> None:
+    with pytest.raises(Interrupted, match=name), interruptible():  # noqa: PT012
+        signal.raise_signal(number)
+        pytest.fail("it goes on")
+    assert (interrupts.pending(), interrupts.exit_code()) == (name, code)
+    said: list[str] = []
+    interrupts.tell(said.append)
+    interrupts.tell(said.append)
+    assert said == [f"{name}: ending: board off, place free; a moment"]
+
+
+def test_a_clean_up_is_not_disturbed_by_any_number_of_signals() -> None:
+    done: list[str] = []
+    with pytest.raises(Interrupted):  # noqa: PT012
+        try:
+            with interruptible():
+                try:
+                    signal.raise_signal(signal.SIGTERM)
+                finally:
+                    signal.raise_signal(signal.SIGINT)
+                    done.append("inner")
+        finally:
+            for each in (*interrupts.SIGNALS, signal.SIGINT):
+                signal.raise_signal(each)
+            done.append("outer")
+    assert done == ["inner", "outer"]
+    assert interrupts.pending() == "SIGTERM", "the first one is why it ended"
+
+
+def test_a_signal_outside_of_such_code_is_raised_where_it_begins() -> None:
+    signal.raise_signal(signal.SIGHUP)
+    with pytest.raises(Interrupted, match="SIGHUP"), interruptible():
+        pytest.fail("the body is entered")
+    with pytest.raises(Interrupted, match="SIGHUP"):
+        interrupts.check()
+
+
+def test_after_a_signal_another_one_cannot_change_what_the_program_ends_with() -> None:
+    with pytest.raises(Interrupted), interruptible():
+        signal.raise_signal(signal.SIGTERM)
+    interrupts.restore()
+    for each in interrupts.SIGNALS:
+        signal.raise_signal(each)
+    assert interrupts.exit_code() == 143
+
+
+def test_what_must_be_whole_is_done_and_interrupted_then() -> None:
+    done: list[str] = []
+    with pytest.raises(Interrupted), interruptible():  # noqa: PT012
+        with shielded():
+            signal.raise_signal(signal.SIGINT)
+            with interruptible():
+                done.append("a region in a shield is none")
+            done.append("whole")
+        pytest.fail("it goes on")
+    assert done == ["a region in a shield is none", "whole"]
+
+
+def test_a_swallowed_interrupt_is_raised_by_the_next_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_AGAIN_S", 0.05)
+    with interruptible():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # too early to be told from one more of the first
+        time.sleep(0.06)
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Interrupted), interruptible():
+        pytest.fail("nor is it forgotten where the next such code begins")
+
+
+def test_without_handling_ctrl_c_is_pythons_and_a_shield_holds_it_off() -> None:
+    interrupts.restore()
+    done: list[str] = []
+    with pytest.raises(Interrupted), shielded():  # noqa: PT012
+        signal.raise_signal(signal.SIGINT)
+        done.append("whole")
+    assert done == ["whole"]
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_other_threads_have_no_signals() -> None:
+    def work() -> None:
+        with interrupts.handled(), interruptible(), shielded():
+            seen.append(interrupts.pending())
+
+    seen: list[str | None] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [None]
+
+
+IGNORING = """
+import signal
+from fsjoule import interrupts
+with interrupts.handled(), interrupts.interruptible():
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGHUP)
+    print("goes on", interrupts.pending())
+try:
+    with interrupts.handled(), interrupts.interruptible():
+        signal.raise_signal(signal.SIGTERM)
+except KeyboardInterrupt:
+    print("ended by", interrupts.pending())
+"""
+
+
+def test_what_a_shell_ignores_for_a_background_job_stays_ignored() -> None:
+    ignoring = ["sh", "-c", 'trap "" INT HUP; exec "$@"', "sh", sys.executable, "-c", IGNORING]
+    done = subprocess.run(ignoring, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "goes on None\nended by SIGTERM\n"
+
+
+def test_at_every_single_instruction_a_signal_leaves_regions_as_they_were() -> None:
+    """A signal before each line of the way in, the body and the way out, of regions and shields in each other."""
+
+    def work(steps: list[str]) -> None:
+        try:
+            with interruptible():
+                steps.append("body")
+                with shielded():
+                    steps.append("begun")
+                    with interruptible():
+                        steps.append("done")
+                with interruptible():
+                    steps.append("inner")
+        finally:
+            state: Any = interrupts._state
+            steps.append(f"{state.armed} {state.shields}")
+
+    lines = 0
+    for moment in count():
+        _afresh()
+        steps: list[str] = []
+        ended = _signalled(moment, partial(work, steps))
+        assert steps[-1] == "False 0", (moment, steps)
+        assert ("begun" in steps) == ("done" in steps), (moment, steps)
+        if ended is None:
+            break
+        lines += 1
+        # Raised; or it came so late that it is only known.
+        assert interrupts.pending() == "Ctrl-C"
+        assert ended or "inner" in steps, (moment, steps)
+    assert lines > 30
+
+
+def _signalled(moment: int, work: Any) -> bool | None:
+    """Run with a signal before the given line of Python; whether it was raised, None if there are less lines."""
+    left, sent = moment, False
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left, sent
+        # Not on lines of `with`: Python runs no handler between a body's end and the call of the way out.
+        ours = frame.f_code.co_filename == interrupts.__file__ or (
+            frame.f_code.co_filename == __file__
+            and not linecache.getline(__file__, frame.f_lineno).lstrip().startswith("with")
+        )
+        if event == "line" and ours and frame.f_code.co_name not in ("_handle", "_raise", "_leave", "_signalled"):
+            if left == 0:
+                sent = True
+                left -= 1
+                sys.settrace(None)
+                interrupts._handle(signal.SIGINT, frame)
+            left -= 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(None)
+    return False if sent else None
+
+
+def test_signals_at_random_moments_leave_the_clean_up_whole() -> None:
+    """Up to five, by another process's clock, against a body of many small steps. The seed is 1."""
+    drawn = random.Random(1)
+    for _ in range(40):
+        _afresh()
+        cleaned = 0
+        timers = [
+            threading.Timer(drawn.uniform(0.0, 0.02), signal.pthread_kill, (threading.main_thread().ident, number))
+            for number in drawn.choices(interrupts.SIGNALS, k=drawn.randint(1, 5))
+        ]
+        for timer in timers:
+            timer.start()
+        try:
+            try:
+                with interruptible():
+                    end = time.monotonic() + 0.03
+                    while time.monotonic() < end:
+                        with shielded():
+                            cleaned += 1
+                            cleaned -= 1
+                        with interruptible():
+                            sum(range(50))
+            finally:
+                for _step in range(1000):
+                    cleaned += 1
+                    time.sleep(0)
+                for timer in timers:
+                    timer.join()
+        except Interrupted:
+            pass
+        assert cleaned == 1000
+        assert interrupts.pending()
