@@ -85,6 +85,7 @@ class Bench:
     failures_in_a_row: int = field(default=0, init=False)
     _booted: Booted | None = field(default=None, init=False)
     _boots: int = field(init=False)
+    _over: str | None = field(default=None, init=False)
     _met: set[str] = field(default_factory=set[str], init=False)
     _on_since_s: float | None = field(default=None, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
@@ -131,6 +132,7 @@ class Bench:
                 except FsjouleError as off:
                     self.say(f"the board could not be switched off: {off.what}")
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
+                self._over = error.what if error.ends_run else self._over
                 if not error.transient or attempt == _ATTEMPTS:
                     raise
                 self.say(f"{entry.slug}: {error.what}: trying again")
@@ -156,6 +158,7 @@ class Bench:
         `expected` is how many entries of the plan were to be measured; without it, all of them. `ended_early` says why
         a run is complete with less than that.
         """
+        reason = reason or self._over
         wanted = len(self.plan.entries) if expected is None else expected
         missing = wanted - len(self.results)
         if reason is None and ended_early is None and missing:

@@ -388,6 +388,7 @@ def test_joules_of_another_meter_are_not_stored() -> None:
     assert fault.what == words
     assert isinstance(bench.board, FakeBoard)
     assert not bench.board.powered
+    assert bench.finish(expected=2).abort_reason == words
 
 
 def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
