@@ -23,7 +23,8 @@ No exit code is 1 or 3: those are answers of `fsjoule gate`.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,8 @@ class FsjouleError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.what}\n  hint: {self.hint}" if self.hint else self.what
+        hint = [f"  hint: {self.hint}"] if self.hint else []
+        return "\n".join([self.what, *(f"  {note}" for note in getattr(self, "__notes__", ())), *hint])
 
     def blame(self, causes: Iterable[str]) -> None:
         """Tell these causes first, those that are not told yet."""
@@ -185,6 +187,15 @@ class GitLabError(FsjouleError):
     """GitLab cannot be reached, or refuses."""
 
     exit_code = 7
+
+
+@contextmanager
+def also(first: BaseException, doing: str) -> Generator[None]:
+    """Clean up after an error: what fails besides is noted on it, and never told in its place."""
+    try:
+        yield
+    except FsjouleError as error:
+        first.add_note(f"{doing} failed as well: {error.what.splitlines()[0]}")
 
 
 def of_system(error: OSError) -> FsjouleError | None:

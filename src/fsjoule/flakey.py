@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule import onboard_safety
+from fsjoule.errors import also
 from fsjoule.filesystems import Filesystem
 from fsjoule.judging import Evidence
 from fsjoule.measuring import Measurer
@@ -137,9 +138,16 @@ def _flakey_device(scratch: Scratch, model: FlakeyModel) -> Generator[str]:
         # A board without udev gets the node from dmsetup.
         attempted(scratch.shell, "dmsetup", "create", _NAME, "--verifyudev", "--table", table)
         yield _DEVICE
-    finally:
-        scratch.unmount()
-        scratch.shell.run(("dmsetup", "remove", "--verifyudev", "--retry", _NAME))
+    except BaseException as error:
+        with also(error, "removing the device that damages"):
+            _remove_flakey_device(scratch)
+        raise
+    _remove_flakey_device(scratch)
+
+
+def _remove_flakey_device(scratch: Scratch) -> None:
+    scratch.unmount()
+    scratch.shell.run(("dmsetup", "remove", "--verifyudev", "--retry", _NAME))
 
 
 def _uptime_s(shell: Shell) -> float:

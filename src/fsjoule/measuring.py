@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule import fio, onboard, onboard_files
-from fsjoule.errors import LabError, MeasurementInvalid, MeterError
+from fsjoule.errors import LabError, MeasurementInvalid, MeterError, also
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
@@ -21,6 +21,7 @@ from fsjoule.storages import attach, scratch_node, takes_discards
 from fsjoule.timedwork import TimedWork
 
 IDLE_S: Final = 1.0
+_NO_ENERGY: Final = "no energy: "
 _TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _SEEDING_TIMEOUT_S: Final = 120.0
@@ -41,16 +42,21 @@ class Recording:
     note: str = ""
 
 
+def lost_energy(notes: Iterable[str]) -> str:
+    """Why the meter has cost a measurement its energy, by its notes; empty if it has not."""
+    return next((note.removeprefix(_NO_ENERGY) for note in notes if note.startswith(_NO_ENERGY)), "")
+
+
 @contextmanager
 def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
     """Record the meter around a body. A silent meter costs the energy, not the measurement.
 
-    `rest` lets seconds pass in which the board has nothing to do.
+    `rest` lets seconds pass in which the board has nothing to do. After a body that failed the board is left alone.
     """
     recording = Recording()
 
     def failed(error: MeterError) -> None:
-        recording.note = f"no energy: {error.what}"
+        recording.note = f"{_NO_ENERGY}{error.what}"
         say(recording.note)
 
     try:
@@ -59,13 +65,17 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
         failed(error)
     try:
         yield recording
-    finally:
+    except BaseException as error:
         if not recording.note:
-            rest(_TAIL_S)
-            try:
-                recording.trace = meter.disarm()
-            except MeterError as error:
-                failed(error)
+            with also(error, "ending the meter's recording"):
+                meter.disarm()
+        raise
+    if not recording.note:
+        rest(_TAIL_S)
+        try:
+            recording.trace = meter.disarm()
+        except MeterError as error:
+            failed(error)
 
 
 @dataclass

@@ -229,7 +229,7 @@ def kernel_thread_count(text: str) -> int:
     Raises LabError for a reading in which there is no process at all.
     """
     if not text.strip():
-        raise LabError("the board's /proc shows no process")
+        raise LabError("the board's /proc shows no process", transient=True)
     return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())
 
 

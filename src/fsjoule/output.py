@@ -23,7 +23,7 @@ class GuardedOutput:
     """
 
     def __init__(self, stream: TextIO, failed: Callable[[OSError], None] = lambda _error: None) -> None:
-        self._stream = stream
+        self.stream = stream
         self._failed = failed
         self.error: OSError | None = None
 
@@ -31,7 +31,7 @@ class GuardedOutput:
         """Write a text; returns its length."""
         if self.error is None:
             try:
-                return self._stream.write(text)
+                return self.stream.write(text)
             except OSError as error:
                 self._fail(error)
         return len(text)
@@ -40,19 +40,19 @@ class GuardedOutput:
         """Write what is buffered."""
         if self.error is None:
             try:
-                self._stream.flush()
+                self.stream.flush()
             except OSError as error:
                 self._fail(error)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
     def _fail(self, error: OSError) -> None:
         self.error = error
         # A stream that a test has put there has no descriptor.
         with suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
+            os.dup2(nowhere, self.stream.fileno())
             os.close(nowhere)
         self._failed(error)
 

@@ -25,7 +25,8 @@ def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
     """Run a program on the board that has to succeed. Raises LabError with what it said."""
     result = shell.run(argv, timeout_s=timeout_s)
     if result.exit_code != 0:
-        raise LabError(f"on the board, `{' '.join(argv)}` failed ({result.exit_code}): {result.stdout.strip()[-500:]}")
+        said = result.stdout.strip()[-500:]
+        raise LabError(f"on the board, `{' '.join(argv)}` failed ({result.exit_code}): {said}", transient=True)
     return result
 
 

@@ -13,16 +13,17 @@ from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
-from fsjoule import interrupts
+from fsjoule import interrupts, lab
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid
+from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
+from fsjoule.pytest_exit import ExitCode, ending, guard_parser
 from fsjoule.session import Session
 from fsjoule.terminal import PlainConsole
 
@@ -30,7 +31,18 @@ _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"
 _DEFAULT_KERNEL: Final = "6.1"
 _DEFAULT_RESULTS: Final = "results"
+# What labgrid and pyserial leave to Python's collector when a part of the lab dies, and what they stumble over: with
+# warnings as errors, it would fail a measurement that a second try has had.
+_LEAKS: Final = (
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:subprocess \\d+ is still running:ResourceWarning",
+    "ignore:There is no current event loop:DeprecationWarning",
+    "ignore:unhandled exception during event notification:UserWarning",
+    "ignore:set(Daemon|Name)\\(\\) is deprecated:DeprecationWarning",
+)
 _SESSION: Final = pytest.StashKey[Session]()
+# Whether tests were found that need a board, and there is none.
+_NO_BOARD: Final = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,9 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"{_DEFAULT_KERNEL})",
     )
     group.addoption("--suite", default=None, metavar="NAME", help=f"what to measure (default: {_DEFAULT_SUITE})")
-    group.addoption(
-        "--repeat", default=None, type=int, metavar="N", help="repetitions, each a boot (default: as the suite says)"
-    )
+    group.addoption("--repeat", default=None, metavar="N", help="repetitions, each a boot (default: as the suite says)")
     group.addoption(
         "--provision",
         default=None,
@@ -63,7 +73,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--size-factor",
         default=None,
-        type=float,
         metavar="F",
         help="multiplies the sizes of published suites (default: as the environment file says)",
     )
@@ -71,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--full",
         dest="size_factor",
         action="store_const",
-        const=1.0,
+        const="1",
         help="published sizes, and as many repetitions",
     )
     group.addoption(
@@ -84,9 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="RUN",
         help="go on with a run that was aborted, in its folder: its plan, its seed, what it has not measured yet",
     )
-    group.addoption(
-        "--seed", default=None, type=int, metavar="N", help="of order and chance (default: a new one, recorded)"
-    )
+    group.addoption("--seed", default=None, metavar="N", help="of order and chance (default: a new one, recorded)")
     group.addoption(
         "--meter-program",
         default=None,
@@ -94,13 +101,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="the virtual lab's meter, for example the firmware built for the host (default: its simulator)",
     )
+    group.addoption(
+        "--allow-missing-energy",
+        action="store_true",
+        help="end with 0 although the meter has cost measurements their energy (default: a fault of the lab, 4)",
+    )
+    guard_parser(parser, [name for option in group.options for name in option.names()])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
+    """End a bench with one exit code a cause."""
+    return (yield from ending(config)) if _is_bench(config) else (yield)
+
+
+def _is_bench(config: pytest.Config) -> bool:
+    return config.option.lg_env is not None and not config.option.collectonly and not config.option.help
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
-    if config.option.lg_env is None or config.option.collectonly or config.option.help:
+    if not _is_bench(config):
         return
+    for leak in _LEAKS:
+        config.addinivalue_line("filterwarnings", leak)
     # The board is off, the place released and the run folder final after any of them, and the exit code says which.
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
@@ -123,7 +148,19 @@ def pytest_configure(config: pytest.Config) -> None:
     except KeyboardInterrupt as interrupt:
         pytest.exit(str(interrupt))
     config.stash[_SESSION] = session
-    config.pluginmanager.register(ExitCode())
+    lost_energy = str if config.option.allow_missing_energy else session.lost_energy
+    config.pluginmanager.register(ExitCode(lost_energy), ExitCode.NAME)
+
+
+def _number_of(option: Namespace, name: str, kind: type[int | float]) -> Any:  # noqa: ANN401 - of that kind
+    """The value of an option that is a number. pytest would refuse another one with an exit code of the lab's."""
+    text: str | None = getattr(option, name)
+    try:
+        return None if text is None else kind(text)
+    except ValueError as error:
+        shown = f"--{name.replace('_', '-')} {text}"
+        what = "whole number" if kind is int else "number"
+        raise ConfigError(f"{shown}: this is no {what}", hint=f"--{name.replace('_', '-')} takes a {what}") from error
 
 
 def _end_by_signal(config: pytest.Config) -> None:
@@ -136,29 +173,31 @@ def _end_by_signal(config: pytest.Config) -> None:
 
 
 def _choice(option: Namespace) -> Choice:
+    repeat, seed = _number_of(option, "repeat", int), _number_of(option, "seed", int)
+    size_factor = _number_of(option, "size_factor", float)
     if option.resume is not None:
         given = {
             "--suite": option.suite,
             "--fs": option.fs,
             "--kernel": option.kernel,
-            "--repeat": option.repeat,
+            "--repeat": repeat,
             "--provision": option.provision,
             "--storage": option.storage,
             "--results": None if option.results is None else Path(option.results).resolve(),
-            "--seed": option.seed,
-            "--size-factor": option.size_factor,
+            "--seed": seed,
+            "--size-factor": size_factor,
         }
         return choose_resumed(option.resume, given, meter_program=option.meter_program)
     return choose(
         suite_name=option.suite or _DEFAULT_SUITE,
         filesystems=option.fs,
         kernels=option.kernel or _DEFAULT_KERNEL,
-        repeat=option.repeat,
+        repeat=repeat,
         provision=option.provision,
         results=Path(option.results or _DEFAULT_RESULTS),
-        seed=option.seed,
+        seed=seed,
         meter_program=option.meter_program,
-        size_factor=option.size_factor,
+        size_factor=size_factor,
         storages=option.storage,
         environment_file=Path(option.lg_env),
     )
@@ -167,7 +206,12 @@ def _choice(option: Namespace) -> Choice:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "planned" not in metafunc.fixturenames:
         return
-    plan = _session(metafunc.config).plan
+    session = metafunc.config.stash.get(_SESSION, None)
+    if session is None:
+        metafunc.config.stash[_NO_BOARD] = True
+        metafunc.parametrize("planned", [])
+        return
+    plan = session.plan
     metafunc.parametrize("planned", plan.entries, ids=list(map(plan.test_id, plan.entries)))
 
 
@@ -192,6 +236,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.stash.get(_NO_BOARD, False):
+        _exit_without_board()
     opened = session.config.stash.get(_SESSION, None)
     if opened is not None:
         kept = () if opened.choice.resumed is None else opened.choice.resumed.kept
@@ -235,11 +281,15 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
             closing.enter_context(session.place())
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
-        target = request.getfixturevalue("target")
         try:
+            with lab.lab_errors("finding the board's resources"):
+                target = request.getfixturevalue("target")
             bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
+        except pytest.exit.Exception as ended:
+            # labgrid's own way to say that there is no such board, with pytest's exit code for an interrupt.
+            pytest.exit(ended.msg, returncode=LabError.exit_code)
         yield bench
         session.stopped = str(request.session.shouldstop or "") or None
 
@@ -284,28 +334,6 @@ def _number(item: pytest.Item) -> int | None:
     return entry.number if isinstance(entry, Planned) else None
 
 
-class ExitCode:
-    """Ends pytest with a lab fault's exit code if nothing but the lab failed: only then is it worth another try.
-
-    An invalid measurement beside it may be the lab's as well. Without this pytest says 1, or 2 after a dead board.
-    """
-
-    def __init__(self) -> None:
-        self._failures: list[BaseException] = []
-
-    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
-        if call.excinfo is not None:
-            self._failures.append(call.excinfo.value)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        faults = [failure for failure in self._failures if isinstance(failure, LabError)]
-        others = [failure for failure in self._failures if not isinstance(failure, LabError | MeasurementInvalid)]
-        stopped = session.exitstatus == pytest.ExitCode.INTERRUPTED and bool(session.shouldstop)
-        if faults and not others and (stopped or session.exitstatus == pytest.ExitCode.TESTS_FAILED):
-            session.exitstatus = LabError.exit_code
-
-
 class _Warnings(logging.Handler):
     """Warnings of the library (a silent meter, a second try) are said at once, not in a log at the end."""
 
@@ -318,7 +346,7 @@ class _Warnings(logging.Handler):
 
 
 def _say(config: pytest.Config) -> Callable[[str], None]:
-    """A line on the terminal, past pytest's capturing."""
+    """A line on the terminal, past pytest's capturing. That it cannot be written must not end a clean-up."""
     plugins = config.pluginmanager
 
     def say(line: str) -> None:
@@ -335,6 +363,8 @@ def _say(config: pytest.Config) -> Callable[[str], None]:
 
 
 def _session(config: pytest.Config) -> Session:
-    if _SESSION not in config.stash:
-        pytest.exit("measuring needs a board: add --lg-env env/virtual.yaml", returncode=2)
-    return config.stash[_SESSION]
+    return config.stash[_SESSION] if _SESSION in config.stash else _exit_without_board()
+
+
+def _exit_without_board() -> NoReturn:
+    pytest.exit("measuring needs a board: add --lg-env env/virtual.yaml", returncode=ConfigError.exit_code)

@@ -18,9 +18,11 @@ from fsjoule import images, interrupts, lab, report, store
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, planned
 from fsjoule.clock import HostClock
-from fsjoule.errors import FsjouleError, StorageError
+from fsjoule.errors import FsjouleError, StorageError, also
 from fsjoule.filesystems import modules_of
+from fsjoule.measuring import lost_energy
 from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.store.files import check_writable
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.versions import first_line, revision, versions
 from fsjoule.virtual import lab as virtual_lab
@@ -58,6 +60,8 @@ class Session:
     _held: ExitStack | None = field(default=None, init=False)
     _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
+    _measurements: int = field(default=0, init=False)
+    _without_energy: list[str] = field(default_factory=list[str], init=False)
     _kernels: tuple[images.TakenKernel, ...] = field(default=(), init=False)
     _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
 
@@ -68,6 +72,8 @@ class Session:
         both for a place that is not there or not free: before anything is built.
         """
         started_s = time.monotonic()
+        if self.choice.resumed is None:
+            check_writable(self.choice.results, "--results")
         environment = lab.read_environment(self.environment_file)
         self.profile = environment.profile
         if coordinator := self.coordinator or environment.coordinator:
@@ -219,6 +225,8 @@ class Session:
             resumed.check_lab(lab_facts, self.say)
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
             self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
+            for each in kept:
+                self._note_energy(each)
         with lab.recorded_steps() as take_steps:
             bench = Bench(
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
@@ -230,18 +238,20 @@ class Session:
             bench.begin()
             self._folder = folder.path
             self.say(f"results go to {folder.path}")
-            reason: str | None = None
             try:
                 yield bench
-            except FsjouleError as error:
-                reason = error.what.splitlines()[0]
-                raise
-            finally:
+            except BaseException as error:
                 # Also after Ctrl-C: what was measured is kept, and shown.
-                interrupts.tell(self.say)
-                reason = self._interrupted(bench) or self.stopped or reason
-                bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
-                self._write_page(folder.path)
+                with also(error, "closing the run"):
+                    self._finish(bench, folder.path, _reason(error))
+                raise
+            self._finish(bench, folder.path, None)
+
+    def _finish(self, bench: Bench, folder: Path, reason: str | None) -> None:
+        interrupts.tell(self.say)
+        reason = self._interrupted(bench) or self.stopped or reason
+        bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
+        self._write_page(folder)
 
     def _interrupted(self, bench: Bench) -> str | None:
         """Why a run that misses something does so, if a signal ended it."""
@@ -281,7 +291,24 @@ class Session:
         if self._folder is not None:
             show_run(self._folder, console)
 
+    def lost_energy(self) -> str:
+        """How many measurements the meter has cost their energy, and why; empty if that is none."""
+        if not self._without_energy:
+            return ""
+        why = "; ".join(dict.fromkeys(self._without_energy))
+        return (
+            f"{len(self._without_energy)} of {self._measurements} measurements have no energy: {why}\n"
+            "  hint: see to the meter; --allow-missing-energy accepts throughput alone"
+        )
+
+    def _note_energy(self, measurement: Measurement) -> None:
+        self._measurements += 1
+        # What a filesystem kept owes nothing to the meter.
+        if measurement.outcome is None and (why := lost_energy(measurement.notes)):
+            self._without_energy.append(why)
+
     def _measured(self, measurement: Measurement) -> None:
+        self._note_energy(measurement)
         line = report.one_line(measurement, kernel=len(self.plan.kernels) > 1)
         self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}")
 
@@ -325,6 +352,13 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(roots))
 
 
+def _reason(error: BaseException) -> str | None:
+    """Why a run was aborted, in a line."""
+    if isinstance(error, FsjouleError):
+        return error.what.partition("\n")[0]
+    return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
+
+
 def _set_seed(seed: int) -> None:
     lab_board.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
 
@@ -343,5 +377,6 @@ def _lab_faults() -> tuple[str, ...]:
 
 def _make_setup_s() -> float:
     """How long make's own set-up took before it started this process; 0 outside of make."""
-    started = os.environ.pop(_SETUP_STARTED, None)
-    return max(0.0, time.time() - float(started)) if started else 0.0
+    started = os.environ.pop(_SETUP_STARTED, "")
+    # A user may have set it to anything.
+    return max(0.0, time.time() - int(started)) if started.isascii() and started.isdecimal() else 0.0

@@ -240,6 +240,8 @@ def test_an_unplugged_meter_costs_the_energy_only(state: Path, tmp_path: Path) -
         [meter] = [service.pid for service in lab.status().services if service.name == "meter"]
         os.kill(meter, signal.SIGKILL)
         output = bench.finish()
+    assert bench.process.returncode == 4, output
+    assert re.search(r"\d of \d measurements have no energy: the meter", output)
     run = only_run(results)
     after = [m for m in run.measurements if m.workload.slug.endswith("write-16k")]
     assert len(after) == 2

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from fsjoule import pytest_exit
+
+PROJECT = Path(__file__).parents[2]
 TESTS = """\
 import pytest
+from fsjoule import store
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
+from labgrid.remote.common import ResourceEntry
 
 @pytest.fixture
 def measurement(request):
@@ -20,11 +26,17 @@ def dead(request):
     request.session.shouldstop = "stopped: the board hung"
     raise BoardError("the board hung")
 
+@pytest.fixture
+def gone():
+    return ResourceEntry({}).args
+
 def test_measured(): pass
 def test_lab(measurement): pass
+def test_labgrid(gone): pass
 def test_invalid(): raise MeasurementInvalid("write", ["no marks"])
 def test_wrong(): assert 1 == 2
 def test_config(): raise ConfigError("no such place")
+def test_bug(): store.RunFolder(None).add(None, None, {})
 def test_ctrl_c(): raise KeyboardInterrupt
 def test_dead(dead): pass
 def test_after(): pass
@@ -35,28 +47,146 @@ def test_after(): pass
 CASES = {
     "measured": 0,
     "measured or lab": 4,
+    "labgrid": 4,
     "lab or invalid": 4,
     "invalid": 1,
-    "lab or wrong": 1,
-    "lab or config": 1,
-    "lab or ctrl_c": 2,
+    "wrong": 1,
+    "lab or wrong": 4,
+    "lab or config": 2,
+    "bug": 70,
+    "lab or config or bug": 70,
+    "lab or ctrl_c": 130,
     "dead or after": 4,
     "invalid or dead or after": 4,
-    "wrong or dead or after": 2,
+    "wrong or dead or after": 4,
+    "bug or dead or after": 70,
+    "nothing": 2,
 }
 # All in one process: starting pytest takes seconds.
 MAIN = """\
 import json, pytest, sys
-from fsjoule.pytest_plugin import ExitCode
-folder, *cases = sys.argv[1:]
+from fsjoule.pytest_exit import ExitCode
+folder, lost, *cases = sys.argv[1:]
 options = ["-p", "no:cacheprovider", "-q"]
-codes = {case: int(pytest.main([*options, "-k", case, folder], plugins=[ExitCode()])) for case in cases}
+codes = {case: int(pytest.main([*options, "-k", case, folder], plugins=[ExitCode(lambda: lost)])) for case in cases}
 print(json.dumps(codes))
 """
 
 
+def codes(folder: Path, *cases: str, lost: str = "") -> tuple[dict[str, int], str]:
+    (folder / "test_bench.py").write_text(TESTS)
+    argv = [sys.executable, "-c", MAIN, str(folder), lost, *cases]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
 def test_exit_codes(tmp_path: Path) -> None:
-    (tmp_path / "test_bench.py").write_text(TESTS)
-    argv = [sys.executable, "-c", MAIN, str(tmp_path), *CASES]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == CASES, done.stdout
+    found, said = codes(tmp_path, *CASES)
+    assert found == CASES
+    assert "nothing was selected" in said
+    assert "test_measured, test_lab, " in said
+
+
+def test_lost_energy_is_a_fault_of_the_lab_unless_something_worse_is(tmp_path: Path) -> None:
+    found, said = codes(tmp_path, "measured", "invalid", "config", "bug", lost="2 of 2 measurements have no energy: x")
+    assert found == {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
+    assert said.count("2 of 2 measurements have no energy: x") == 2
+
+
+# Benches that do not get as far as their lab, in one process as well.
+REFUSED = """\
+import contextlib, io, json, pytest, sys
+tests, environment, *cases = sys.argv[1:]
+told = []
+for case in cases:
+    options = case.split()
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+        board = [] if "no-board" in options else ["--lg-env", environment]
+        try:
+            words = [each for each in options if each != "no-board"]
+            code = int(pytest.main([tests, *board, "-p", "no:cacheprovider", "--capture=no", *words]))
+        except SystemExit as ended:
+            code = ended.code
+    told.append((code, output.getvalue()))
+print(json.dumps(told))
+"""
+WRONG = {
+    "--no-such-option": "unrecognized arguments: --no-such-option",
+    "--suite": "expected one argument",
+    "--repeat two": "--repeat two: this is no whole number",
+    "--repeat 99999999": "99999999 repetitions are too many",
+    "--size-factor half": "--size-factor half: this is no number",
+    "--results /proc/x": "--results: nothing can be written in /proc/x",
+    f"--kernel {'x' * 300}": "File name too long",
+    "no-board": "measuring needs a board: add --lg-env env/virtual.yaml",
+}
+
+
+def test_wrong_input_is_a_line_or_two_and_no_fault_of_the_lab(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", REFUSED, str(PROJECT / "tests" / "bench"), str(PROJECT / "env" / "virtual.yaml")]
+    # What make sets, as somebody else may have set it.
+    environment = {**os.environ, "FSJOULE_SETUP_STARTED": "abc"}
+    done = subprocess.run(
+        [*argv, *WRONG], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
+    for (case, wanted), (code, said) in zip(WRONG.items(), json.loads(done.stdout.splitlines()[-1]), strict=True):
+        assert code == 2, (case, said)
+        assert wanted in said, case
+        assert case == "no-board" or "hint: " in said, case
+        for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py"):
+            assert trace not in said, (case, said)
+
+
+def test_a_user_without_a_bench_has_pytests_own_exit_codes(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
+    for options, code in ((["--no-such-option"], 4), ([], 5)):
+        done = subprocess.run([*argv, *options], cwd=tmp_path, capture_output=True, timeout=120, check=False)
+        assert done.returncode == code
+
+
+def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", GUARDED],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 4, done.stderr
+    assert "the output cannot be written: No space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+# A bench's session without a bench: what is around pytest's main function is the same.
+GUARDED = """\
+import pytest, sys
+from fsjoule.pytest_exit import ExitCode, ending
+
+class Bench:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config):
+        return (yield from ending(config))
+
+    def pytest_configure(self, config):
+        config.pluginmanager.register(ExitCode(), ExitCode.NAME)
+
+open("test_it.py", "w").write("def test_it(): print('x' * 100000)")
+sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-v", "-s", "."], plugins=[Bench()])))
+"""
+
+
+def test_a_crash_is_a_bug_and_told_as_one(tmp_path: Path) -> None:
+    broken = (
+        "open('test_it.py', 'w').write('def test_it(): pass')\nBench.pytest_collection_finish = lambda self: 1 / 0\n"
+    )
+    head, sep, tail = GUARDED.partition("open(")
+    program = head + broken + sep + tail
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == pytest_exit.BUG
+    assert "this is a bug in fsjoule; please report it" in done.stderr

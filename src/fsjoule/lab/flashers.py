@@ -9,12 +9,12 @@ from typing import Final
 
 import attr
 from labgrid.driver import Driver
-from labgrid.driver.usbstoragedriver import Mode
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.util.helper import processwrapper
 
-from fsjoule.errors import LabError
+from fsjoule.errors import LabError, also
+from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _MUX_TIMEOUT_S: Final = 30.0
@@ -48,15 +48,18 @@ class SdMuxFlasher(Driver, FlasherProtocol):
         """See FlasherProtocol. The board must be off: switching the mux under power is pulling the card out."""
         if any(c.isspace() or c in "'\"\\$`;&|<>()*?" for c in str(image)):
             raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
-        block_map = image.with_name(f"{image.name}.bmap")
-        mode = Mode.BMAPTOOL if block_map.exists() else Mode.DD
         self._switch("host")
         try:
-            with time_limit(self.write_timeout, f"writing {image.name}"), lab_errors(f"writing {image.name}"):
-                self.storage.write_image(str(image), mode=mode)
+            write_card(self.storage, image, self.write_timeout)
             self._flush()
-        finally:
-            self._switch("dut")
+        except StillWritingError:
+            # The board must not get a card that somebody writes.
+            raise
+        except BaseException as error:
+            with also(error, "giving the card back to the board"):
+                self._switch("dut")
+            raise
+        self._switch("dut")
 
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"

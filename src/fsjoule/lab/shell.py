@@ -17,6 +17,7 @@ import pexpect
 from labgrid.driver import ShellDriver
 from labgrid.step import step
 from labgrid.util import gen_marker
+from serial import SerialException
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.console import ConsoleRecorder
@@ -89,7 +90,7 @@ class LabgridShell:
             result = self._run(command, ("cat", path), _TRANSFER_TIMEOUT_S)
             if result.exit_code != 0:
                 reason = result.stdout.strip() or "there is no such file"
-                raise LabError(f"{path} cannot be read on the board: {reason}")
+                raise LabError(f"{path} cannot be read on the board: {reason}", transient=True)
             try:
                 return gzip.decompress(base64.b64decode(result.stdout, validate=False))
             except (binascii.Error, EOFError, OSError, zlib.error):
@@ -115,13 +116,13 @@ class LabgridShell:
         unpack = f"base64 -d < {_UPLOAD} | gzip -dc > {quoted} && sha256sum < {quoted}"
         unpacked = self._run(unpack, (), _TRANSFER_TIMEOUT_S)
         if unpacked.exit_code != 0:
-            raise LabError(f"{path} cannot be written on the board: {unpacked.stdout.strip()}")
+            raise LabError(f"{path} cannot be written on the board: {unpacked.stdout.strip()}", transient=True)
         return unpacked.stdout.split()[:1] == [hashlib.sha256(content).hexdigest()]
 
     def _checked(self, command: str) -> None:
         result = self._run(command, (), _TRANSFER_TIMEOUT_S)
         if result.exit_code != 0:
-            raise LabError(f"the board cannot take a file: {result.stdout.strip()}")
+            raise LabError(f"the board cannot take a file: {result.stdout.strip()}", transient=True)
 
     def _run(self, command: str, argv: tuple[str, ...], timeout_s: float) -> CommandResult:
         console = self._driver.console
@@ -142,17 +143,35 @@ class LabgridShell:
 
         Raises BoardError as soon as it is known that nothing can come.
         """
-        deadline = time.monotonic() + timeout_s
+        begin_s = time.monotonic()
+        deadline = begin_s + timeout_s
         while True:
-            left_s = max(0.0, deadline - time.monotonic())
-            index, before, match, _ = self._driver.console.expect([*patterns, pexpect.TIMEOUT], min(_LOOK_S, left_s))
-            if index < len(patterns) or left_s <= _LOOK_S:
+            asked_s = time.monotonic()
+            left_s = max(0.0, deadline - asked_s)
+            limit_s = min(_LOOK_S, left_s)
+            try:
+                index, before, match, _ = self._driver.console.expect([*patterns, pexpect.TIMEOUT], limit_s)
+            except (SerialException, pexpect.EOF) as error:
+                raise self._disconnected(asked_s - begin_s) from error
+            if index < len(patterns):
+                return index, before, match
+            if time.monotonic() - asked_s < limit_s / 2:
+                # labgrid has no other word for a connection that the other side has closed.
+                raise self._disconnected(asked_s - begin_s)
+            if left_s <= _LOOK_S:
                 return index, before, match
             if causes := self._diagnose():
                 self._lost()
                 error = BoardError("the board does not answer any more", console_tail=self._recorder.tail())
                 error.blame(causes)
                 raise error
+
+    def _disconnected(self, after_s: float) -> BoardError:
+        self._lost()
+        what = f"the console's connection was lost, after {after_s:.0f} s"
+        error = BoardError(what, console_tail=self._recorder.tail())
+        error.blame(self._diagnose())
+        return error
 
     def _failure(self, index: int, shown: str, timeout_s: float) -> BoardError:
         if index == 1:

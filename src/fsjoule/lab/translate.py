@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
+import sysconfig
 import threading
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Final, cast
 
+import grpc
 import pexpect
 import requests
 from labgrid.binding import BindingError, StateError
@@ -18,9 +23,13 @@ from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.util.managedfile import ManagedFileError
 from serial import SerialException
 
-from fsjoule.errors import LabError
+from fsjoule.errors import FsjouleError, LabError
 
 _OUTPUT_TAIL: Final = 1000
+_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
+_SITE_PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
+# Whatever is raised in these is the lab's: an exporter that is gone is a KeyError in labgrid, for one.
+_PACKAGES: Final = ("labgrid", "serial", "pexpect", "grpc", "requests", "urllib3", "attr")
 
 _LABGRID: Final = (
     BindingError,
@@ -33,6 +42,10 @@ _LABGRID: Final = (
     requests.RequestException,
     pexpect.EOF,
     pexpect.TIMEOUT,
+    grpc.RpcError,
+    subprocess.TimeoutExpired,
+    socket.gaierror,
+    EOFError,
     ConnectionError,
     TimeoutError,
 )
@@ -43,15 +56,60 @@ def lab_errors(doing: str) -> Generator[None]:
     """Raise LabError (transient) with what was being done, for whatever labgrid raises in the body."""
     try:
         yield
-    except subprocess.CalledProcessError as error:
-        output = (error.output or b"").decode(errors="replace").replace("\r", "\n").strip()[-_OUTPUT_TAIL:]
-        what = f"{doing} failed: {' '.join(error.cmd)}: exit code {error.returncode}: {output}"
-        raise LabError(what, transient=True) from error
-    except _LABGRID as error:
-        parts = [str(getattr(error, "msg", None) or error)]
-        for output in (getattr(error, "stdout", None), getattr(error, "stderr", None)):
-            parts += output or []
-        raise LabError(f"{doing} failed: {': '.join(parts)}", transient=True) from error
+    except FsjouleError:
+        raise
+    except Exception as error:
+        if not is_lab_fault(error):
+            raise
+        raise LabError(f"{doing} failed: {_said(error)}", transient=True) from error
+
+
+def is_lab_fault(error: Exception) -> bool:
+    """Whether the exception is the lab's: of a kind that only a lab raises, or of any kind from inside of labgrid.
+
+    labgrid raises what it happens to stumble over: KeyError for an exporter that is gone, FileNotFoundError for a
+    program or a port, AttributeError for a resource without an address.
+    """
+    known = isinstance(error, (LabError, subprocess.CalledProcessError, *_LABGRID))
+    return known or _package(error) in _PACKAGES
+
+
+def raised_by_us(error: Exception) -> bool:
+    """Whether code of fsjoule, and not a user's test or fixture, has raised it."""
+    return _package(error) == "fsjoule"
+
+
+def _package(error: Exception) -> str:
+    """The package whose code has raised an exception, or has called what did so in Python's own library."""
+    package = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        own = file.startswith("<") or (file.startswith(_STANDARD_LIBRARY) and _SITE_PACKAGES not in file)
+        if not own:
+            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package
+
+
+def _said(error: Exception) -> str:
+    """What an exception of labgrid's says, in a line if it can be."""
+    if isinstance(error, subprocess.CalledProcessError):
+        output = error.output or b""
+        text = output if isinstance(output, str) else cast("bytes", output).decode(errors="replace")
+        command = error.cmd if isinstance(error.cmd, str) else " ".join(map(str, error.cmd))
+        tail = text.replace("\r", "\n").strip()[-_OUTPUT_TAIL:]
+        return f"{command}: exit code {error.returncode}: {tail}"
+    if isinstance(error, grpc.RpcError):
+        details: object = getattr(error, "details", None)
+        return str(details() if callable(details) else error)
+    if isinstance(error, (pexpect.EOF, pexpect.TIMEOUT)):
+        # The rest is pexpect's own state, in thirty lines.
+        return str(error.value).partition("\n")[0] or type(error).__name__
+    parts = [str(getattr(error, "msg", None) or error)]
+    if not isinstance(error, _LABGRID):
+        parts.insert(0, type(error).__name__)
+    for output in (getattr(error, "stdout", None), getattr(error, "stderr", None)):
+        parts += output if isinstance(output, list) else []
+    return ": ".join(map(str, parts))[:_OUTPUT_TAIL]
 
 
 @contextmanager

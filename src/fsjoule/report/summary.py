@@ -196,7 +196,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         timed=tuple(timed),
         outcomes=tuple(outcomes),
         invalid=tuple(m for m in measurements if not m.valid),
-        remarks=_remarks(measurements),
+        remarks=_remarks(run, measurements),
         damaged=dict(damaged or {}),
         samples=_samples(measurements),
         phases=phases,
@@ -344,8 +344,15 @@ def _latency_p99_ms(measurement: Measurement) -> float | None:
 # ------------------------------------------------------------------------------------------------------ the whole run
 
 
-def _remarks(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
+def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:
+    """What is to be said of measurements, and of those that a fault has cost a try, or that it has prevented."""
     numbers: dict[str, list[int]] = {}
+    taken = {measurement.number for measurement in measurements}
+    for fault in run.faults:
+        why = fault.what.partition("\n")[0]
+        said = f"tried twice: {why}" if fault.number in taken else f"failed: {why}"
+        if fault.number not in numbers.setdefault(said, []):
+            numbers[said].append(fault.number)
     for measurement in measurements:
         for note in measurement.notes:
             numbers.setdefault(note, []).append(measurement.number)

@@ -38,7 +38,7 @@ def set_seed(coordinator: str, seed: int) -> None:
         try:
             urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
         except OSError as error:
-            raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}") from error
+            raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}", transient=True) from error
 
 
 def losses(coordinator: str) -> tuple[str, ...]:

@@ -1,0 +1,142 @@
+"""Writing a card image on the exporter so that no writer outlives its time limit, an interrupt, or a lost connection.
+
+labgrid's own `write_image` leaves ssh, shell and bmaptool running when its caller gives up, and they go on writing a
+card that somebody else has by then.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from labgrid.util.managedfile import ManagedFile
+
+from fsjoule import process
+from fsjoule.errors import LabError
+from fsjoule.lab.translate import lab_errors, time_limit
+
+_SYNC_TIMEOUT_S: Final = 600.0
+_MEDIUM_TIMEOUT_S: Final = 15.0
+_LOOK_S: Final = 0.5
+# What the local side waits longer than the exporter's `timeout`, which ends the writer by itself.
+_GRACE_S: Final = 15.0
+_ENDING_TIMEOUT_S: Final = 60.0
+_TAIL: Final = 1000
+_DD: Final = ("dd", "oflag=direct", "bs=4M", "conv=fdatasync")
+
+# Ends every process of the exporter that was started to write this card, and waits until there is none. Its own words
+# hold the card's name within a line, so that it does not find itself.
+_END_WRITERS: Final = """\
+card={card} tries=0
+writers() {{
+    for each in /proc/[0-9]*; do
+        tr '\\0' '\\n' 2>/dev/null <"$each/cmdline" | grep -qxF -e "$card" -e "of=$card" && echo "${{each#/proc/}}"
+    done 2>/dev/null
+}}
+while left=$(writers); [ -n "$left" ]; do
+    [ $tries -ge 40 ] && {{ echo $left; exit 1; }}
+    kill -9 $left 2>/dev/null
+    tries=$((tries + 1))
+    sleep 0.25
+done
+"""
+
+
+class StillWritingError(LabError):
+    """A writer could not be ended: the card must stay where it is."""
+
+
+def write_card(storage: Any, image: Path, limit_s: int) -> None:  # noqa: ANN401 - a labgrid USBStorageDriver
+    """Write an image, with its block map if it has one. When this returns or raises, nobody writes the card any more.
+
+    Raises LabError (transient), and StillWritingError if a writer can neither finish nor be ended.
+    """
+    resource = storage.storage
+    # One that an earlier run has left when it was killed.
+    end_writers(resource)
+    with time_limit(_SYNC_TIMEOUT_S, f"copying {image.name} to the exporter"), lab_errors(f"copying {image.name}"):
+        there = _on_exporter(image, resource)
+        block_map = image.with_name(f"{image.name}.bmap")
+        writer = [*_DD, f"if={there}", f"of={resource.path}"]
+        if block_map.exists():
+            writer = ["bmaptool", "copy", f"--bmap={_on_exporter(block_map, resource)}", there, resource.path]
+    _await_medium(storage)
+    with lab_errors(f"writing {image.name}"):
+        command = resource.wrap_command(["timeout", "-k", "5", str(limit_s), *writer])
+    begin_s = time.monotonic()
+    try:
+        exit_code, said = _run(command, limit_s + _GRACE_S)
+    except BaseException as error:
+        _end_after(resource, error)
+        raise
+    if exit_code != 0:
+        # However it was ended at its limit: `timeout` has several exit codes for it, and ssh one of its own.
+        late = time.monotonic() - begin_s >= limit_s
+        why = f"took longer than {limit_s} s" if late else f"failed with exit code {exit_code}: {said}"
+        failure = LabError(f"writing {image.name} {why}", transient=True)
+        _end_after(resource, failure)
+        raise failure
+
+
+def end_writers(resource: Any) -> None:  # noqa: ANN401 - a labgrid resource
+    """End whoever writes the card on the exporter. Raises StillWritingError, and LabError if it cannot be asked."""
+    script = _END_WRITERS.format(card=shlex.quote(str(resource.path)))
+    with lab_errors("looking for programs that write the card"):
+        command = resource.wrap_command(["sh", "-c", script])
+    done = process.run(command, timeout_s=_ENDING_TIMEOUT_S, check=False)
+    if done.returncode == 1 and (left := done.stdout.decode(errors="replace").split()):
+        raise StillWritingError(
+            f"the card is being written by process {', '.join(left)} of the exporter, which cannot be ended",
+            hint="a card reader that hangs? Pull it out, or restart the exporter's computer",
+        )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-_TAIL:]
+        raise LabError(f"the exporter cannot be asked who writes the card: {said}", transient=True)
+
+
+def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a labgrid resource
+    """End the writers after a failure, which is what is told first."""
+    try:
+        end_writers(resource)
+    except StillWritingError as still:
+        raise StillWritingError(f"{error}; {still.what}", hint=still.hint) from error
+    except LabError as unknown:
+        error.add_note(f"whether the card is being written is not known: {unknown.what}")
+
+
+def _run(command: list[str], limit_s: float) -> tuple[int | None, str]:
+    """The exit code, None if it did not end in time, and the end of what it said; it has ended in any case."""
+    with tempfile.TemporaryFile() as log:
+        # Nothing may run between fork and exec: gRPC's threads, which labgrid has, abort the child there. If this
+        # process is killed, the exporter's `timeout` ends the writer, or the next run does.
+        child = process.start(command, log=log, die_with_parent=False)
+        try:
+            exit_code = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            exit_code = None
+        finally:
+            process.stop(child, timeout_s=1.0)
+        log.seek(0)
+        return exit_code, log.read().decode(errors="replace").replace("\r", "\n").strip()[-_TAIL:]
+
+
+def _on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid resource
+    """The file's path there, where it is copied if it is not the same disk."""
+    managed = ManagedFile(str(file), resource)  # pyright: ignore[reportCallIssue] - attrs without types
+    managed.sync_to_resource()
+    return str(managed.get_remote_path())
+
+
+def _await_medium(storage: Any) -> None:  # noqa: ANN401 - a labgrid USBStorageDriver
+    """A reader that was just given the card takes a moment to see it. Raises LabError if it does not."""
+    doing = "looking for the card in its reader"
+    with time_limit(_MEDIUM_TIMEOUT_S + _GRACE_S, doing), lab_errors(doing):
+        deadline = time.monotonic() + _MEDIUM_TIMEOUT_S
+        while storage.get_size() == 0:
+            if time.monotonic() > deadline:
+                raise LabError(f"the reader {storage.storage.path} sees no card", transient=True)
+            time.sleep(_LOOK_S)

@@ -1,0 +1,167 @@
+"""The exit code of a bench: one a cause, whatever pytest would end with.
+
+pytest has 1 for tests that failed, 2 for an interrupt, 3 for a crash, 4 for a wrong option and 5 for nothing selected;
+a pipeline tries 4 again, which is the lab's here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import pytest
+
+from fsjoule import lab
+from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
+from fsjoule.output import GuardedOutput, cannot_be_written
+
+BUG: Final = 70
+INTERRUPTED: Final = 130
+_INVALID: Final = 1
+# What is told of a run in which several things failed: a bug is no lab's fault, and wrong input none that passes.
+_ORDER: Final = (BUG, ConfigError.exit_code, LabError.exit_code)
+_SHOWN: Final = 10
+_HELP: Final = "hint: pytest --help lists the options, those of fsjoule in a group of their own; docs/first-bench.md"
+
+
+def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
+    """End a command line that pytest cannot parse with the exit code of wrong input, if it asks for a bench.
+
+    `options` are those that only a bench has. pytest asks no plugin about a wrong option.
+    """
+    asks = ("--lg-env", *options)
+
+    def guarded(parse: Callable[..., Any]) -> Callable[..., Any]:
+        def parse_or_end(args: Sequence[Any], *more: Any, **named: Any) -> Any:  # noqa: ANN401 - pytest's own
+            try:
+                return parse(args, *more, **named)
+            except pytest.UsageError as error:
+                if not any(str(arg).partition("=")[0] in asks for arg in args):
+                    raise
+                _tell_usage(error)
+                sys.exit(ConfigError.exit_code)
+
+        return parse_or_end
+
+    changed = cast("Any", parser)
+    for name in ("parse", "parse_known_args"):
+        setattr(changed, name, guarded(getattr(changed, name)))
+
+
+def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
+    """Around `pytest_cmdline_main` of a bench: what it is to end with, whatever pytest ends with."""
+    output = GuardedOutput(sys.stdout)
+    sys.stdout = cast("Any", output)
+    try:
+        status = yield
+        sys.stdout.flush()
+    except pytest.UsageError as error:
+        _tell_usage(error)
+        return ConfigError.exit_code
+    finally:
+        sys.stdout = output.stream
+    plugin = cast("ExitCode | None", config.pluginmanager.getplugin(ExitCode.NAME))
+    code = _of_pytest(status) if plugin is None else plugin.final(status)
+    if code == BUG:
+        _tell("this is a bug in fsjoule; please report it, with what stands above")
+    if output.error is not None:
+        error = cannot_be_written(output.error)
+        _tell(str(error))
+        code = code or error.exit_code
+    return code
+
+
+def _of_pytest(status: int | pytest.ExitCode) -> int:
+    """Exit codes of a bench that did not begin; an error of ours has brought its own."""
+    if status is pytest.ExitCode.INTERNAL_ERROR:
+        return BUG
+    return INTERRUPTED if status is pytest.ExitCode.INTERRUPTED else int(status)
+
+
+def _tell_usage(error: pytest.UsageError) -> None:
+    for line in error.args:
+        _tell(f"ERROR: {str(line).strip()}")
+    _tell(_HELP)
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 - pytest has no reporter here
+
+
+class ExitCode:
+    """Notes why tests fail, and decides what the bench ends with.
+
+    `lost_energy` says how many measurements the meter has cost their energy, and why; empty if that is none, or
+    accepted.
+    """
+
+    NAME: Final = "fsjoule-exit-code"
+
+    def __init__(self, lost_energy: Callable[[], str] = str) -> None:
+        self._lost_energy = lost_energy
+        self._codes: set[int] = set()
+        self._interrupted = False
+        self._unselected: list[str] = []
+        self._decided: int | None = None
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._unselected += [item.name for item in items]
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
+        if call.excinfo is not None:
+            self._codes.add(ConfigError.exit_code if call.when == "collect" else code_of(call.excinfo.value))
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        # pytest's own, after a dead board or a test file that cannot be read, is of the same kind.
+        self._interrupted = isinstance(excinfo.value, KeyboardInterrupt) and not isinstance(
+            excinfo.value, pytest.Session.Interrupted
+        )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Decide when all is over: fixtures are taken down by now."""
+        match session.exitstatus:
+            case pytest.ExitCode.INTERRUPTED if self._interrupted:
+                code = INTERRUPTED
+            case pytest.ExitCode.INTERRUPTED | pytest.ExitCode.TESTS_FAILED:
+                code = next((each for each in _ORDER if each in self._codes), max(self._codes, default=_INVALID))
+            case pytest.ExitCode.NO_TESTS_COLLECTED:
+                code = ConfigError.exit_code
+                _tell(self._nothing())
+            case pytest.ExitCode.INTERNAL_ERROR:
+                code = BUG
+            case status:
+                code = int(status)
+        if code in {0, _INVALID} and (lost := self._lost_energy()):
+            _tell(lost)
+            code = LabError.exit_code
+        self._decided = session.exitstatus = code
+
+    def final(self, status: int | pytest.ExitCode) -> int:
+        """What was decided; pytest's own status if it did not come to that."""
+        return _of_pytest(status) if self._decided is None or self._decided != status else self._decided
+
+    def _nothing(self) -> str:
+        more = f", and {len(self._unselected) - _SHOWN} more" if len(self._unselected) > _SHOWN else ""
+        there = f"there are: {', '.join(self._unselected[:_SHOWN])}{more}" if self._unselected else "there is no test"
+        return f"ERROR: nothing was selected\n  hint: {there}"
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for an exception of a test or of one of its fixtures."""
+    match error:
+        case MeasurementInvalid():
+            return _INVALID
+        case FsjouleError():
+            return error.exit_code
+        case Exception() if lab.is_lab_fault(error):
+            return LabError.exit_code
+        case OSError() if (known := of_system(error)) is not None:
+            return known.exit_code
+        case Exception() if lab.raised_by_us(error):
+            return BUG
+        case _:
+            return _INVALID

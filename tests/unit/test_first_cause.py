@@ -1,0 +1,376 @@
+"""The first cause is what is told: errors of the lab are translated wherever they arise, and never replaced."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import numpy as np
+import pexpect
+import pytest
+from labgrid import Target
+from labgrid.remote.common import ResourceEntry
+from labgrid.resource import Resource
+from labgrid.util.managedfile import ManagedFile
+from results_factory import make_run
+from serial import SerialException
+from traces import trace_of
+
+from fsjoule.errors import BoardError, LabError, MeterError, also
+from fsjoule.faults import fault_of
+from fsjoule.flakey import _flakey_device
+from fsjoule.lab import LabgridShell, cardwriter, is_lab_fault, lab_errors, raised_by_us
+from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card
+from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.rfc2217 import SteadySerial
+from fsjoule.measuring import lost_energy, recorded
+from fsjoule.model import FlakeyModel, Trace
+from fsjoule.ports import CommandResult
+from fsjoule.provisioning import Scratch, checked
+from fsjoule.report import summarise
+from fsjoule.testing import FakeMeter, FakeShell
+
+# ------------------------------------------------------------------------------------------- what is the lab's fault
+
+
+def exporter_gone() -> None:
+    _ = cast("Any", ResourceEntry)({}).args
+
+
+def file_gone() -> None:
+    cast("Any", ManagedFile)("/nowhere/card.img", cast("Any", Resource)(cast("Any", Target)("main"), None))
+
+
+def program_fails() -> None:
+    subprocess.run(["sh", "-c", "echo no route >&2; exit 255"], check=True, capture_output=True)
+
+
+def program_takes_too_long() -> None:
+    subprocess.run(["sleep", "5"], check=True, timeout=0.01)
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+class Refused(grpc.RpcError):
+    def details(self) -> str:
+        return "connection refused"
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        (exporter_gone, "KeyError: 'params'"),
+        (file_gone, "not found"),
+        (program_fails, "exit code 255"),
+        (program_takes_too_long, "timed out"),
+        (raising(Refused()), "connection refused"),
+        (raising(socket.gaierror(-2, "Name or service not known")), "Name or service not known"),
+        (raising(TimeoutError("no answer")), "no answer"),
+        (raising(SerialException("connection failed (reader thread died)")), "reader thread died"),
+        (raising(pexpect.EOF("End of File\n<thirty lines>")), "End of File"),
+    ],
+)
+def test_what_labgrid_stumbles_over_is_a_fault_of_the_lab(fail: Callable[[], None], said: str) -> None:
+    with pytest.raises(LabError) as caught, lab_errors("doing it"):
+        fail()
+    assert caught.value.transient
+    assert caught.value.what.startswith("doing it failed: ")
+    assert said in caught.value.what
+    assert "thirty" not in caught.value.what
+    assert caught.value.__cause__ is not None
+    assert is_lab_fault(cast("Exception", caught.value.__cause__))
+
+
+def test_a_bug_is_none() -> None:
+    with pytest.raises(KeyError), lab_errors("doing it"):
+        raise KeyError("params")
+    with pytest.raises(AttributeError) as caught:
+        checked(cast("Any", None), "true")
+    assert not is_lab_fault(caught.value)
+    assert raised_by_us(caught.value)
+
+
+# -------------------------------------------------------------------------------------------------- clean-up that fails
+
+
+def panicked() -> BoardError:
+    return BoardError("the kernel panicked while 'fio' ran")
+
+
+def test_a_board_that_died_is_not_asked_to_rest() -> None:
+    rested: list[float] = []
+    with pytest.raises(BoardError, match="panicked"), recorded(FakeMeter(), print, rested.append):
+        raise panicked()
+    assert rested == []
+
+
+class Unplugged(FakeMeter):
+    def disarm(self) -> Trace:
+        raise MeterError("the meter was unplugged")
+
+
+def test_what_fails_besides_is_a_note() -> None:
+    with pytest.raises(BoardError) as caught, recorded(Unplugged(trace_of(np.full(10, 2500))), print, lambda _: None):
+        raise panicked()
+    assert str(caught.value).splitlines() == [
+        "the kernel panicked while 'fio' ran",
+        "  ending the meter's recording failed as well: the meter was unplugged",
+    ]
+    error = LabError("first", hint="look")
+    with also(error, "unmounting"):
+        raise LabError("second\nand more")
+    assert str(error) == "first\n  unmounting failed as well: second\n  hint: look"
+    with pytest.raises(ZeroDivisionError), also(error, "unmounting"):
+        _ = 1 / 0
+
+
+def test_a_filesystem_on_a_dead_board_is_not_what_is_told() -> None:
+    dead = False
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        if dead:
+            raise BoardError("'cat /proc/mounts' did not end within 30 s")
+        return CommandResult(argv, 0, "2048\n")
+
+    scratch = Scratch(FakeShell(answered), "/dev/mmcblk1p3", purge=False)
+
+    def die() -> None:
+        nonlocal dead
+        dead = True
+        raise panicked()
+
+    with pytest.raises(BoardError, match="panicked") as caught, _flakey_device(scratch, FlakeyModel.AFTER_10S):
+        die()
+    assert "failed as well: 'cat /proc/mounts' did not end" in str(caught.value)
+
+
+def test_programs_that_fail_on_the_board_are_worth_a_second_try() -> None:
+    with pytest.raises(LabError) as caught:
+        checked(FakeShell(lambda argv: CommandResult(argv, 1, "no")), "sync")
+    assert caught.value.transient
+
+
+def test_lost_energy_is_known_by_its_note() -> None:
+    assert lost_energy(["counters since power-on", "no energy: the meter is silent"]) == "the meter is silent"
+    assert lost_energy(["energy was projected"]) == ""
+
+
+def test_the_table_says_what_was_tried_twice() -> None:
+    made = make_run()
+    entry = made.run.plan.entries[0]
+    fault = fault_of(BoardError("the board hung"), entry, started_utc="", ended_utc="", steps=())
+    run = replace(made.run, faults=(fault,))
+    remarks = {remark.text: remark.numbers for remark in summarise(run, made.measurements).remarks}
+    assert remarks["tried twice: the board hung"] == (entry.number,)
+    others = [each for each in made.measurements if each.number != entry.number]
+    assert summarise(run, others).remarks[0].text == "failed: the board hung"
+
+
+# --------------------------------------------------------------------------------------------------------- the console
+
+
+class DeadConsole:
+    """labgrid's console whose other side has gone: the first reading ends at once, all later ones fail."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def sendline(self, line: str) -> None:
+        del line
+
+    def expect(self, patterns: list[object], timeout: float) -> tuple[int, bytes, None, bytes]:
+        del timeout
+        self.asked += 1
+        if self.asked > 1:
+            raise SerialException("connection failed (reader thread died)")
+        return len(patterns) - 1, b"", None, b""
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_console_that_is_gone_is_named_at_once(asked: int) -> None:
+    lost: list[bool] = []
+    console = DeadConsole()
+    console.asked = asked
+    driver: Any = type("Driver", (), {"console": console, "login_prompt": "login:", "prompt": "#"})()
+    shell = LabgridShell(driver, ConsoleRecorder(console), lambda: lost.append(True))
+    begin = time.monotonic()
+    with pytest.raises(BoardError, match="the console's connection was lost, after 0 s") as caught:
+        shell.run(["fio"], timeout_s=300)
+    assert time.monotonic() - begin < 5
+    assert "did not end within" not in caught.value.what
+    assert lost == [True]
+
+
+def test_a_connection_that_the_other_side_closed_leaves_no_socket() -> None:
+    ours, theirs = socket.socketpair()
+    port: Any = SteadySerial()
+    port._socket, port._thread = ours, None
+    theirs.close()
+    ours.shutdown(socket.SHUT_RDWR)
+    port.close()
+    assert ours.fileno() == -1
+    # pyserial's own leaves it to the collector where shutting down fails.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del ours, port
+        gc.collect()
+
+
+# ------------------------------------------------------------------------------------------------------------- writers
+
+# As ssh: what it starts lives on when it is killed.
+REMOTE = """\
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], start_new_session=True)
+sys.exit(child.wait())
+"""
+# As bmaptool: it has the card open until it is done, and does not care about SIGTERM.
+WRITER = """\
+#!{python}
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+card = open(sys.argv[-1], "r+b")
+open(sys.argv[-1] + ".begun", "w").close()
+time.sleep({seconds})
+card.write(open(sys.argv[-2], "rb").read())
+card.close()
+sys.exit({code})
+"""
+
+
+class Exporter:
+    """A labgrid resource, and its driver, of a computer that is this one."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.storage = self
+
+    def wrap_command(self, command: list[str]) -> list[str]:
+        return [sys.executable, "-c", REMOTE, *command]
+
+    def get_size(self) -> int:
+        return 1
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Exporter:
+    (tmp_path / "card").write_bytes(b"old")
+    (tmp_path / "card.img").write_bytes(b"new")
+    (tmp_path / "card.img.bmap").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def here(file: Path, _resource: object) -> str:
+        return str(file)
+
+    monkeypatch.setattr(cardwriter, "_on_exporter", here)
+    return Exporter(str(tmp_path / "card"))
+
+
+def writer(folder: Path, *, seconds: float, code: int = 0) -> None:
+    program = folder / "bmaptool"
+    program.write_text(WRITER.format(python=sys.executable, seconds=seconds, code=code))
+    program.chmod(0o755)
+
+
+def writing(card: Path) -> list[str]:
+    """The processes that have the card open."""
+    found: list[str] = []
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if descriptor.readlink() == card:
+                found.append(descriptor.parts[2])
+        except OSError:
+            continue
+    return found
+
+
+def test_an_image_is_written(tmp_path: Path, exporter: Exporter) -> None:
+    writer(tmp_path, seconds=0)
+    write_card(exporter, tmp_path / "card.img", 60)
+    assert (tmp_path / "card").read_bytes() == b"new"
+
+
+def test_a_writer_that_fails_says_why(tmp_path: Path, exporter: Exporter) -> None:
+    writer(tmp_path, seconds=0, code=3)
+    with pytest.raises(LabError, match=r"writing card.img failed with exit code 3") as caught:
+        write_card(exporter, tmp_path / "card.img", 60)
+    assert caught.value.transient
+
+
+def test_a_write_that_takes_too_long_leaves_no_writer(tmp_path: Path, exporter: Exporter) -> None:
+    writer(tmp_path, seconds=300)
+    begin = time.monotonic()
+    with pytest.raises(LabError, match=r"writing card.img took longer than 1 s") as caught:
+        write_card(exporter, tmp_path / "card.img", 1)
+    assert caught.value.transient
+    assert writing(tmp_path / "card") == []
+    assert time.monotonic() - begin < 60
+    assert (tmp_path / "card").read_bytes() == b"old"
+
+
+@contextmanager
+def interrupted_once(begun: Path) -> Generator[None]:
+    """Ctrl-C as soon as there is this file."""
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # One that our parent had ignored is ours to take here.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    waiting = threading.Thread(target=interrupt)
+    waiting.start()
+    try:
+        yield
+    finally:
+        waiting.join()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_write_leaves_no_writer(tmp_path: Path, exporter: Exporter) -> None:
+    writer(tmp_path, seconds=300)
+    with interrupted_once(tmp_path / "card.begun"), pytest.raises(KeyboardInterrupt):
+        write_card(exporter, tmp_path / "card.img", 120)
+    assert writing(tmp_path / "card") == []
+
+
+def test_a_writer_that_a_killed_run_has_left_is_ended_first(tmp_path: Path, exporter: Exporter) -> None:
+    writer(tmp_path, seconds=300)
+    left = subprocess.Popen([str(tmp_path / "bmaptool"), "copy", str(tmp_path / "card.img"), exporter.path])
+    while not (tmp_path / "card.begun").exists():
+        time.sleep(0.05)
+    writer(tmp_path, seconds=0)
+    write_card(exporter, tmp_path / "card.img", 60)
+    assert left.wait(10) == -signal.SIGKILL
+
+
+def test_a_writer_that_cannot_be_ended_is_told(
+    tmp_path: Path, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cardwriter, "_END_WRITERS", "card={card}; echo 17 18; exit 1")
+    with pytest.raises(StillWritingError, match="written by process 17, 18 of the exporter, which cannot be ended"):
+        end_writers(exporter)
+    monkeypatch.setattr(cardwriter, "_END_WRITERS", "echo lost >&2; exit 255")
+    with pytest.raises(LabError, match="cannot be asked who writes the card: lost") as caught:
+        write_card(exporter, tmp_path / "card.img", 60)
+    assert caught.value.transient
