@@ -128,8 +128,9 @@ def test_a_card_whose_builder_was_killed_is_built_again(
     fetched = card.path.parents[2]
     own = tmp_path / "images"
     own.mkdir()
+    # As a cache may come from elsewhere: files that hold zeros have holes instead.
     for stage in ("kernel", "userland"):
-        (own / stage).symlink_to(fetched / stage)
+        process.run(["cp", "--archive", "--sparse=always", fetched / stage, own], timeout_s=120)
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
     command = [sys.executable, "-u", "-c", BUILDER, KERNEL, root_of(card)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as builder:
@@ -139,7 +140,7 @@ def test_a_card_whose_builder_was_killed_is_built_again(
     assert "card" not in {entry.stage for entry in cached() if entry.damage is None}
     rebuilt = build_card(KERNEL, root_of(card), progress=print)
     assert rebuilt.path.parent.parent == own / "card"
-    assert rebuilt.facts.packages == card.facts.packages
+    assert rebuilt.facts == card.facts
     assert not list(own.glob("*/.*part*"))
 
 

@@ -90,8 +90,9 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
     # Hard links are broken up: mkfs.btrfs --rootdir counts links that it does not make.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
     for place, source in parts.items():
-        copy = ["cp", "--archive", "--no-preserve=links", "--no-target-directory", source, tree / place]
-        process.run(copy, timeout_s=_TIMEOUT_S)
+        # Holes are filled: makers keep them as holes, and where a file has some depends on how the cache was copied.
+        copy = ("cp", "--archive", "--no-preserve=links", "--sparse=never", "--no-target-directory")
+        process.run([*copy, source, tree / place], timeout_s=_TIMEOUT_S)
     modules = tree / "usr" / "lib" / "modules"
     ours = [tree, modules, *modules.rglob("*"), *(tree / path.relative_to(overlay) for path in overlay.rglob("*"))]
     for path in ours:
