@@ -7,21 +7,24 @@ import random
 import sys
 import time
 from collections.abc import Generator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from labgrid import Environment
+from labgrid.binding import BindingState
 from labgrid.exceptions import InvalidConfigError
 from labgrid.resource.common import ResourceManager
 from labgrid.resource.remote import RemotePlaceManager
 from labgrid.util.ssh import sshmanager
 
 from fsjoule import images, process
-from fsjoule.errors import BoardError, ConfigError, LabError
+from fsjoule.errors import BoardError, ConfigError, LabError, PlaceLostError
 from fsjoule.lab import BoardStrategy, LabgridBoard, MeterDriver, acquired_place, meter
 from fsjoule.lab.card import Card
+from fsjoule.lab.place import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
 from fsjoule.paths import project_dir
@@ -109,6 +112,43 @@ def test_what_cannot_be_done_is_said_before_anything_is(bench: _Bench) -> None:
     with pytest.raises(ConfigError, match=r"unknown card image '6\.1 with fat'"):
         bench.board().prepare(_KERNEL, "fat")
     assert bench.power == "off"
+
+
+class _Guard(Guard):
+    """A coordinator's answer."""
+
+    def __init__(self, answer: LabError | None) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def check(self) -> None:
+        if self._answer is not None:
+            raise self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "switched"),
+    [
+        (None, True),
+        (LabError("the coordinator cannot be reached", transient=True), True),
+        (PlaceLostError("virtual", "ada has it"), False),
+    ],
+    ids=["ours", "nobody knows", "taken away"],
+)
+def test_the_outlet_is_switched_before_the_console_is_closed_and_only_of_ones_own_board(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch, answer: LabError | None, *, switched: bool
+) -> None:
+    strategy: Any = bench.strategy
+    states: list[object] = []
+    strategy.target.activate(strategy.power)
+    strategy.target.activate(strategy.console)
+    strategy.lose()
+    monkeypatch.setattr(strategy, "guard", _Guard(answer))
+    monkeypatch.setattr(strategy.power, "off", lambda: states.append(strategy.console.state))
+    with nullcontext() if switched else pytest.raises(PlaceLostError):
+        strategy.transition("off")
+    assert states == ([BindingState.active] if switched else [])
+    assert (strategy.console.state is BindingState.active) != switched
 
 
 def test_a_card_with_nothing_on_it_fails_at_once_with_what_the_boot_loader_says(bench: _Bench, tmp_path: Path) -> None:
