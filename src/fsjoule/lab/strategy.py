@@ -151,7 +151,6 @@ class BoardStrategy(Strategy):
         Raises BoardError, LabError; the board is off then. Raises PlaceLostError; nothing was done then.
         """
         wanted = _status(status)
-        self.guard.check()
         if self.card is None and self.image and wanted is not Status.off:
             self.card = named_card(self.image, self._labgrid.env)
         if self.card is None and wanted is Status.flashed:
