@@ -213,7 +213,7 @@ class Session:
         Signals are raised where the body says so (`interrupts`), and nowhere else.
         """
         lab.guard(target, self._guard)
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, diagnose=_console_faults)
+        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
         meter = lab.board_meter(target)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
@@ -367,8 +367,14 @@ def _losses() -> tuple[str, ...]:
     return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
 
 
-def _console_faults() -> tuple[str, ...]:
-    return lab_health.console_faults(os.environ.get("LG_COORDINATOR", ""))
+def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
+    """What a board asks of the virtual lab while it waits for it."""
+    coordinator = os.environ.get("LG_COORDINATOR", "")
+    return {
+        "diagnose": lambda: lab_health.console_faults(coordinator),
+        "diagnose_power": lambda: lab_health.power_faults(coordinator),
+        "diagnose_writing": lambda: lab_health.card_faults(coordinator),
+    }
 
 
 def _lab_faults() -> tuple[str, ...]:

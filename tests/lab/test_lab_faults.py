@@ -25,6 +25,7 @@ from fsjoule.virtual.lab_files import LabPaths, LabRecord
 from fsjoule.virtual.lab_health import console_faults, lab_faults
 from fsjoule.virtual.lab_meter import _served_at
 from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
+from fsjoule.virtual.loopdevice import LoopDevice, _remove, attached_file
 from fsjoule.virtual.usbsdmux import ask
 
 _LIMIT_S = 60.0
@@ -255,3 +256,19 @@ def test_a_lab_that_a_run_uses_is_left_to_it(state: Path, monkeypatch: pytest.Mo
         devices = Path(_record().devices)
         assert lab.down("virtual", force=True)
     assert_nothing_left(state, devices)
+
+
+# -------------------------------------------------------------------------------------------------- loop devices
+
+
+def test_an_empty_loop_device_that_somebody_else_removed_comes_back(tmp_path: Path) -> None:
+    file = tmp_path / "card.img"
+    file.write_bytes(bytes(1 << 20))
+    device = LoopDevice()
+    try:
+        _remove(device.number)  # as from a container, which does not see the lock
+        device.attach(file)
+        assert attached_file(device.number) == str(file)
+        device.detach()
+    finally:
+        device.close()

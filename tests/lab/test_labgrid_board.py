@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Generator
 from contextlib import nullcontext
@@ -28,7 +29,8 @@ from fsjoule.lab.place import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
 from fsjoule.paths import project_dir
-from fsjoule.virtual import lab
+from fsjoule.virtual import lab, lab_health
+from fsjoule.virtual.lab_board import board_status
 from fsjoule.virtual.lab_files import LabPaths
 
 _KERNEL = "6.1"
@@ -47,9 +49,16 @@ class _Bench:
     meter: MeterDriver
     card: Card
 
-    def board(self, card: Card | None = None) -> LabgridBoard:
+    def board(self, card: Card | None = None, *, coordinator: str = "") -> LabgridBoard:
         assert self.strategy.target is not None
-        return LabgridBoard(self.strategy.target, {(_KERNEL, "ext4"): card or self.card}, print)
+        return LabgridBoard(
+            self.strategy.target,
+            {(_KERNEL, "ext4"): card or self.card},
+            print,
+            diagnose=lambda: lab_health.console_faults(coordinator),
+            diagnose_power=lambda: lab_health.power_faults(coordinator),
+            diagnose_writing=lambda: lab_health.card_faults(coordinator),
+        )
 
     @property
     def power(self) -> str:
@@ -251,6 +260,85 @@ def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
     assert any("Kernel panic" in line for line in caught.value.console_tail)
     # What is left of the panic on the console does not spoil the next boot.
     assert board.boot().run(["true"]).exit_code == 0
+
+
+def _qemu() -> int:
+    status = lab.status("virtual")
+    assert status.board is not None
+    return int(status.board["qemu_pid"])
+
+
+def _hit_qemu_later(sig: signal.Signals, hit: list[float]) -> threading.Thread:
+    """Wait for the board's QEMU, let it boot a little, then send it a signal; tells when."""
+
+    def send() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            record = LabPaths.of("virtual").read()
+            status = board_status(record) if record else None
+            if status and status["state"] == "running":
+                time.sleep(1.0)
+                hit.append(time.monotonic())
+                os.kill(status["qemu_pid"], sig)
+                return
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("sig", "told"), [(signal.SIGKILL, "was killed by SIGKILL .* after power-on"), (signal.SIGSTOP, "was stopped")]
+)
+def test_a_qemu_that_dies_or_stands_still_in_the_boot_is_named_within_seconds(
+    bench: _Bench, environment: dict[str, str], sig: signal.Signals, told: str
+) -> None:
+    board = bench.board(coordinator=environment["LG_COORDINATOR"])
+    board.prepare(_KERNEL, "ext4")
+    hit: list[float] = []
+    hits = _hit_qemu_later(sig, hit)
+    with pytest.raises(BoardError, match=rf"^the board.*QEMU \(process \d+\) {told}") as caught:
+        board.boot()
+    took_s = time.monotonic() - hit[0]
+    hits.join()
+    assert took_s < 20, "it waits 180 s for a login"
+    assert "virtual did not boot" in caught.value.what
+    assert bench.power == "off"
+
+
+def test_a_qemu_that_stands_still_under_a_command_is_named_and_goes_off(
+    bench: _Bench, environment: dict[str, str]
+) -> None:
+    board = bench.board(coordinator=environment["LG_COORDINATOR"])
+    board.prepare(_KERNEL, "ext4")
+    shell = board.boot()
+    os.kill(_qemu(), signal.SIGSTOP)
+    begin = time.monotonic()
+    with pytest.raises(BoardError, match=r"^the board's QEMU \(process \d+\) was stopped \(SIGSTOP\)"):
+        shell.run(["sleep", "1"], timeout_s=300)
+    board.off()
+    assert time.monotonic() - begin < 30
+    assert bench.power == "off"
+
+
+def test_a_stopped_board_program_ends_the_wait_for_its_outlet(bench: _Bench, environment: dict[str, str]) -> None:
+    board = bench.board(coordinator=environment["LG_COORDINATOR"])
+    record = LabPaths.of("virtual").read()
+    assert record is not None
+    program = next(each.process.pid for each in record.services if each.name == "board")
+    bench.strategy.lose()
+    os.kill(program, signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        with pytest.raises(LabError, match=rf"^the lab's board \(process {program}\) was stopped.*was given up"):
+            board.off()
+        # Also in its second attempt, which a failed transition makes.
+        assert time.monotonic() - begin < 30
+    finally:
+        os.kill(program, signal.SIGCONT)
+    board.off()
+    assert bench.power == "off"
 
 
 def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from labgrid import Target
 from fsjoule.errors import ConfigError
 from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
+from fsjoule.lab.flashers import SdMuxFlasher
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import BoardFacts, ImageFacts
@@ -27,13 +28,19 @@ class LabgridBoard:
         losses: Callable[[], tuple[str, ...]] = tuple,
         *,
         diagnose: Callable[[], tuple[str, ...]] = tuple,
+        diagnose_power: Callable[[], tuple[str, ...]] = tuple,
+        diagnose_writing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """`set_seed`, `losses` and `diagnose` reach a virtual board, beside labgrid.
 
-        `diagnose` says what has died there, so that the board cannot be heard any more.
+        `diagnose` says what has died there, so that the board cannot be heard any more; `diagnose_power` what keeps it
+        from being switched, `diagnose_writing` what keeps its card from being written.
         """
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._strategy.diagnose = diagnose
+        self._strategy.diagnose_power = diagnose_power
+        if isinstance(self._strategy.flasher, SdMuxFlasher):
+            self._strategy.flasher.diagnose = diagnose_writing
         self._cards = cards
         self._say = say
         self._set_seed = set_seed

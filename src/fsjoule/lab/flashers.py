@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,11 @@ class SdMuxFlasher(Driver, FlasherProtocol):
     bindings = {"mux": "USBSDMuxDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        # What has died so that the card cannot be written, in words: whoever knows sets it.
+        self.diagnose: Callable[[], tuple[str, ...]] = tuple
+
     @Driver.check_active
     @step(args=["image"])
     def flash(self, image: Path) -> None:
@@ -63,13 +69,14 @@ class SdMuxFlasher(Driver, FlasherProtocol):
 
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"
-        with time_limit(_MUX_TIMEOUT_S, doing), lab_errors(doing):
+        with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
             self.mux.set_mode(mode)
 
     def _flush(self) -> None:
         """The exporter's kernel reads the partition table after the write: switching at once gives I/O errors."""
         resource = self.storage.storage
-        with time_limit(_FLUSH_TIMEOUT_S, "flushing the card"), lab_errors("flushing the card"):
+        doing = "flushing the card"
+        with time_limit(_FLUSH_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
             try:
                 processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
             except subprocess.CalledProcessError as error:

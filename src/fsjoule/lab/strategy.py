@@ -115,6 +115,7 @@ class BoardStrategy(Strategy):
         steady(self.console)
         # What has died in the lab so that the board cannot be heard any more, in words: whoever knows sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
+        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same of its outlet
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -202,7 +203,8 @@ class BoardStrategy(Strategy):
         with lab_errors("listening to the board until its power is cut"):
             self._listen(after_s)
         self.guard.look()  # asking would take time, and it is told at once
-        with time_limit(_POWER_TIMEOUT_S, "cutting the board's power"), lab_errors("cutting the board's power"):
+        doing = "cutting the board's power"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.off()
         with lab_errors("reading what the board said before the cut"):
             self._drain_console()
@@ -237,7 +239,7 @@ class BoardStrategy(Strategy):
         self._check_may_switch_off()
         doing = "switching the board off"
         try:
-            with time_limit(_POWER_TIMEOUT_S, doing), lab_errors(doing):
+            with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
                 self._labgrid.activate(self.power)
                 self.power.off()
         finally:
@@ -277,7 +279,8 @@ class BoardStrategy(Strategy):
         self.recorder.clear()
         time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
         self.guard.check()
-        with time_limit(_POWER_TIMEOUT_S, "switching the board on"), lab_errors("switching the board on"):
+        doing = "switching the board on"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.on()
         with lab_errors("waiting for the board's login"):
             self._await_login()
@@ -287,7 +290,8 @@ class BoardStrategy(Strategy):
         """Connect to the console; a negotiation with ser2net that times out (pyserial) is tried again."""
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
-                with time_limit(_CONSOLE_TIMEOUT_S, "opening the console"), lab_errors("opening the console"):
+                doing = "opening the console"
+                with time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
                     self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):

@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sysconfig
 import threading
+import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final, cast
@@ -30,6 +31,7 @@ _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 _SITE_PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 # Whatever is raised in these is the lab's: an exporter that is gone is a KeyError in labgrid, for one.
 _PACKAGES: Final = ("labgrid", "serial", "pexpect", "grpc", "requests", "urllib3", "attr")
+_LOOK_S: Final = 3.0
 
 _LABGRID: Final = (
     BindingError,
@@ -113,8 +115,10 @@ def _said(error: Exception) -> str:
 
 
 @contextmanager
-def time_limit(seconds: float, doing: str) -> Generator[None]:
+def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Generator[None]:
     """Raise LabError (transient) if the body takes longer. labgrid's own calls to outlets and over ssh have no limit.
+
+    `diagnose` is asked meanwhile for what has died, so that there is nothing to wait for any more: then at once.
 
     It needs the main thread, where pytest and the command line run; elsewhere there is no limit.
     """
@@ -122,11 +126,18 @@ def time_limit(seconds: float, doing: str) -> Generator[None]:
         yield
         return
 
-    def expired(_signal: int, _frame: FrameType | None) -> None:
-        raise LabError(f"{doing} took longer than {seconds:.0f} s", transient=True)
+    deadline = time.monotonic() + seconds
 
-    before = signal.signal(signal.SIGALRM, expired)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    def look(_signal: int, _frame: FrameType | None) -> None:
+        if time.monotonic() >= deadline:
+            raise LabError(f"{doing} took longer than {seconds:.0f} s", transient=True)
+        if causes := diagnose():
+            error = LabError(f"{doing} was given up", transient=True)
+            error.blame(causes)
+            raise error
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, min(_LOOK_S, seconds), min(_LOOK_S, seconds))
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from fsjoule.virtual.lab_processes import ProcessRef, Seen, ending, family, seen
 
 _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
+_SSHD: Final = "sshd"
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
 # Somebody may stop a process for a moment only: it is looked at twice.
@@ -32,10 +33,12 @@ _POLL_S: Final = 0.1
 class LabFault:
     """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more.
 
-    How one has ended that is not `noted` yet the supervisor will soon say.
+    `part` is the name of the service, if one has ended or stands still as a whole. How one has ended that is not
+    `noted` yet the supervisor will soon say.
     """
 
     text: str
+    part: str = ""
     silences: bool = True
     stopped: bool = False
     noted: bool = True
@@ -49,6 +52,17 @@ def lab_faults(coordinator: str) -> tuple[str, ...]:
 def console_faults(coordinator: str) -> tuple[str, ...]:
     """What of it keeps the board from saying anything on its console."""
     return tuple(fault.text for fault in _faults_at(coordinator) if fault.silences)
+
+
+def power_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it keeps the board from being switched on and off."""
+    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part == _BOARD)
+
+
+def card_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it, and of this process's own children, keeps the board's card from being written."""
+    found = [fault for fault in _faults_at(coordinator) if fault.part in (_BOARD, _SSHD)]
+    return tuple(fault.text for fault in (*found, *_own_children()))
 
 
 def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
@@ -69,7 +83,7 @@ def _faults_at(coordinator: str) -> tuple[LabFault, ...]:
             return faults_of(record)
         epitaph = paths.read_epitaph()
         if record is None and epitaph is not None and epitaph.coordinator == coordinator:
-            return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}"),)
+            return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}", _BOARD),)
     return ()
 
 
@@ -97,9 +111,9 @@ def _look(record: LabRecord) -> list[LabFault]:
         if now is None:
             how = ending(None if service.ended is None else service.ended.status)
             text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
-            faults.append(LabFault(text, silences, noted=service.ended is not None))
+            faults.append(LabFault(text, service.name, silences, noted=service.ended is not None))
         elif now.stopped:
-            faults.append(_stopped(f"the lab's {service.name}", now, silences=silences))
+            faults.append(_stopped(f"the lab's {service.name}", now, service.name, silences=silences))
         else:
             faults += _below(record, service)
     return faults
@@ -111,7 +125,7 @@ def _heads(record: LabRecord) -> Iterator[LabFault]:
             continue
         now = _state(head)
         if now is None:
-            yield LabFault(f"the lab's {name} (process {head.pid}) died, and the lab ends")
+            yield LabFault(f"the lab's {name} (process {head.pid}) died, and the lab ends", _BOARD)
         elif now.stopped:
             yield _stopped(f"the lab's {name}", now, silences=False)
 
@@ -125,7 +139,12 @@ def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
         case "exporter":
             return _serial_servers(children)
         case _:
-            return [_stopped(f"{each.name} of the lab's {service.name}", each) for each in children if each.stopped]
+            name = service.name
+            return [
+                _stopped(f"{each.name} of the lab's {name}", each, name, silences=False)
+                for each in children
+                if each.stopped
+            ]
 
 
 def _board(record: LabRecord, service: ServiceRecord, children: list[Seen]) -> list[LabFault]:
@@ -135,7 +154,11 @@ def _board(record: LabRecord, service: ServiceRecord, children: list[Seen]) -> l
         return []
     status = board_status(record)
     if status is None:
-        return [LabFault(f"the lab's board (process {service.process.pid}) does not answer; its log is {service.log}")]
+        return [
+            LabFault(
+                f"the lab's board (process {service.process.pid}) does not answer; its log is {service.log}", _BOARD
+            )
+        ]
     return _ended_board(status)
 
 
@@ -158,7 +181,7 @@ def _serial_servers(children: list[Seen]) -> list[LabFault]:
         if each.ended:
             # The arguments of one that has ended cannot be read any more: it is the one that is missing.
             what = f"{_SER2NET} of the lab's {_EXPORTER} (process {each.process.pid}) {ending(each.status)}"
-            faults.append(LabFault(what, _CONSOLE not in living))
+            faults.append(LabFault(what, silences=_CONSOLE not in living))
     for what, each in living.items():
         if each.stopped:
             faults.append(_stopped(f"{_SER2NET} of the lab's {what}", each, silences=what == _CONSOLE))
@@ -179,9 +202,9 @@ def _own_children() -> list[LabFault]:
     return [_stopped(f"{each.name} of this run", each) for each in family(os.getpid()) if each.stopped]
 
 
-def _stopped(what: str, process: Seen, *, silences: bool = True) -> LabFault:
+def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True) -> LabFault:
     number = process.process.pid
-    return LabFault(f"{what} (process {number}) was stopped (SIGSTOP) and does nothing", silences, stopped=True)
+    return LabFault(f"{what} (process {number}) was stopped (SIGSTOP) and does nothing", part, silences, stopped=True)
 
 
 def _state(process: ProcessRef) -> Seen | None:

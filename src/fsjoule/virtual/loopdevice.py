@@ -51,6 +51,8 @@ class LoopDevice:
     def attach(self, file: Path) -> None:
         """Put `file` into the device. Raises LabError."""
         try:
+            # Who does not see our lock, in a container for one, may have taken the empty device for abandoned.
+            _control(_LOOP_CTL_ADD, self.number)
             backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
                 self._fd = _open_device(self.path)
