@@ -214,7 +214,7 @@ class Session:
         """
         lab.guard(target, self._guard)
         board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
-        meter = lab.board_meter(target)
+        meter = lab.board_meter(target, _meter_faults)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
         if resumed is None:
@@ -375,6 +375,10 @@ def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
         "diagnose_power": lambda: lab_health.power_faults(coordinator),
         "diagnose_writing": lambda: lab_health.card_faults(coordinator),
     }
+
+
+def _meter_faults() -> tuple[str, ...]:
+    return lab_health.meter_faults(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _lab_faults() -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import LabError, MeterError
+from fsjoule.lab.guestmeter import ExplainedMeter
+from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord
-from fsjoule.virtual.lab_health import console_faults, faults_of, lab_faults
+from fsjoule.virtual.lab_health import console_faults, faults_of, lab_faults, meter_faults
 from fsjoule.virtual.lab_processes import ProcessRef, ending, seen
 
 _COORDINATOR = "127.0.0.1:20408"
@@ -136,6 +138,15 @@ def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
     assert lab_faults(_COORDINATOR) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
     lab.paths.make()
     assert lab_faults(_COORDINATOR) == ()
+
+
+def test_a_silent_meters_error_tells_first_that_its_program_died(lab: _Lab) -> None:
+    pid = lab.signal("meter", signal.SIGKILL)
+    lab.note(meter=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
+    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(_COORDINATOR))
+    for use in (meter.info, meter.arm, meter.disarm):
+        with pytest.raises(MeterError, match=rf"^the lab's meter \(process {pid}\) was killed by SIGKILL; .*silent"):
+            use()
 
 
 def test_causes_are_told_first_and_once() -> None:

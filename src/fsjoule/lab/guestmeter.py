@@ -5,8 +5,8 @@ What the meter has sent is known from its replies instead: they come in the stre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from labgrid import Target
@@ -24,10 +24,44 @@ from fsjoule.trace_builder import TraceBuilder
 _HINT: Final = "call arm() before disarm()"
 
 
-def board_meter(target: Target) -> Meter:
-    """The meter of a labgrid target, active, in the way that its board's time wants."""
+def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Meter:
+    """The meter of a labgrid target, active, in the way that its board's time wants.
+
+    `diagnose` says what has died in the lab so that the meter cannot be heard.
+    """
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
-    return GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target)
+    return ExplainedMeter(GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target), diagnose)
+
+
+class ExplainedMeter:
+    """ports.Meter whose errors tell first what has died in the lab."""
+
+    def __init__(self, meter: Meter, diagnose: Callable[[], tuple[str, ...]]) -> None:
+        self._meter = meter
+        self._diagnose = diagnose
+
+    def info(self) -> MeterInfo:
+        """See ports.Meter."""
+        with self._explained():
+            return self._meter.info()
+
+    def arm(self) -> None:
+        """See ports.Meter."""
+        with self._explained():
+            self._meter.arm()
+
+    def disarm(self) -> Trace:
+        """See ports.Meter."""
+        with self._explained():
+            return self._meter.disarm()
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except MeterError as error:
+            error.blame(self._diagnose())
+            raise
 
 
 class GuestTimeMeter:

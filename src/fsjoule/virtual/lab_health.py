@@ -20,6 +20,7 @@ from fsjoule.virtual.lab_processes import ProcessRef, Seen, ending, family, seen
 _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
 _SSHD: Final = "sshd"
+_METER: Final = "meter"
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
 # Somebody may stop a process for a moment only: it is looked at twice.
@@ -33,8 +34,8 @@ _POLL_S: Final = 0.1
 class LabFault:
     """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more.
 
-    `part` is the name of the service, if one has ended or stands still as a whole. How one has ended that is not
-    `noted` yet the supervisor will soon say.
+    `part` is the name of the service that does not do its work. How one has ended that is not `noted` yet the
+    supervisor will soon say.
     """
 
     text: str
@@ -57,6 +58,11 @@ def console_faults(coordinator: str) -> tuple[str, ...]:
 def power_faults(coordinator: str) -> tuple[str, ...]:
     """What of it keeps the board from being switched on and off."""
     return tuple(fault.text for fault in _faults_at(coordinator) if fault.part == _BOARD)
+
+
+def meter_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it keeps the meter from being heard."""
+    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part in (_METER, _EXPORTER))
 
 
 def card_faults(coordinator: str) -> tuple[str, ...]:
@@ -181,10 +187,10 @@ def _serial_servers(children: list[Seen]) -> list[LabFault]:
         if each.ended:
             # The arguments of one that has ended cannot be read any more: it is the one that is missing.
             what = f"{_SER2NET} of the lab's {_EXPORTER} (process {each.process.pid}) {ending(each.status)}"
-            faults.append(LabFault(what, silences=_CONSOLE not in living))
+            faults.append(LabFault(what, "" if _METER in living else _METER, _CONSOLE not in living))
     for what, each in living.items():
         if each.stopped:
-            faults.append(_stopped(f"{_SER2NET} of the lab's {what}", each, silences=what == _CONSOLE))
+            faults.append(_stopped(f"{_SER2NET} of the lab's {what}", each, what, silences=what == _CONSOLE))
     return faults
 
 
