@@ -49,12 +49,16 @@ class GuardedOutput:
 
     def _fail(self, error: OSError) -> None:
         self.error = error
+        self.drop()
+        self._failed(error)
+
+    def drop(self) -> None:
+        """Let what is still written to the descriptor go nowhere; pytest's capturing undoes it."""
         # A stream that a test has put there has no descriptor.
         with suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stream.fileno())
             os.close(nowhere)
-        self._failed(error)
 
 
 def guarded(stream: TextIO, failed: Callable[[OSError], None] = lambda _error: None) -> TextIO:

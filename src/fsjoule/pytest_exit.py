@@ -19,6 +19,8 @@ from fsjoule.output import GuardedOutput, cannot_be_written
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
+# The bench's output: what writes to Python's own is not guarded once pytest has captured it.
+OUTPUT: Final = pytest.StashKey[GuardedOutput]()
 _INVALID: Final = 1
 # What is told of a run in which several things failed: a bug is no lab's fault, and wrong input none that passes.
 _ORDER: Final = (BUG, ConfigError.exit_code, LabError.exit_code)
@@ -52,7 +54,7 @@ def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
 
 def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
     """Around `pytest_cmdline_main` of a bench: what it is to end with, whatever pytest ends with."""
-    output = GuardedOutput(sys.stdout)
+    output = config.stash[OUTPUT] = GuardedOutput(sys.stdout)
     sys.stdout = cast("Any", output)
     try:
         status = yield
@@ -67,6 +69,7 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
     if code == BUG:
         _tell("this is a bug in fsjoule; please report it, with what stands above")
     if output.error is not None:
+        output.drop()
         error = cannot_be_written(output.error)
         _tell(str(error))
         code = code or error.exit_code

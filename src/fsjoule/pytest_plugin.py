@@ -23,7 +23,7 @@ from fsjoule.choosing import Choice, choose, choose_resumed
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.model import Measurement, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.pytest_exit import ExitCode, ending, guard_parser
+from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, guard_parser
 from fsjoule.session import Session
 from fsjoule.terminal import PlainConsole
 
@@ -267,7 +267,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     session = config.stash.get(_SESSION, None)
     if session is not None:
         terminalreporter.write_line("")
-        session.show(PlainConsole(width=shutil.get_terminal_size((120, 40)).columns))
+        output: Any = config.stash.get(OUTPUT, None)
+        session.show(PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output))
         if session.to_go_on is not None:
             terminalreporter.write_line(f"to measure what is missing: {session.to_go_on}")
 

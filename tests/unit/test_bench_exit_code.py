@@ -164,7 +164,7 @@ def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path)
 # A bench's session without a bench: what is around pytest's main function is the same.
 GUARDED = """\
 import pytest, sys
-from fsjoule.pytest_exit import ExitCode, ending
+from fsjoule.pytest_exit import OUTPUT, ExitCode, ending
 
 class Bench:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -174,8 +174,11 @@ class Bench:
     def pytest_configure(self, config):
         config.pluginmanager.register(ExitCode(), ExitCode.NAME)
 
+    def pytest_terminal_summary(self, config):
+        config.stash[OUTPUT].write("the tables")
+
 open("test_it.py", "w").write("def test_it(): print('x' * 100000)")
-sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-v", "-s", "."], plugins=[Bench()])))
+sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-v", "."], plugins=[Bench()])))
 """
 
 
