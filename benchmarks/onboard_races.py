@@ -155,7 +155,7 @@ def virtual_lab(environment: Path) -> Generator[Target]:
     handle = lab.up(settings.virtual_lab, owner_pid=os.getpid(), board=board, progress=_say)
     os.environ.update(handle.environment)
     try:
-        with labgrid_target(environment, _say) as target:
+        with labgrid_target(environment) as target:
             yield target
     finally:
         lab.down(settings.virtual_lab)
