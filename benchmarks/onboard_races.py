@@ -8,30 +8,27 @@ all processes as it was until a process that ended in between cost a measurement
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 import sys
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from common import show
-from labgrid import Target
 
 from fsjoule import images, onboard
 from fsjoule.clock import HostClock
 from fsjoule.filesystems import filesystem
-from fsjoule.lab import LabgridBoard, board_meter, labgrid_target, read_environment
+from fsjoule.lab import LabgridBoard, board_meter, read_environment
 from fsjoule.measuring import Measurer
+from fsjoule.meter_access import environment_target
 from fsjoule.paths import project_dir
 from fsjoule.phases import Phases
 from fsjoule.ports import Shell
 from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, checked
-from fsjoule.virtual import lab
 
 _KERNEL: Final = "6.1"
 _ROOT: Final = "ext4"
@@ -146,21 +143,6 @@ def coming_and_going(shell: Shell) -> Generator[None]:
         checked(shell, "rm", f"{_CHURN}ing")
 
 
-@contextmanager
-def virtual_lab(environment: Path) -> Generator[Target]:
-    """A lab of its own, and the board's target in it."""
-    settings = read_environment(environment)
-    assert settings.virtual_lab is not None
-    board = settings.virtual_board or lab.REAL_TIME
-    handle = lab.up(settings.virtual_lab, owner_pid=os.getpid(), board=board, progress=_say)
-    os.environ.update(handle.environment)
-    try:
-        with labgrid_target(environment) as target:
-            yield target
-    finally:
-        lab.down(settings.virtual_lab)
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -178,7 +160,7 @@ def main() -> int:
     card = images.build_card(_KERNEL, _ROOT, progress=_say, recipe=profile.recipe)
     result: dict[str, Any] = {}
     failures = 0
-    with virtual_lab(environment) as target:
+    with environment_target(environment, _say, kernel=_KERNEL) as (target, _):
         board = LabgridBoard(target, {(_KERNEL, _ROOT): card}, _say)
         try:
             board.prepare(_KERNEL, _ROOT)
