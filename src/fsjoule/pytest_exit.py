@@ -62,6 +62,13 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
     except pytest.UsageError as error:
         _tell_usage(error)
         return ConfigError.exit_code
+    except OSError as error:
+        # Python would end with 1, which is an invalid measurement's.
+        if (known := of_system(error)) is None:
+            raise
+        output.drop()
+        _tell(str(known))
+        return known.exit_code
     finally:
         sys.stdout = output.stream
     plugin = cast("ExitCode | None", config.pluginmanager.getplugin(ExitCode.NAME))
