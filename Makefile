@@ -1,6 +1,7 @@
 # make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
 # make test           set up what is missing, run all tests, those with the real lab included
 # make test-fresh     lint and unit tests on a minimal Debian 12 made for it; FULL=1: make bench and make test, too
+# make test-fuzz      read N mutated run folders (default 1000) with every command; SEED makes the same ones again
 # make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
 # make test-faults    inject faults into benches and check what comes of it (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make report         Allure's report of all that is in results/, with trends, in report/; to see it: .venv/bin/fsjoule report serve
@@ -34,7 +35,7 @@ KINDS ?=
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test test-fresh test-pipeline test-faults report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -47,6 +48,9 @@ test: setup
 
 test-fresh: build/packages.stamp
 	$(AS_ROOT) tests/fresh/run $(if $(FULL),lint unit bench test)
+
+test-fuzz: setup
+	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
