@@ -263,6 +263,7 @@ def _file_kind(rng: random.Random, run: Path, outside: Path) -> str:
         *_files(run),
         *(run / "measurements").iterdir(),
         run / "report.html",
+        run / "confirmations",
         run / "gate.json",
     ]
     path = rng.choice(paths)

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
 
+from fsjoule.allure.site import _confirmations  # pyright: ignore[reportPrivateUsage]
 from fsjoule.ci.runs import _pack  # pyright: ignore[reportPrivateUsage]
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.plaintext import REPLACEMENT, is_plain, plain
@@ -213,6 +214,11 @@ def test_confirmations_are_read_through_the_door(tmp_path: Path, secret: Path) -
         "it is a symbolic link, which is not followed",
         "it is nested deeper than 40 levels",
     ]
+
+
+def test_a_report_follows_no_link_to_confirmations(folder: Path, secret: Path) -> None:
+    (folder / "confirmations").symlink_to(secret)
+    assert _confirmations([folder]) == ([], [f"{folder}/confirmations is a symbolic link, which is not followed"])
 
 
 def test_a_folder_of_a_strange_name_costs_no_import(folder: Path, tmp_path: Path) -> None:

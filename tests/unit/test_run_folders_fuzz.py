@@ -12,7 +12,18 @@ _SEED = 13
 
 
 def test_mutated_run_folders_are_read_or_refused() -> None:
-    argv = [sys.executable, str(_SCRIPT), "--count", str(_FOLDERS), "--chains", "1", "--seed", str(_SEED), "--jobs", "4"]
+    argv = [
+        sys.executable,
+        str(_SCRIPT),
+        "--count",
+        str(_FOLDERS),
+        "--chains",
+        "1",
+        "--seed",
+        str(_SEED),
+        "--jobs",
+        "4",
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"seed {_SEED}: {_FOLDERS} folders, " in done.stdout

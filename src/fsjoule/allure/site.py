@@ -18,8 +18,9 @@ from fsjoule.allure.history import history_lines
 from fsjoule.allure.results import write_results
 from fsjoule.allure.words import TRENDS
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.store.confirmations import FOLDER, confirmations
+from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
 from fsjoule.store.index import Index, Order, Where, import_runs, open_index
+from fsjoule.store.inside import shown
 from fsjoule.trends.page import trend_page
 from fsjoule.trends.trend import trend_of
 
@@ -61,6 +62,7 @@ def make_site(
     if not builds.current and (folder / _MARK).is_file():
         why = "; ".join(builds.problems)
         raise ConfigError(f"no run can be shown: {why}", hint=f"the report in {folder} is as it was")
+    known, faults = _confirmations((*paths, *history))
     with _writing(folder) as (work, made):
         results, lines = work / "results", work / "history.jsonl"
         written = write_results(builds, results, url=url)
@@ -69,9 +71,9 @@ def make_site(
         say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier builds as their history{rest}")
         generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
-        (made / TRENDS).write_text(_trends(builds, (*paths, *history), index, work), encoding="utf-8")
+        (made / TRENDS).write_text(_trends(builds, known, index, work), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
-    return Site(folder, len(builds.current), len(builds.earlier), written.problems)
+    return Site(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
 
 
 def check_report(folder: Path) -> None:
@@ -100,19 +102,32 @@ def _writing(folder: Path) -> Generator[tuple[Path, Path]]:
         raise StorageError(f"the report could not be written to {folder}: {error.strerror or error}") from error
 
 
-def _trends(builds: Builds, paths: Sequence[Path], location: str | None, work: Path) -> str:
+def _trends(builds: Builds, known: Sequence[Confirmation], location: str | None, work: Path) -> str:
     if location is not None:
         with open_index(location) as opened:
-            return _page(opened, paths)
+            return _page(opened, known)
     with open_index(str(work / "index.sqlite"), create=True) as opened:
         runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
         if runs:
             import_runs(opened, runs)
-        return _page(opened, paths)
+        return _page(opened, known)
 
 
-def _page(opened: Index, paths: Sequence[Path]) -> str:
-    known = [each for path in paths for each in confirmations(path / FOLDER)[0]]
+def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]]:
+    """Those beside the runs, and what of them is left out: the paths may be run folders, which lead nowhere else."""
+    known: list[Confirmation] = []
+    faults: list[str] = []
+    for folder in (path / FOLDER for path in paths):
+        if folder.is_symlink():
+            faults.append(f"{shown(folder)} is a symbolic link, which is not followed")
+            continue
+        found, wrong = confirmations(folder)
+        known += found
+        faults += wrong
+    return known, faults
+
+
+def _page(opened: Index, known: Sequence[Confirmation]) -> str:
     by_time, by_kernel = (
         trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
         for order in (Order.TIME, Order.KERNEL)
