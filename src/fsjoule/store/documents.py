@@ -21,7 +21,7 @@ _LARGEST: Final = 1e18
 _LONGEST_TEXT: Final = 1 << 16
 _CUT: Final = " … (cut)"
 # Documents without any of these need not be looked at value by value: escapes and numbers of many digits.
-_TO_LOOK_AT: Final = re.compile(r"\\|[eE]\+?[1-9]\d|\d{19}")
+_TO_LOOK_AT: Final = re.compile(r"[eE]\+?[1-9]\d|\d{19}")
 
 
 def parse(content: bytes) -> tuple[Any, bytes]:
@@ -32,12 +32,17 @@ def parse(content: bytes) -> tuple[Any, bytes]:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
         document = json.loads(text, object_pairs_hook=_unique)
-        if len(text) <= _LONGEST_TEXT and is_plain(text) and not _TO_LOOK_AT.search(text):
+        if len(text) <= _LONGEST_TEXT and _is_plain(text) and not _TO_LOOK_AT.search(text):
             return document, content
         fit = _fit(document, 1)
         return fit, json.dumps(fit, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError(f"it is nested deeper than {_DEEPEST} levels") from error
+
+
+def _is_plain(text: str) -> bool:
+    """Whether all text in a document that was parsed is plain: its control characters can only be escaped ones."""
+    return "\\" not in text and ((text.isascii() and "\x7f" not in text) or is_plain(text))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def wrong_name(name: str) -> str | None:
     """Why it is not the name of a file of ours, None if it is."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return "its name is none of a file"
+    if name.isascii() and name.isprintable() and len(name) <= _LONGEST_NAME:
+        return None
     if not is_plain(name) or plain_line(name) != name:
         return "its name holds control characters, or is not UTF-8"
     if len(os.fsencode(name)) > _LONGEST_NAME:
@@ -67,23 +69,23 @@ def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
 
     None if it is not there. Raises ResultError if it is something else, larger than `at_most` bytes or not readable.
     """
-    what = shown(folder, *names)
+    path = (str(folder), *names)
     try:
         with _opened(folder, *names[:-1]) as parent:
-            _check_name(names[-1], what)
+            _check_name(path)
             # Before it is opened: opening a device can already do something.
-            _check_kind(os.stat(names[-1], dir_fd=parent, follow_symlinks=False).st_mode, stat.S_IFREG, what)
+            _check_kind(os.stat(names[-1], dir_fd=parent, follow_symlinks=False).st_mode, stat.S_IFREG, path)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(names[-1], flags, dir_fd=parent), "rb") as file:
                 found = os.fstat(file.fileno())
-                _check_kind(found.st_mode, stat.S_IFREG, what)
+                _check_kind(found.st_mode, stat.S_IFREG, path)
                 content = b"" if found.st_size > at_most else file.read(at_most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ResultError(f"{what} cannot be read: {error.strerror or error}") from error
+        raise ResultError(f"{shown(folder, *names)} cannot be read: {error.strerror or error}") from error
     if found.st_size > at_most or len(content) > at_most:
-        raise ResultError(f"{what} is larger than {at_most // _MIB} MiB")
+        raise ResultError(f"{shown(folder, *names)} is larger than {at_most // _MIB} MiB")
     return content
 
 
@@ -114,9 +116,9 @@ def _opened(folder: Path, *names: str) -> Generator[int]:
     descriptor = os.open(folder, _FOLDER)
     try:
         for i, name in enumerate(names, start=1):
-            what = shown(folder, *names[:i])
-            _check_name(name, what)
-            _check_kind(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode, stat.S_IFDIR, what)
+            path = (str(folder), *names[:i])
+            _check_name(path)
+            _check_kind(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode, stat.S_IFDIR, path)
             below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
@@ -132,14 +134,15 @@ def _some(entries: Iterable[os.DirEntry[str]], what: str) -> Generator[os.DirEnt
         yield entry
 
 
-def _check_name(name: str, what: str) -> None:
-    if why := wrong_name(name):
-        raise ResultError(f"{what[: 2 * _LONGEST_NAME]} is not read: {why}")
+def _check_name(path: tuple[str, ...]) -> None:
+    if why := wrong_name(path[-1]):
+        raise ResultError(f"{plain_line('/'.join(path))[: 2 * _LONGEST_NAME]} is not read: {why}")
 
 
-def _check_kind(mode: int, wanted: int, what: str) -> None:
-    if stat.S_IFMT(mode) != wanted:
-        raise ResultError(f"{what} is not {_kind(wanted)}: it is {_kind(stat.S_IFMT(mode))}")
+def _check_kind(mode: int, wanted: int, path: tuple[str, ...]) -> None:
+    found = stat.S_IFMT(mode)
+    if found != wanted:
+        raise ResultError(f"{plain_line('/'.join(path))} is not {_kind(wanted)}: it is {_kind(found)}")
 
 
 def _kind(kind: int) -> str:
