@@ -208,10 +208,12 @@ _DISKS: Final = (
     ),
 )
 
+# It may notice before somebody else has it.
+_TAKEN: Final = rf"{users.SOMEBODY}|place .* taken away"
 _HOLDERS: Final = (
     Kind(
         "place-taken",
-        users.SOMEBODY,
+        _TAKEN,
         users.place_kicked(taken=True),
         _WITH_PLACE,
         lab=Lab.STANDING,
@@ -219,7 +221,7 @@ _HOLDERS: Final = (
     ),
     Kind(
         "place-taken-board-dies",
-        users.SOMEBODY,
+        _TAKEN,
         users.place_kicked(taken=True, and_killed=True),
         _POWERED,
         lab=Lab.STANDING,
