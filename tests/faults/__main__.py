@@ -27,7 +27,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     order = [kinds[n % len(kinds)] for n in range(asked.n or len(kinds))]
     random.Random(asked.seed).shuffle(order)
-    numbered = [(number, name) for number, name in enumerate(order, 1) if asked.only in (None, number)]
+    numbered = list(enumerate(order, 1)) if asked.only is None else [(asked.only, name) for name in kinds]
     print(
         f"{len(numbered)} faults of {len(set(order))} kinds, seed {asked.seed}, {asked.jobs} side by side, in {folder}"
     )

@@ -45,8 +45,7 @@ def _process(scene: Scene, service: str) -> ProcessRef | None:
         case "supervisor" | "guardian":
             found = getattr(record, service)
         case "qemu":
-            pid = (scene.board() or {}).get("qemu_pid")
-            found = ProcessRef.of(pid) if pid else None
+            found = scene.emulator()
         case "console-bridge" | "meter-bridge":
             tty = f",{Path(record.devices) / _BRIDGES[service]},"
             below = descendants(services["exporter"].pid) if "exporter" in services else []

@@ -22,6 +22,7 @@ from postgres_server import PostgresServer
 
 from fsjoule.paths import cache_dir
 from fsjoule.virtual.lab_files import LabPaths, LabRecord
+from fsjoule.virtual.lab_processes import ProcessRef, descendants
 
 PROJECT: Final = Path(__file__).parents[2]
 _BIN: Final = Path(sys.executable).parent
@@ -221,10 +222,23 @@ class Scene:
         except (OSError, ValueError):
             return None
 
+    def emulator(self) -> ProcessRef | None:
+        """The QEMU of the board, if it is on: seen from outside, for in guest time the board may be slow to answer."""
+        record = self.lab
+        below = descendants(record.guardian.pid) if record is not None and record.guardian is not None else []
+        return next((each for each in below if b"qemu-system" in _program(each.pid)), None)
+
     def run_folder(self) -> Path | None:
         """The one run folder that there is."""
         found = [path for path in self.results.iterdir() if (path / "run.json").exists()]
         return found[0] if len(found) == 1 else None
+
+
+def _program(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+    except OSError:
+        return b""
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

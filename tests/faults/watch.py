@@ -75,7 +75,7 @@ def _beginning(scene: Scene, bench: Bench, phase: Phase) -> Callable[[], bool]:
         Phase.BEFORE: lambda: True,
         Phase.SET_UP: lambda: (record := scene.lab) is not None and bool(record.services),
         Phase.FLASH: lambda: "card with kernel" in bench.text(),
-        Phase.BOOT: lambda: bool((board := scene.board()) and board["qemu_pid"]),
+        Phase.BOOT: lambda: scene.emulator() is not None,
         Phase.PROVISIONING: lambda: _PROMPT in _console(scene),
         Phase.MEASURING: lambda: _WORKLOAD in _console(scene),
         Phase.STORING: lambda: any(scene.results.glob("*/measurements/*")),
