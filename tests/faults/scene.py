@@ -26,7 +26,6 @@ from fsjoule.virtual.lab_processes import ProcessRef, descendants
 
 PROJECT: Final = Path(__file__).parents[2]
 _BIN: Final = Path(sys.executable).parent
-LAB: Final = "virtual"
 # Three measurements: two short ones, and one in whose middle a fault can be put.
 CHOSEN: Final = "mkfs or umount or (read-16k and not randread)"
 SHORTEST: Final = "mkfs"
@@ -114,12 +113,16 @@ class Scene:
     def environment_file(self) -> Path:
         return self.folder / "bench.yaml"
 
+    @property
+    def board_name(self) -> str:
+        """Name of the environment file, and of the lab that it asks for."""
+        return "deterministic" if self.guest_time else "virtual"
+
     def _write_environment_file(self) -> None:
-        name = "deterministic" if self.guest_time else "virtual"
-        text = (PROJECT / "env" / f"{name}.yaml").read_text()
+        text = (PROJECT / "env" / f"{self.board_name}.yaml").read_text()
         for key, value in _LIMITS.items():
             text, count = re.subn(rf"\b{key}: [\d.]+", f"{key}: {value}", text)
-            assert count == 1, f"{name}.yaml has no {key}"
+            assert count == 1, f"{self.board_name}.yaml has no {key}"
         self.environment_file.write_text(text)
 
     def meter(self, serial: str, *options: str) -> Path:
@@ -202,14 +205,14 @@ class Scene:
     @property
     def lab(self) -> LabRecord | None:
         """The lab of this scene, if there is one. Its folder of devices is noted, for it must go with it."""
-        record = LabPaths(self.state / "labs" / LAB).read()
+        record = LabPaths(self.state / "labs" / self.board_name).read()
         if record is not None:
             self.devices.add(Path(record.devices))
         return record
 
     @property
     def console_log(self) -> Path:
-        return self.state / "labs" / LAB / "logs" / "console.log"
+        return self.state / "labs" / self.board_name / "logs" / "console.log"
 
     def board(self) -> dict[str, Any] | None:
         """What the board's service says of itself; None if it does not answer."""
