@@ -324,9 +324,10 @@ def _attachment(rng: random.Random, run: Path, outside: Path) -> str:
         b"[/].log",
     )
     name = os.path.join(os.fsencode(folder), rng.choice((*names, b"more.log", b"console.log")))
+    # What is there may be a FIFO by now.
+    if os.path.lexists(name):
+        os.unlink(name)
     if rng.random() < 0.4:
-        if os.path.lexists(name):
-            os.unlink(name)
         os.symlink(os.fsencode(outside / "secret"), name)
     else:
         with open(name, "wb") as file:

@@ -27,13 +27,17 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 for helpers in ("fuzz", "helpers"):
     sys.path.insert(0, str(Path(__file__).parents[1] / helpers))
+
+# Before numpy is imported: its threads would not be forked.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from fuzz_mutations import mutate  # noqa: E402
 from fuzz_sources import write_sources  # noqa: E402
@@ -377,29 +381,69 @@ def try_case(work: Path, sources: Sequence[Path], seed: int, number: int, chains
         # In turn, so that each gets its share.
         first = number * chains
         chosen = [chosen[(first + i) % 9] for i in range(chains)] + chosen[9:]
-    ran: list[tuple[str, int, float, float]] = []
-    findings: list[dict[str, Any]] = []
+    tried = _Tried()
     for name in chosen:
-        for words in every[name]:
-            terminal = rng.random() < 0.5
-            before, there = _listed(case), set(case.out.rglob("*"))
-            ended = execute(words, case, terminal=terminal, nobody=nobody)
-            label = " ".join(words[:2]) if words[0] in ("report", "index", "suites", "ci") else words[0]
-            label += " --json" if "--json" in words else ""
-            ran.append((label, ended.code, ended.seconds, ended.cpu_s))
-            wrong = [*_wrong(ended, case, terminal=terminal), *_kept_token(case, there)]
-            after = _listed(case)
-            if label == "(resume)":  # the run is its own to change, what is outside is not
-                before, after = (
-                    {p: v for p, v in each.items() if not p.startswith(str(case.run))} for each in (before, after)
-                )
-            changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-            if changed:
-                wrong.append(f"it changed {changed[:3]}")
-            if wrong:
-                said = ended.err[-1500:].decode(errors="backslashreplace")
-                findings.append({"number": number, "words": words, "wrong": wrong, "done": done, "said": said})
-    return {"ran": ran, "findings": findings, "done": done}
+        with _gitlab() if name == "push" else nullcontext():
+            for words in every[name]:
+                terminal = rng.random() < 0.5
+                wrong, said = _try(words, case, tried, terminal=terminal, nobody=nobody)
+                if wrong:
+                    found = {"number": number, "words": words, "wrong": wrong, "done": done, "said": said}
+                    tried.findings.append(found)
+    return {"ran": tried.ran, "findings": tried.findings, "done": done}
+
+
+@dataclass
+class _Tried:
+    """What came of the commands of a case: which, exit code, seconds, seconds of CPU."""
+
+    ran: list[tuple[str, int, float, float]] = field(default_factory=list[tuple[str, int, float, float]])
+    findings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def _try(words: list[str], case: Case, tried: _Tried, *, terminal: bool, nobody: bool) -> tuple[list[str], str]:
+    """Run one command; what was wrong, and what it said."""
+    before, there = _listed(case), set(case.out.rglob("*"))
+    ended = execute(words, case, terminal=terminal, nobody=nobody)
+    label = " ".join(words[:2]) if words[0] in ("report", "index", "suites", "ci") else words[0]
+    label += " --json" if "--json" in words else ""
+    tried.ran.append((label, ended.code, ended.seconds, ended.cpu_s))
+    wrong = [*_wrong(ended, case, terminal=terminal), *_kept_token(case, there)]
+    after = _listed(case)
+    # A run that is gone on with is its own to change.
+    ours = f"{case.run}/" if label == "(resume)" else "\0"
+    changed = sorted(
+        path
+        for path in before.keys() | after.keys()
+        if before.get(path) != after.get(path) and not path.startswith(ours)
+    )
+    if changed:
+        wrong.append(f"it changed {changed[:3]}")
+    return wrong, ended.err[-1500:].decode(errors="backslashreplace")
+
+
+@contextmanager
+def _gitlab() -> Generator[None]:
+    """A package registry of its own, in a process of its own: a process with threads is not to be forked."""
+    read, write = os.pipe()
+    parent = os.getpid()
+    server = os.fork()
+    if not server:
+        with gitlab_server("fuzz") as gitlab:
+            os.write(write, json.dumps([gitlab.url, gitlab.project]).encode())
+            os.close(write)
+            while os.getppid() == parent:
+                time.sleep(_LOOK_S)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as told:
+        url, project = json.loads(told.read())
+    os.environ |= {"CI_JOB_TOKEN": JOB_TOKEN, "CI_SERVER_URL": url, "CI_PROJECT_ID": project}
+    try:
+        yield
+    finally:
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
 
 
 def _worker(task: Callable[[], dict[str, Any]]) -> tuple[int, int]:
@@ -526,11 +570,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="begin no folder after that")
     parser.add_argument("--source", type=Path, action="append", default=[], help="a run folder to mutate as well")
     asked = parser.parse_args()
-    with gitlab_server("fuzz") as gitlab:
-        os.environ |= {"CI_JOB_TOKEN": JOB_TOKEN, "CI_SERVER_URL": gitlab.url, "CI_PROJECT_ID": gitlab.project}
-        os.environ |= {"COLUMNS": "160", "OPENBLAS_NUM_THREADS": "1"}
-        began = time.monotonic()
-        tally = fuzz(asked)
+    os.environ |= {"COLUMNS": "160"}
+    began = time.monotonic()
+    tally = fuzz(asked)
     for label, count in sorted(tally.commands.items()):
         codes = ", ".join(f"{code}: {n}" for (each, code), n in sorted(tally.codes.items()) if each == label)
         seconds, cpu_s = tally.longest[label]
