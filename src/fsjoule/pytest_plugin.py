@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import warnings
 from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, nullcontext
@@ -34,11 +35,11 @@ _DEFAULT_RESULTS: Final = "results"
 # What labgrid and pyserial leave to Python's collector when a part of the lab dies, and what they stumble over: with
 # warnings as errors, it would fail a measurement that a second try has had.
 _LEAKS: Final = (
-    "ignore:unclosed <socket:ResourceWarning",
-    "ignore:subprocess \\d+ is still running:ResourceWarning",
-    "ignore:There is no current event loop:DeprecationWarning",
-    "ignore:unhandled exception during event notification:UserWarning",
-    "ignore:set(Daemon|Name)\\(\\) is deprecated:DeprecationWarning",
+    ("unclosed <socket", ResourceWarning),
+    (r"subprocess \d+ is still running", ResourceWarning),
+    ("There is no current event loop", DeprecationWarning),
+    ("unhandled exception during event notification", UserWarning),
+    (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
 )
 _SESSION: Final = pytest.StashKey[Session]()
 # Whether tests were found that need a board, and there is none.
@@ -124,8 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
     if not _is_bench(config):
         return
-    for leak in _LEAKS:
-        config.addinivalue_line("filterwarnings", leak)
+    _forgive_leaks(config)
     # The board is off, the place released and the run folder final after any of them, and the exit code says which.
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
@@ -150,6 +150,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SESSION] = session
     lost_energy = str if config.option.allow_missing_energy else session.lost_energy
     config.pluginmanager.register(ExitCode(lost_energy), ExitCode.NAME)
+
+
+def _forgive_leaks(config: pytest.Config) -> None:
+    for message, category in _LEAKS:
+        config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")
+        # pytest collects what is left at the end with the filters that it had before its plugins were asked.
+        warnings.filterwarnings("ignore", message, category)
 
 
 def _number_of(option: Namespace, name: str, kind: type[int | float]) -> Any:  # noqa: ANN401 - of that kind

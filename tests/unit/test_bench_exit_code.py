@@ -193,3 +193,28 @@ def test_a_crash_is_a_bug_and_told_as_one(tmp_path: Path) -> None:
     )
     assert done.returncode == pytest_exit.BUG
     assert "this is a bug in fsjoule; please report it" in done.stderr
+
+
+LEAKING = """\
+import socket, pytest
+
+class Forgiving:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config):
+        from fsjoule import pytest_plugin
+        pytest_plugin._forgive_leaks(config)
+
+    def pytest_sessionfinish(self):
+        # In a ring, so that it is found when all is over.
+        ring = [socket.socket()]
+        ring.append(ring)
+
+raise SystemExit(pytest.main(["-o", "filterwarnings=error", "-p", "no:cacheprovider", "--co", "-q"], plugins=[Forgiving()]))
+"""
+
+
+def test_what_labgrid_leaves_open_is_no_error_at_the_very_end_either(tmp_path: Path) -> None:
+    (tmp_path / "test_none.py").write_text("def test_none(): pass\n")
+    argv = [sys.executable, "-X", "dev", "-c", LEAKING]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
