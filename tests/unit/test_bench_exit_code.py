@@ -204,12 +204,14 @@ class Forgiving:
         from fsjoule import pytest_plugin
         pytest_plugin._forgive_leaks(config)
 
-    def pytest_sessionfinish(self):
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_unconfigure(self):
         # In a ring, so that it is found when all is over.
         ring = [socket.socket()]
         ring.append(ring)
 
-raise SystemExit(pytest.main(["-o", "filterwarnings=error", "-p", "no:cacheprovider", "--co", "-q"], plugins=[Forgiving()]))
+options = ["-o", "filterwarnings=error", "-p", "no:cacheprovider", "--collect-only"]
+raise SystemExit(pytest.main(options, plugins=[Forgiving()]))
 """
 
 
