@@ -104,8 +104,8 @@ def _energy(run: LoadedRun, measurement: Measurement, serial: str) -> list[str]:
         return complaints
     if trace is None:
         return [f"{measurement.slug} has joules and no trace"]
-    meter = run.run.meter
-    if trace.info.serial_number != serial or (meter and meter.serial_number != trace.info.serial_number):
+    meter, found = run.run.meter, trace.info.serial_number
+    if (serial and found != serial) or (meter and meter.serial_number != found):
         complaints.append(f"{measurement.slug} has the joules of the meter {trace.info.serial_number}")
     watts = energy.mean_power_w.value
     if not _PLAUSIBLE_W[0] < watts < _PLAUSIBLE_W[1]:

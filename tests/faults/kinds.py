@@ -117,20 +117,24 @@ _SERVICES: Final = (
     *_service("guardian", r"guardian|lab .*(ended|gone|down|died)"),
 )
 
+# What is typed is not on the console's log there, so that nobody sees from outside when a workload begins.
+_IN_GUEST_TIME: Final = (Phase.BOOT, Phase.PROVISIONING, Phase.STORING)
 _GUEST_TIME: Final = (
-    Kind("guest-time-qemu-kill", r"QEMU", signalled(QEMU, signal.SIGKILL), _POWERED, passes=True, guest_time=True),
+    Kind(
+        "guest-time-qemu-kill", r"QEMU", signalled(QEMU, signal.SIGKILL), _IN_GUEST_TIME, passes=True, guest_time=True
+    ),
     Kind(
         "guest-time-board-kill",
         r"lab's board|board's service|virtual board|outlet",
         signalled("board", signal.SIGKILL),
-        _POWERED,
+        _IN_GUEST_TIME,
         guest_time=True,
     ),
     Kind(
         "guest-time-meter-kill",
         r"meter",
         signalled("meter", signal.SIGKILL),
-        _POWERED,
+        _IN_GUEST_TIME,
         _LAB_OR_INVALID,
         guest_time=True,
     ),
@@ -266,7 +270,7 @@ _BOARD: Final = (
         "guest-time-panic",
         r"[Kk]ernel panic",
         users.typed("echo c > /proc/sysrq-trigger", "a kernel panic"),
-        _AT_SHELL,
+        (Phase.PROVISIONING,),
         passes=True,
         guest_time=True,
     ),

@@ -81,8 +81,8 @@ def inject(
     # The lab of somebody else is up before the bench begins.
     phase = phase or rng.choice([each for each in kind.phases if lab is Lab.OWN or each is not Phase.SET_UP])
     outcome = Outcome(number, kind.name, seed, phase.value, str(folder), lab.value)
-    # Each lab has a meter that can be told from those of the labs beside it; in guest time only the simulator will do.
-    serial = "SIM0" if kind.guest_time else f"F{number}"
+    # A meter that can be told from those of the labs beside it; in guest time it has a number by itself.
+    serial = "" if kind.guest_time else f"F{number}"
     scene = Scene(folder, rng, serial, guest_time=kind.guest_time, standing=lab is Lab.STANDING)
     try:
         _bring_about(kind, phase, scene, outcome, patience, next_bench=next_bench)
