@@ -213,6 +213,25 @@ def test_boot_too_slow_or_silent_is_an_error_and_the_board_is_off(
     assert bench.strategy.status is Status.flashed
 
 
+def test_a_board_that_panics_while_it_is_logged_in_to_is_named_and_boots_again(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy: Any = bench.strategy
+    strategy.card = bench.card
+
+    def panic_first() -> None:
+        strategy.console.sendline("echo c > /proc/sysrq-trigger")
+        strategy.console.expect("never said", timeout=20)
+
+    with monkeypatch.context() as once:
+        # What labgrid's driver does when it has noted that it is logged in.
+        once.setattr(strategy.shell, "_inject_run", panic_first)
+        with pytest.raises(BoardError, match="did not boot: Kernel panic - not syncing: sysrq"):
+            strategy.transition("booted")
+    strategy.transition("booted")
+    assert bench.board().facts().kernel_release
+
+
 def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
     board = bench.board()
     board.prepare(_KERNEL, "ext4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -333,10 +334,13 @@ class BoardStrategy(Strategy):
 
     def _log_in(self) -> None:
         self.console.sendline("")  # the prompt that was waited for is used up
+        # labgrid's driver may still think itself logged in, if the board died under its last activation.
+        self.shell.on_deactivate()
         try:
             self._labgrid.activate(self.shell)
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
-            raise self._failed("no shell after the login prompt") from error
+            panic = re.search(PANIC, self.recorder.text())
+            raise self._failed(panic[0] if panic else "no shell after the login prompt", self.look()) from error
 
     def _failed(self, reason: str, causes: Sequence[str] = ()) -> BoardError:
         tail = self.recorder.tail()
