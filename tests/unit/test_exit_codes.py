@@ -210,13 +210,13 @@ def test_where_nothing_can_be_written_is_input_and_a_full_disk_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_writable(tmp_path / "a" / "b", "--results")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="--results: nothing can be written in /proc/x: No such file"):
         check_writable(Path("/proc/x"), "--results")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(os, "mkdir", full)
     with pytest.raises(StorageError, match="No space left"):
         check_writable(tmp_path, "--results")

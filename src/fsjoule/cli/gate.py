@@ -206,6 +206,7 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
         print_gate(out, gated)
     if markdown not in (None, _HERE):
         try:
+            Path(markdown).parent.mkdir(parents=True, exist_ok=True)
             Path(markdown).write_text(to_markdown(gated), encoding="utf-8")
         except OSError as error:
             # The answer is known, and is the exit code: what cannot be told must not be taken for another one.

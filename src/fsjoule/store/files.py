@@ -43,13 +43,14 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Make the folder that an option names, if it is not there, and try to write in it, before any work is done.
+    """Try to write in the folder that an option names, or where it would be made, before any work is done.
 
     Raises ConfigError if that cannot be, StorageError if its disk is full.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".fsjoule-", dir=folder):
+        # A command that is refused for something else should leave no empty folder.
+        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        with TemporaryDirectory(prefix=".fsjoule-", dir=there):
             pass
     except OSError as error:
         said = f"{option}: nothing can be written in {folder}: {error.strerror}"
