@@ -32,11 +32,13 @@ _CHOSEN = [
 
 
 @pytest.fixture(autouse=True)
-def _ctrl_c_reaches_the_bench() -> Generator[None]:  # pyright: ignore[reportUnusedFunction] - pytest uses it
-    """Where this program's parent ignores SIGINT, as a shell does for its background jobs, a bench would, too."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _signals_reach_the_bench() -> Generator[None]:  # pyright: ignore[reportUnusedFunction] - pytest uses it
+    """Where this program's parent ignores them, as a shell and nohup do, a bench would, too."""
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 @pytest.mark.parametrize(("kind", "phase"), _CHOSEN, ids=[f"{kind}-{phase}" for kind, phase in _CHOSEN])

@@ -98,7 +98,7 @@ def test_a_bench_that_ignores_ctrl_c_from_its_start_goes_on(running: Path, tmp_p
 
 def test_lab_up_that_is_ended_leaves_no_lab(state: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
-        up = [Path(sys.executable).with_name("fsjoule"), "lab", "up", "--name", "brief"]
+        up = interruptible(Path(sys.executable).with_name("fsjoule"), "lab", "up", "--name", "brief")
         with subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as started:
             assert started.stdout is not None
             for line in started.stdout:
