@@ -25,6 +25,8 @@ TEXTS: Final = (
     "complete", "running", "read", "randwrite", "mount", "power-loss", "dm-flakey", "timed", "fio", "root", "quick",
     "elc2015", "energy-emmc-2025", "regressed", "²", "-1", "\u2028", "\U000e0041", "🜚" * 50, "a" + "\u0301" * 500,
 )  # fmt: skip
+# More than any reader takes, and none of it on the disk.
+_HOLES_BYTES: Final = 10 << 30
 NAN: Final = float("nan")
 NUMBERS: Final = (
     0, -1, 1, 2, 10**6, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**70, 10**400, -(2**63), 0.0, -0.0, 1e-320, 1e-300,
@@ -303,7 +305,7 @@ def _file_kind(rng: random.Random, run: Path, outside: Path) -> str:
                 os.chdir(here)
     elif what == "sparse":
         with path.open("wb") as file:
-            file.truncate(10 << 30)
+            file.truncate(_HOLES_BYTES + 1)
     elif what in ("file", "forbidden"):
         path.write_bytes(rng.choice((b"x", b"{}", b"[]", rng.randbytes(5000))))
         if what == "forbidden":
@@ -357,11 +359,20 @@ def _rename(rng: random.Random, run: Path, _outside: Path) -> str:
     return f"{folder.name} is {name[-12:]!r} now"
 
 
+def _copy(file: str, to: str) -> None:
+    """Copy a file; one that is all holes stays so: as bytes it would fill the disk."""
+    if (size := Path(file).stat().st_size) > _HOLES_BYTES:
+        Path(to).touch()
+        os.truncate(to, size)
+    else:
+        shutil.copy2(file, to)
+
+
 def _copies(rng: random.Random, run: Path, _outside: Path) -> str:
     folder = rng.choice(sorted(each for each in (run / "measurements").iterdir() if each.is_dir()))
     count = rng.choice((1, 1, 30))
     for number in range(count):
-        shutil.copytree(folder, folder.with_name(f"{number + 80}-copy"), symlinks=True)
+        shutil.copytree(folder, folder.with_name(f"{number + 80}-copy"), symlinks=True, copy_function=_copy)
     return f"{folder.name}: {count} copies"
 
 
