@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fsjoule.interrupts import SIGNALS
 from fsjoule.terminal import PlainConsole
@@ -30,6 +31,11 @@ def progress(line: str) -> None:
 def print_json(document: object) -> None:
     """Print a JSON document."""
     print(json.dumps(document, indent=2, default=str))  # noqa: T201 - rich would wrap it
+
+
+def labelled(label: str, style: str, text: str) -> Text:
+    """A line of output behind a word in colour: a note, a failure. Markup would not do: see `PlainConsole`."""
+    return Text.assemble((label, style), f"  {text}")
 
 
 class Ending:

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from fsjoule import images
 from fsjoule.cli.common import Json, out, print_json, progress
@@ -42,9 +42,10 @@ def image_list(json_output: Json = False) -> None:
         return
     table = Table("stage", "name", "MiB", "path", box=None)
     for entry in entries:
-        path = escape(str(entry.path))
-        shown = f"{path}\n[red]damaged: {escape(entry.damage)}[/red]" if entry.damage else path
-        table.add_row(entry.stage, escape(entry.name), f"{entry.size_bytes / 2**20:.0f}", shown)
+        shown = Text(str(entry.path))
+        if entry.damage:
+            shown.append(f"\ndamaged: {entry.damage}", style="red")
+        table.add_row(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", shown)
     out.print(table)
 
 

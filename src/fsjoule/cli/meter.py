@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from fsjoule.cli.common import Json, err, out, print_json, progress
+from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
 from fsjoule.cli.meter_calibrate import calibrate
-from fsjoule.cli.meter_options import Amperes, Environment, MeterAddress, Volts
+from fsjoule.cli.meter_common import Amperes, Environment, MeterAddress, Volts, named
 from fsjoule.cli.meter_record import record_command
 from fsjoule.cli.meter_run import run
 from fsjoule.cli.meter_selftest import selftest
@@ -21,7 +22,6 @@ from fsjoule.meter import words
 from fsjoule.meter.expected import expected
 from fsjoule.meter.notices import notices
 from fsjoule.meter_access import find_meters, open_meter
-from fsjoule.model import MeterInfo
 
 app = typer.Typer(
     no_args_is_help=True, help="The power meter: what it is, what it reads, its calibration and its tests."
@@ -64,15 +64,10 @@ app.command()(calibrate)
 app.command()(selftest)
 
 
-def _found(frame: InfoFrame | None, why_not: str) -> tuple[str, str, str]:
+def _found(frame: InfoFrame | None, why_not: str) -> tuple[Text, str, str]:
     if frame is None:
-        return f"[dim]{why_not}[/dim]", "", ""
-    return f"{frame.info.serial_number}{simulated(frame.info)}", frame.info.firmware, str(frame.info.rate_hz)
-
-
-def simulated(info: MeterInfo) -> str:
-    """The word that no figure of an emulated meter goes without."""
-    return "  [yellow]simulated[/yellow]" if info.simulated else ""
+        return Text(why_not, style="dim"), "", ""
+    return named(frame.info), frame.info.firmware, str(frame.info.rate_hz)
 
 
 @app.command()
@@ -99,7 +94,7 @@ def info(
     table.add_row("", uncertainty.causes())
     out.print(table)
     for notice in notices(frame):
-        out.print(f"[yellow]note[/yellow]  {notice}", highlight=False, soft_wrap=True)
+        out.print(labelled("note", "yellow", notice), soft_wrap=True)
 
 
 def _info_table(frame: InfoFrame) -> Table:
@@ -108,7 +103,7 @@ def _info_table(frame: InfoFrame) -> Table:
     table.add_column(style="bold")
     table.add_column()
     rows: list[tuple[str, Any]] = [
-        ("meter", f"{info.serial_number}{simulated(info)}"),
+        ("meter", named(info)),
         ("firmware", f"{info.firmware}, protocol {info.protocol}"),
         ("samples", f"{info.rate_hz} a second; {words.adc_text(info)}"),
         ("shunt", f"{info.shunt_uohm * 1e-6:g} Ohm, {info.shunt_range_mv} mV: up to {words.full_scale_a(info):.3g} A"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fsjoule.cli.common import Json, err, print_json, progress
-from fsjoule.cli.meter_options import Amperes, Environment, MeterAddress, Volts
+from fsjoule.cli.meter_common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.errors import ConfigError
 from fsjoule.meter import calibrating, words
 from fsjoule.meter.calibrating import HIGH, LOW, Point, Reference, Zeroed

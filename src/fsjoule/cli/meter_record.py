@@ -10,8 +10,8 @@ import typer
 from rich.live import Live as Screen
 from rich.text import Text
 
-from fsjoule.cli.common import Json, ending, err, out, print_json, progress
-from fsjoule.cli.meter_options import Environment, MeterAddress, Seconds
+from fsjoule.cli.common import Json, ending, err, labelled, out, print_json, progress
+from fsjoule.cli.meter_common import Environment, MeterAddress, Seconds, with_simulated
 from fsjoule.meter.live import Reading
 from fsjoule.meter.recording import Recorded, record
 from fsjoule.meter_access import open_meter
@@ -64,9 +64,8 @@ def _counts(reading: Reading) -> str:
 
 def _show(done: Recorded) -> None:
     reading, drift = done.reading, done.drift
-    word = "  [yellow]simulated[/yellow]" if done.info.simulated else ""
     mean = "" if reading.mean_watts is None else f", {reading.mean_watts:.4f} W on average, {reading.joules:.3f} J"
-    out.print(f"{reading.seconds:.1f} s{mean}{word}", highlight=False)
+    out.print(with_simulated(f"{reading.seconds:.1f} s{mean}", done.info))
     out.print(_counts(reading), highlight=False)
     if drift is not None:
         out.print(
@@ -74,7 +73,7 @@ def _show(done: Recorded) -> None:
             highlight=False,
         )
     for fault in done.faults:
-        out.print(f"[yellow]note[/yellow]  {fault}", highlight=False, soft_wrap=True)
+        out.print(labelled("note", "yellow", fault), soft_wrap=True)
     for path in done.files:
         out.print(f"{path}  {path.stat().st_size / _MIB:.2f} MiB", highlight=False, soft_wrap=True)
 

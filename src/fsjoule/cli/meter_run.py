@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from fsjoule.cli.common import Json, err, progress
-from fsjoule.cli.meter_options import Environment, MeterAddress
+from fsjoule.cli.meter_common import Environment, MeterAddress, with_simulated
 from fsjoule.meter.recording import keep
 from fsjoule.meter.running import Ran, run_command
 from fsjoule.meter_access import open_meter
@@ -122,8 +122,7 @@ def _document(command: Sequence[str], runs: Sequence[Ran]) -> dict[str, Any]:
 
 
 def _show(command: Sequence[str], runs: Sequence[Ran]) -> None:
-    err.print(f"\n{shlex.join(command)}", markup=False, highlight=False, soft_wrap=True, end="")
-    err.print("  [yellow]simulated[/yellow]" if runs[0].info.simulated else "")
+    err.print(with_simulated(f"\n{shlex.join(command)}", runs[0].info), soft_wrap=True)
     err.print(_one_run(runs[0]) if len(runs) == 1 else _several_runs(runs))
     for number, ran in enumerate(runs, start=1):
         for remark in ran.remarks:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fsjoule import images, lab
-from fsjoule.cli.common import Json, err, out, print_json, progress
-from fsjoule.cli.meter_options import Environment, MeterAddress
+from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
+from fsjoule.cli.meter_common import Environment, MeterAddress, named
 from fsjoule.clock import HostClock
 from fsjoule.energy import Instrument
 from fsjoule.errors import MeasurementInvalid
@@ -55,19 +56,19 @@ def selftest(
     if json_output:
         print_json(document | {"passed": passed})
     else:
-        out.print("[green]passed[/green]" if passed else "[red]failed[/red]")
+        out.print("passed" if passed else "failed", style="green" if passed else "red")
     raise typer.Exit(0 if passed else _FAILED)
 
 
 def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
     test, frame = self_test(client), client.info()
     if not quiet:
-        word = "  [yellow]simulated[/yellow]" if frame.info.simulated else ""
-        out.print(f"meter {frame.info.serial_number}{word}: it reads {test.shunt_mv:.3f} mV, {test.bus_v:.3f} V")
+        meter = named(frame.info)
+        out.print(Text.assemble("meter ", meter, f": it reads {test.shunt_mv:.3f} mV, {test.bus_v:.3f} V"))
         for failure in test.failures:
-            out.print(f"[red]failure[/red]  {failure}", highlight=False)
+            out.print(labelled("failure", "red", str(failure)), soft_wrap=True)
         for notice in notices(frame):
-            out.print(f"[yellow]note[/yellow]  {notice}", highlight=False, soft_wrap=True)
+            out.print(labelled("note", "yellow", notice), soft_wrap=True)
     return not test.failures, _document(test, frame.info) | {"notices": notices(frame)}
 
 
@@ -91,7 +92,7 @@ def _square(
         try:
             found, info = square_load(shell, driver, HostClock(), profile.mark_device, progress)
         except MeasurementInvalid as error:
-            err.print(f"[red]failure[/red]  {error.what}", highlight=False, soft_wrap=True)
+            err.print(labelled("failure", "red", error.what), soft_wrap=True)
             return False, {"failures": list(error.reasons)}
         finally:
             board.off()

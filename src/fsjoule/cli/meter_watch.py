@@ -15,7 +15,7 @@ from rich.live import Live as Screen
 from rich.text import Text
 
 from fsjoule.cli.common import Ending, Json, ending, out, progress
-from fsjoule.cli.meter_options import Environment, MeterAddress, Seconds
+from fsjoule.cli.meter_common import Environment, MeterAddress, Seconds
 from fsjoule.frames import Frame
 from fsjoule.meter.client import MeterClient
 from fsjoule.meter.live import Live, Reading

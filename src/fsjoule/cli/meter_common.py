@@ -1,4 +1,4 @@
-"""Options that the meter's commands share."""
+"""What the meter's commands share: their options, and how a meter is named."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fsjoule.meter_access import ADDRESSES
+from fsjoule.model import MeterInfo
 
 MeterAddress = Annotated[
     str | None,
@@ -27,3 +29,16 @@ Seconds = Annotated[
 ]
 Volts = Annotated[float, typer.Option(min=0.1, max=26.0, help="Bus voltage of the load that uncertainty is told for.")]
 Amperes = Annotated[float, typer.Option(min=0.0, help="Current of the load that uncertainty is told for.")]
+
+
+def with_simulated(text: str, info: MeterInfo) -> Text:
+    """The text and, if the meter is emulated, the word that no figure of its goes without."""
+    shown = Text(text)
+    if info.simulated:
+        shown.append("  simulated", style="yellow")
+    return shown
+
+
+def named(info: MeterInfo) -> Text:
+    """The meter's serial number, with the same word."""
+    return with_simulated(info.serial_number, info)
