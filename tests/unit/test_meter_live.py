@@ -109,3 +109,16 @@ def test_the_plot_gets_the_extremes_of_each_part() -> None:
     assert [part is not None and part[1] == pytest.approx(2 * _WATTS) for part in parts].count(True) == 1
     assert all(part is not None and part[0] == pytest.approx(_WATTS) for part in parts)
     assert watch.live.ranges(10, 4.0)[:4] == [None] * 4
+
+
+def test_the_plot_goes_on_when_the_meter_starts_anew() -> None:
+    """The meter's own time begins at 0 again."""
+    watch = _Watch(wire.info(0, stream_id=1))
+    for number in range(100):
+        watch.take(_samples(number + 1, number * 20, 0, 0))
+    watch.take(wire.info(101, stream_id=2))
+    watch.take(_samples(102, 0, 0, 0, shunt=5000))
+    parts = watch.live.ranges(10, 4.0)
+    assert [part is not None for part in parts] == [False] * 4 + [True] * 6
+    assert parts[-1] is not None
+    assert parts[-1][1] == pytest.approx(2 * _WATTS)

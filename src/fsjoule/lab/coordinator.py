@@ -111,6 +111,14 @@ class Coordinator:
         self.sync()
         return answer
 
+    def settle(self) -> None:
+        """Return when no change is under way and all are known. Raises LabError if that cannot be known.
+
+        A place that is being released is nobody's only after its exporters have let its resources go, which ends their
+        consoles. The coordinator makes one change at a time, and answers this between two.
+        """
+        self.call(self.stub.GetPlaces, messages.GetPlacesRequest(), "asking for the places")
+
     def place(self, name: str) -> Place:
         """Raises ConfigError, with those that there are, if there is none of that name."""
         place = self.places.get(name)

@@ -79,7 +79,7 @@ class HeldPlace:
         """
         if not self._lost.is_set():
             try:
-                self._coordinator.sync()
+                self._coordinator.settle()
             except LabError:
                 self._connect_again()
         self.look()

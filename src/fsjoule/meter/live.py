@@ -37,9 +37,9 @@ class Reading:
 
 @dataclass(slots=True)
 class _Moment:
-    """A frame's samples: their sums, and their extremes in watts."""
+    """A frame's samples: their sums, and their extremes in watts. `time_us` counts on over a meter's new starts."""
 
-    time_us: int
+    time_us: float
     count: int
     shunt: int
     bus: int
@@ -160,7 +160,7 @@ class Live:
         self._largest = largest if self._largest is None else max(self._largest, largest)
         self._moments.append(
             _Moment(
-                frame.first_time_us,
+                sum(each.seconds for each in self._streams) * 1e6,
                 frame.count,
                 int(frame.shunt_raw.sum(dtype=np.int64)),
                 int(bus.sum()),
