@@ -28,6 +28,8 @@ _BUGS: Final = re.compile(
 _TOLD: Final = re.compile(r"trying again|no energy|^warning: ", re.MULTILINE)
 # What the emulated board draws, idle or busy, in watts: another meter's figures would be outside.
 _PLAUSIBLE_W: Final = (0.8, 2.0)
+# What a bench runs, not folders that pytest has named.
+_STRAY: Final = re.compile(r"\bbmaptool |/pytest ")
 _FINAL: Final = {RunStatus.COMPLETE, RunStatus.ABORTED}
 
 
@@ -152,7 +154,7 @@ def _strays(scene: Scene) -> list[str]:
     """What a bench has started goes with it, on the exporter's side as well; the lab stays."""
     return _until_none(
         lambda: [
-            *(each for each in processes(scene.state) if "bmaptool" in each or "pytest" in each),
+            *(each for each in processes(scene.state) if _STRAY.search(each)),
             *(f"{each.pid}, which writes the card" for each in writers(scene)),
         ]
     )

@@ -81,9 +81,12 @@ def results_read_only(scene: Scene, bench: Bench) -> str:
 
 
 def _copied_cache(scene: Scene) -> Path:
-    """A cache of the scene's own, with all that this machine's has. Returns the folder of its newest card."""
+    """A cache of the scene's own, with all that this machine's has. Returns the folder of its newest card.
+
+    What begins with a dot is being built by somebody else, and comes and goes.
+    """
     scene.cache = scene.folder / "cache"
-    _run("cp", "-a", "--sparse=always", "-T", str(cache_dir()), str(scene.cache))
+    _run("rsync", "-a", "--sparse", "--exclude=.*", f"{cache_dir()}/", f"{scene.cache}/")
     # Cards of older recipes stay until somebody cleans the cache.
     return max((scene.cache / "images" / "card").glob("imx6ul-6.1-ext4-*"), key=lambda path: path.stat().st_mtime)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -44,7 +45,7 @@ class Follower:
 
     def __init__(self, running: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = running
-        self._fifo = os.open(folder / "fifo", os.O_WRONLY | os.O_NONBLOCK)
+        self._fifo = _opened(folder / "fifo")
         self._host = os.open(folder / "stream", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         self._decoder = FrameDecoder()
         self.frames: list[Frame] = []
@@ -90,6 +91,18 @@ class Follower:
     def close(self) -> None:
         os.close(self._fifo)
         os.close(self._host)
+
+
+def _opened(fifo: Path) -> int:
+    """For writing: there is a reader only a moment after the meter has made its links."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 @contextmanager

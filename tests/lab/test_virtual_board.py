@@ -191,7 +191,7 @@ def test_qemus_own_end_is_noticed(board: BoardProgram) -> None:
     os.kill(board.status()["qemu_pid"], signal.SIGSEGV)
     board.wait_state("ended")
     assert board.status()["power"] == "on"
-    assert "-11" in board.status()["message"]
+    assert "was killed by SIGSEGV" in board.status()["message"]
     board.power(on=False)
     assert board.status()["state"] == "off"
 

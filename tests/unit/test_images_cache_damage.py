@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import PROGRAM, CommandLine, command_line
+from unprivileged import run_unprivileged
 
 from fsjoule import process
 from fsjoule.errors import LabError, StorageError
@@ -472,24 +472,11 @@ def never_called(_folder: Path) -> None:
     raise AssertionError("built")
 
 
-def as_nobody(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command by a user who is not root and not the cache's owner, unless we are such a user ourselves."""
-    other: Any = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
-    environment = {**os.environ, "FSJOULE_CACHE_DIR": str(root), "HOME": str(root)}
-    command = [str(PROGRAM), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60, **other)
-
-
-def test_an_entry_that_may_not_be_read_is_shown_and_told() -> None:
-    with tempfile.TemporaryDirectory() as temporary:
-        cache = Path(temporary)
-        cache.chmod(0o755)
-        entry = built(cache / "images", "card", [])
-        entry.chmod(0)
-        try:
-            listed = as_nobody(cache, "image", "list", "--json")
-            assert listed.returncode == 0, listed.stderr
-            (shown,) = json.loads(listed.stdout)
-            assert shown["damage"] == "it cannot be read: Permission denied"
-        finally:
-            entry.chmod(0o755)
+def test_an_entry_that_may_not_be_read_is_shown_and_told(tmp_path: Path) -> None:
+    entry = built(tmp_path / "images", "card", [])
+    entry.chmod(0)
+    listed = run_unprivileged([str(PROGRAM), "image", "list", "--json"], {"FSJOULE_CACHE_DIR": str(tmp_path)})
+    entry.chmod(0o755)
+    assert listed.returncode == 0, listed.stderr
+    (shown,) = json.loads(listed.stdout)
+    assert shown["damage"] == "it cannot be read: Permission denied"

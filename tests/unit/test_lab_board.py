@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +56,36 @@ def _record(name: str, url: str, coordinator: str = _COORDINATOR) -> LabRecord:
     paths.make()
     paths.write(record)
     return record
+
+
+@contextmanager
+def _ends_amid(answer: bytes) -> Generator[str]:
+    """A board that is killed while it answers: this much has gone out, then its socket is reset."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", int(not answer), 0))
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/status"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1", b"HTTP/1.0 200 OK\r\nContent-Length: 99\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n{"],
+    ids=["reset", "no line", "no body", "half a body"],
+)
+def test_a_board_that_ends_amid_its_answer_says_nothing(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    with _ends_amid(answer) as url:
+        assert board_status(_record("one", url)) is None
 
 
 def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import PROGRAM, CommandLine, command_line
+from unprivileged import SOMEBODY_ELSE, run_unprivileged
 
 from fsjoule import paths
 from fsjoule.errors import ConfigError
@@ -54,20 +53,11 @@ def test_a_folder_is_made_and_a_home_is_known(variable: str, tmp_path: Path, mon
 
 @pytest.mark.parametrize("variable", FOLDERS)
 def test_a_folder_of_somebody_else_is_told(variable: str, tmp_path: Path) -> None:
-    """Without root's powers: a user who may not look into it."""
-    folder = Path("/root") if os.geteuid() == 0 else tmp_path
-    if os.geteuid() != 0:
-        folder.chmod(0)
-    other: Any = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
-    done = subprocess.run(
-        [str(PROGRAM), *COMMANDS[variable]],
-        env={**os.environ, variable: str(folder / "fsjoule")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **other,
-    )
+    folder = tmp_path / "another's"
+    folder.mkdir(mode=0)
+    if os.geteuid() == 0:
+        os.chown(folder, SOMEBODY_ELSE, SOMEBODY_ELSE)
+    done = run_unprivileged([str(PROGRAM), *COMMANDS[variable]], {variable: str(folder / "fsjoule")})
     assert (done.returncode, variable in done.stderr) == (ConfigError.exit_code, True), done.stderr
     assert "Traceback" not in done.stderr
 

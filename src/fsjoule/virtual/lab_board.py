@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Final
@@ -12,6 +12,8 @@ from fsjoule.errors import LabError
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
 
 _STATUS_TIMEOUT_S: Final = 5.0
+# A board that ends may do so in the middle of an answer.
+_NO_ANSWER: Final = (OSError, http.client.HTTPException)
 
 
 def board_status(record: LabRecord) -> dict[str, Any] | None:
@@ -21,7 +23,7 @@ def board_status(record: LabRecord) -> dict[str, Any] | None:
     try:
         with urllib.request.urlopen(record.board_status_url, timeout=_STATUS_TIMEOUT_S) as answer:  # noqa: S310
             return json.load(answer)
-    except (urllib.error.URLError, TimeoutError, ValueError):
+    except (*_NO_ANSWER, ValueError):
         return None
 
 
@@ -37,7 +39,7 @@ def set_seed(coordinator: str, seed: int) -> None:
         request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
         try:
             urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
-        except OSError as error:
+        except _NO_ANSWER as error:
             raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}", transient=True) from error
 
 
