@@ -22,7 +22,6 @@ _BEFORE: Final = (Phase.BEFORE,)
 
 _LAB: Final = frozenset({4})
 # All that is lost is the energy: throughput is kept, or a measurement says that it is invalid.
-_LAB_OR_INVALID: Final = frozenset({1, 4})
 _INPUT_OR_LAB: Final = frozenset({2, 4})
 _STOPPED_WITHIN_S: Final = 180.0
 
@@ -107,9 +106,9 @@ _SERVICES: Final = (
     # Off is a kill for the emulated board: the second try finds it as good as new.
     *_service(QEMU, r"QEMU", _POWERED, passes=True, lab=Lab.EITHER),
     *_service("board", r"lab's board|board's service|virtual board|outlet"),
-    *_service("meter", r"meter", codes=_LAB_OR_INVALID),
+    *_service("meter", r"meter"),
     *_service(CONSOLE_BRIDGE, r"console|ser2net", _POWERED, lab=Lab.EITHER),
-    *_service(METER_BRIDGE, r"meter", _POWERED, codes=_LAB_OR_INVALID, lab=Lab.EITHER),
+    *_service(METER_BRIDGE, r"meter", _POWERED, lab=Lab.EITHER),
     *_service("exporter", r"exporter"),
     *_service("coordinator", r"coordinator"),
     *_service("sshd", r"sshd?\b"),
@@ -135,7 +134,6 @@ _GUEST_TIME: Final = (
         r"meter",
         signalled("meter", signal.SIGKILL),
         _IN_GUEST_TIME,
-        _LAB_OR_INVALID,
         guest_time=True,
     ),
 )
@@ -247,7 +245,7 @@ _HOLDERS: Final = (
         _POWERED,
         within_s=240.0,
     ),
-    Kind("meter-swapped", r"meter|OTHER", users.meter_swapped, _POWERED, _LAB_OR_INVALID),
+    Kind("meter-swapped", r"meter|OTHER", users.meter_swapped, _POWERED),
     Kind(
         "meter-swapped-resume",
         users.OTHER_METER,
