@@ -22,7 +22,7 @@ from fsjoule import interrupts, lab
 from fsjoule.bench import Bench
 from fsjoule.choosing import Choice, choose, choose_resumed
 from fsjoule.errors import ConfigError, FsjouleError, LabError
-from fsjoule.model import Measurement, Planned
+from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, guard_parser
 from fsjoule.session import Session
@@ -42,6 +42,7 @@ _LEAKS: Final = (
     (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
 )
 _SESSION: Final = pytest.StashKey[Session]()
+_PLAN: Final = pytest.StashKey[Plan]()
 # Whether tests were found that need a board, and there is none.
 _NO_BOARD: Final = pytest.StashKey[bool]()
 
@@ -124,6 +125,7 @@ def _is_bench(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
     if not _is_bench(config):
+        _preview(config)
         return
     _forgive_leaks(config)
     # The board is off, the place released and the run folder final after any of them, and the exit code says which.
@@ -134,13 +136,7 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger("fsjoule").addHandler(handler)
     config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
     try:
-        session = Session(
-            _choice(config.option),
-            environment_file=Path(config.option.lg_env),
-            say=say,
-            command=("pytest", *config.invocation_params.args),
-            coordinator=config.option.lg_coordinator,
-        )
+        session = _session_of(config, say)
         config.add_cleanup(session.close)
         session.open()
     except FsjouleError as error:
@@ -148,8 +144,30 @@ def pytest_configure(config: pytest.Config) -> None:
     except KeyboardInterrupt as interrupt:
         pytest.exit(str(interrupt))
     config.stash[_SESSION] = session
+    config.stash[_PLAN] = session.plan
     lost_energy = str if config.option.allow_missing_energy else session.lost_energy
     config.pluginmanager.register(ExitCode(lost_energy), ExitCode.NAME)
+
+
+def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
+    return Session(
+        _choice(config.option),
+        environment_file=Path(config.option.lg_env),
+        say=say,
+        command=("pytest", *config.invocation_params.args),
+        coordinator=config.option.lg_coordinator,
+    )
+
+
+def _preview(config: pytest.Config) -> None:
+    """With --collect-only, list what would be measured. labgrid is told of no board: its place may not be there."""
+    if config.option.lg_env is None or config.option.help:
+        return
+    try:
+        config.stash[_PLAN] = _session_of(config, _say(config)).preview()
+    except FsjouleError as error:
+        pytest.exit(str(error), returncode=error.exit_code)
+    config.option.lg_env = None
 
 
 def _forgive_leaks(config: pytest.Config) -> None:
@@ -213,12 +231,11 @@ def _choice(option: Namespace) -> Choice:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "planned" not in metafunc.fixturenames:
         return
-    session = metafunc.config.stash.get(_SESSION, None)
-    if session is None:
+    plan = metafunc.config.stash.get(_PLAN, None)
+    if plan is None:
         metafunc.config.stash[_NO_BOARD] = True
         metafunc.parametrize("planned", [])
         return
-    plan = session.plan
     metafunc.parametrize("planned", plan.entries, ids=list(map(plan.test_id, plan.entries)))
 
 

@@ -88,6 +88,14 @@ class Session:
             self._find_places(environment.places)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
+    def preview(self) -> Plan:
+        """The plan, with nothing built, held or brought up: its kernels go by the names that they were asked for by.
+
+        Raises ConfigError.
+        """
+        self.profile = lab.read_environment(self.environment_file).profile
+        return self._plan(self.choice.kernels)
+
     def _find_places(self, written: tuple[str, ...]) -> None:
         named = os.environ.get("LG_PLACE") or ""
         with interrupts.interruptible():
@@ -121,7 +129,7 @@ class Session:
             check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
         if self.choice.resumed is not None:
             self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
-        self.plan = self._plan()
+        self.plan = self._plan(tuple(kernel.facts.label for kernel in self._kernels))
         for line in report.plan_lines(self.plan.left_out, self.plan.adjusted):
             self.say(line)
         self._cards = {
@@ -132,8 +140,8 @@ class Session:
         if self.choice.resumed is not None:
             self.choice.resumed.check_images(card.facts for card in self._cards.values())
 
-    def _plan(self) -> Plan:
-        choice, labels = self.choice, tuple(kernel.facts.label for kernel in self._kernels)
+    def _plan(self, labels: tuple[str, ...]) -> Plan:
+        choice = self.choice
         if choice.resumed is not None:
             return choice.resumed.run.plan
         arranged = planned(choice, self.profile, labels)

@@ -138,6 +138,18 @@ def test_wrong_input_is_a_line_or_two_and_no_fault_of_the_lab(tmp_path: Path) ->
             assert trace not in said, (case, said)
 
 
+def test_what_would_be_measured_is_listed_without_a_board(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LG_")}
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(PROJECT / "tests" / "bench"), "-q"]
+    argv += ["--collect-only", "--lg-env", str(PROJECT / "env" / "virtual.yaml"), "--repeat", "1", "--seed", "1"]
+    for options, code, said in ((["--fs", "ext4"], 0, "-r1-ext4-boot]"), (["--fs", "ext5"], 2, "hint: choose from: ")):
+        done = subprocess.run(
+            [*argv, *options], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_user_without_a_bench_has_pytests_own_exit_codes(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
     for options, code in ((["--no-such-option"], 4), ([], 5)):
