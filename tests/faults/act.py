@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -55,12 +56,16 @@ def _process(scene: Scene, service: str) -> ProcessRef | None:
     return found if found is not None and found.alive() else None
 
 
+# bmaptool itself, and `timeout`, which starts it; not the shell that waits for both.
+_WRITER: Final = re.compile(r"(?:^|,|/)bmaptool,copy,")
+
+
 def writers(scene: Scene) -> list[ProcessRef]:
     """What writes the card on the exporter's side: started over ssh, it has nothing of the lab in its environment."""
     record = scene.lab
     if record is None or record.guardian is None:
         return []
-    return [each for each in descendants(record.guardian.pid) if "bmaptool" in _command(each.pid)]
+    return [each for each in descendants(record.guardian.pid) if _WRITER.search(_command(each.pid))]
 
 
 def _command(pid: int) -> str:

@@ -186,14 +186,28 @@ def test_power_off_cuts_and_the_console_outlives_it(board: BoardProgram) -> None
         assert board.status()["qemu_pid"] != pid
 
 
-def test_qemus_own_end_is_noticed(board: BoardProgram) -> None:
+@pytest.mark.parametrize(
+    ("sig", "how"),
+    [(signal.SIGSEGV, "was killed by SIGSEGV"), (signal.SIGTERM, "was ended from outside (host-signal)")],
+    ids=["crashed", "ended"],
+)
+def test_qemus_own_end_is_noticed(board: BoardProgram, sig: signal.Signals, how: str) -> None:
     booted(board)
-    os.kill(board.status()["qemu_pid"], signal.SIGSEGV)
+    pid = board.status()["qemu_pid"]
+    os.kill(pid, sig)
     board.wait_state("ended")
     assert board.status()["power"] == "on"
-    assert "was killed by SIGSEGV" in board.status()["message"]
+    assert f"QEMU (process {pid}) {how}" in board.status()["message"]
     board.power(on=False)
     assert board.status()["state"] == "off"
+
+
+def test_a_guest_that_switches_itself_off_is_told_from_a_qemu_that_ended(board: BoardProgram) -> None:
+    booted(board)
+    with board.console() as console:
+        console.type("poweroff -f")
+        board.wait_state("ended")
+    assert board.status()["message"].startswith("the guest switched the board off")
 
 
 def test_a_card_pulled_out_under_power_is_gone_for_the_board(board: BoardProgram) -> None:
@@ -312,7 +326,12 @@ def test_a_terminated_board_cleans_up(empty_board: BoardProgram) -> None:
     for path in (config.ready_file, config.wires.console, config.card.control_socket):
         assert not path.is_symlink()
         assert not path.exists()
-    assert not Path(f"/sys/block/loop{loop_number(empty_board)}").exists()
+    number, image = loop_number(empty_board), str(config.card.image)
+    deadline = time.monotonic() + 10
+    # The device is gone, or another lab of this machine has taken its number since.
+    while Path(f"/sys/block/loop{number}").exists() and attached_file(number) in (None, image):
+        assert time.monotonic() < deadline, f"loop{number} is left behind"
+        time.sleep(0.1)
 
 
 def test_a_wrong_config_exits_with_2_and_says_where(tmp_path: Path) -> None:

@@ -192,14 +192,16 @@ class VirtualBoard:
         code = self._qemu.exit_code()
         if code is not None:
             self._feed.halted()
-            self._become(BoardState.ENDED, self._how_it_ended(self._qemu.pid, code))
+            self._become(BoardState.ENDED, self._how_it_ended(self._qemu, code))
 
-    def _how_it_ended(self, pid: int, code: int) -> str:
-        after_s = time.monotonic() - self._powered_s
-        if code == 0:
-            return f"the guest switched the board off {after_s:.1f} s after power-on"
-        log = self._config.log_dir / "qemu.log"
-        return f"QEMU (process {pid}) {ending(code)} {after_s:.1f} s after power-on; its log is {log}"
+    def _how_it_ended(self, qemu: Qemu, code: int) -> str:
+        after = f"{time.monotonic() - self._powered_s:.1f} s after power-on"
+        cause = "" if code else qemu.shutdown_cause()
+        if code == 0 and not cause.startswith("host-"):
+            return f"the guest switched the board off {after}"
+        # It ends with 0, too, when somebody on this computer ends it.
+        how = ending(code) if code else f"was ended from outside ({cause})"
+        return f"QEMU (process {qemu.pid}) {how} {after}; its log is {self._config.log_dir / 'qemu.log'}"
 
     def _power_on(self) -> None:
         self._power_ons += 1

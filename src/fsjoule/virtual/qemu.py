@@ -152,6 +152,14 @@ class Qemu:
         """Negative for a signal; None while it runs."""
         return self._process.poll()
 
+    def shutdown_cause(self) -> str:
+        """Why a QEMU has ended with exit code 0, as its ShutdownCause has it: guest-shutdown, host-signal.
+
+        Empty if it has not said.
+        """
+        event = None if self._qmp is None else self._qmp.last_event("SHUTDOWN")
+        return "" if event is None else str(event["reason"])
+
     def attach(self) -> ActivityReader | None:
         """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up.
 

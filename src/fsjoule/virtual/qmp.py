@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from fsjoule.errors import LabError
 
 _CHUNK_BYTES: Final = 65536
+_LEFT_TIMEOUT_S: Final = 1.0
 
 
 class QmpError(LabError):
@@ -41,6 +42,17 @@ class Qmp:
                 raise QmpError(f"QEMU refuses {command}: {answer['error'].get('desc')}")
             if "return" in answer:
                 return answer["return"]
+
+    def last_event(self, name: str) -> dict[str, Any] | None:
+        """The data of the last event of this name that a QEMU has left unread when it ended; None without one."""
+        found: dict[str, Any] | None = None
+        while True:
+            try:
+                message = self._receive(time.monotonic() + _LEFT_TIMEOUT_S)
+            except QmpError:
+                return found
+            if message.get("event") == name:
+                found = message["data"]
 
     def close(self) -> None:
         self._connection.close()
