@@ -16,6 +16,7 @@ import pytest
 from fsjoule.errors import LabError
 from fsjoule.virtual.lab_board import board_status, losses, set_seed
 from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
+from fsjoule.virtual.lab_health import lab_faults
 
 _COORDINATOR = "127.0.0.1:20408"
 _STATUS = {"message": "off", "losses": {"sda": "3 of 7 writes"}}
@@ -105,3 +106,16 @@ def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, mo
     assert losses(_COORDINATOR) == ()
     with pytest.raises(LabError, match="the board of the lab 'one' takes no seed"):
         set_seed(_COORDINATOR, 43)
+
+
+def test_what_is_no_lab_is_none_and_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    _record("one", "")
+    labs = tmp_path / "labs"
+    for folder in ("one.bak", "Copy of one", "unreadable/lab.json"):
+        (labs / folder).mkdir(parents=True)
+    (labs / "notes").touch()
+    assert lab_names() == ("one", "unreadable")
+    assert LabPaths.of("unreadable").read() is None
+    assert losses(_COORDINATOR) == ()
+    assert lab_faults(_COORDINATOR) == ()

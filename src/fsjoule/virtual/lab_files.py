@@ -162,10 +162,10 @@ class LabPaths:
         self.epitaph.unlink(missing_ok=True)
 
     def read(self) -> LabRecord | None:
-        """What `lab.json` says; None if there is none, or a damaged one."""
+        """What `lab.json` says; None if there is none, or one that is damaged or cannot be read."""
         try:
             return _RECORD.validate_json(self.record.read_bytes())
-        except (FileNotFoundError, ValidationError):
+        except (OSError, ValidationError):
             return None
 
     def write(self, record: LabRecord) -> None:
@@ -207,9 +207,13 @@ class LabPaths:
 
 
 def lab_names() -> tuple[str, ...]:
-    """Labs that have been brought up under this state directory, running or not."""
+    """Labs that have been brought up under this state directory, running or not.
+
+    Whoever tells why something failed asks as well: what others have put there, a copy of a lab for one, is no lab.
+    """
     labs = state_dir() / "labs"
-    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
+    found = labs.iterdir() if labs.is_dir() else ()
+    return tuple(sorted(path.name for path in found if _NAME.fullmatch(path.name) and path.is_dir()))
 
 
 def make_devices_directory(name: str) -> Path:
