@@ -127,10 +127,7 @@ class Bench:
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise
-                try:
-                    self._switch_off()
-                except FsjouleError as off:
-                    self.say(f"the board could not be switched off: {off.what}")
+                self._switch_off_or_say()
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
                 if not error.transient or attempt == _ATTEMPTS:
@@ -204,10 +201,11 @@ class Bench:
             if steps := self.take_steps():
                 attachments[STEPS_FILE] = encode_steps(steps)
             self.store.add(measurement, evidence.trace, attachments)
-        if evidence.board_lost:
-            self._switch_off()
         self.results.append(measurement)
         self.on_measured(measurement)
+        if evidence.board_lost:
+            # It is stored: what fails now is no reason to measure it again.
+            self._switch_off_or_say()
         return measurement
 
     def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
@@ -378,6 +376,12 @@ class Bench:
             self._booted.measurer.rest(seconds)
         else:
             self.clock.sleep(seconds)
+
+    def _switch_off_or_say(self) -> None:
+        try:
+            self._switch_off()
+        except FsjouleError as error:
+            self.say(f"the board could not be switched off: {error.what}")
 
     def _switch_off(self) -> None:
         self._booted = None

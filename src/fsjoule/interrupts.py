@@ -3,7 +3,8 @@
 However many come, and whenever, the board is to be off, the place free and the run folder final. So a signal raises
 `Interrupted` only in code that says that it may be left anywhere (`interruptible`), and only once: whatever it unwinds
 is not disturbed again. Everywhere else, clean-up above all, a signal is noted, and raised where the next such code
-begins. An exception that somebody swallowed on its way is raised there again, too, or by the next signal after a while.
+begins. An exception that somebody swallowed on its way is raised there again, too, or by the next signal after a while
+if nothing unwinds for it any more.
 
 A signal that was ignored when the program started, as Ctrl-C is in a shell's background job, stays ignored.
 """
@@ -11,6 +12,7 @@ A signal that was ignored when the program started, as Ctrl-C is in a shell's ba
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -181,9 +183,17 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if not _state.armed or _state.shields:
         return
     # One that was swallowed (Python can do nothing else in a destructor) must not make all later ones nothing.
-    if _state.raised_s is None or time.monotonic() - _state.raised_s > _AGAIN_S:
+    if _state.raised_s is None or (time.monotonic() - _state.raised_s > _AGAIN_S and not _unwinding()):
         _leave(frame)
         _raise()
+
+
+def _unwinding() -> bool:
+    """Whether clean-up after a signal is under way: what is being handled is its exception, or came of it."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error is not None
 
 
 def _leave(frame: FrameType | None) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule import fio, onboard, onboard_files
-from fsjoule.errors import LabError, MeasurementInvalid, MeterError, also
+from fsjoule.errors import MeasurementInvalid, MeterError, TransferError, also
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
@@ -323,7 +323,7 @@ class Measurer:
             return b""
         try:
             return self.shell.get(path)
-        except LabError as error:
+        except TransferError as error:
             self.say(f"could not read {path}: {error.what}")
             return b""
 

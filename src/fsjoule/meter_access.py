@@ -86,7 +86,8 @@ def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None])
         variables, ours = virtual_lab.environment(name), None
     except LabError:
         recipe = virtual_lab.recipe_of(board)
-        emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
+        with interrupts.interruptible():
+            emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
         handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, board=board, progress=say)
         variables, ours = handle.environment, handle.identity if handle.started else None
     os.environ.update(variables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -42,6 +41,7 @@ PACKAGES: Final[dict[str, str]] = {
     "qemu-system-x86_64": "qemu-system-x86",
     "rsync": "rsync",
     "ser2net": "ser2net",
+    "setpriv": "util-linux",
     "sfdisk": "fdisk",
     "sload.f2fs": "f2fs-tools",
     "ssh": "openssh-client",
@@ -64,8 +64,6 @@ BUILD_PACKAGES: Final[dict[str, str]] = {
     "xz": "xz-utils",
 }
 
-_PR_SET_PDEATHSIG: Final = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 # Debian keeps servers and filesystem tools where an unprivileged user's PATH does not look.
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -111,10 +109,6 @@ def run(
     return done
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
 @contextmanager
 def _output(log: Path | IO[bytes] | None) -> Generator[IO[bytes] | int]:
     if isinstance(log, Path):
@@ -139,7 +133,9 @@ def start(
     With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends, however that comes about:
     call it from a thread that lives as long as the program should.
     """
-    command = [find_tool(str(argv[0])), *map(str, argv[1:])]
+    # No code of ours may run between fork and exec: the threads of gRPC, which labgrid has, abort the child there.
+    wrapper = [find_tool("setpriv"), "--pdeathsig", "TERM"] if die_with_parent else []
+    command = [*wrapper, find_tool(str(argv[0])), *map(str, argv[1:])]
     with _output(log) as output:
         return subprocess.Popen(  # noqa: S603 - argument lists only
             command,
@@ -150,7 +146,6 @@ def start(
             env=None if env is None else {**os.environ, **env},
             pass_fds=tuple(pass_fds),
             start_new_session=new_session,
-            preexec_fn=_die_with_parent if die_with_parent else None,  # noqa: PLW1509 - prctl alone, no locks
         )
 
 

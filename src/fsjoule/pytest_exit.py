@@ -130,9 +130,15 @@ class ExitCode:
             excinfo.value, pytest.Session.Interrupted
         )
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Decide when all is over: fixtures are taken down by now."""
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """Decide when all is over. After an interrupt pytest takes fixtures down here, and tells nobody what fails."""
+        try:
+            yield
+        except (FsjouleError, ExceptionGroup) as error:
+            for each in _ours(error):
+                _tell(f"ERROR: {each}")
+                self._codes.add(each.exit_code)
         match session.exitstatus:
             case pytest.ExitCode.INTERRUPTED if self._interrupted:
                 code = INTERRUPTED
@@ -158,6 +164,16 @@ class ExitCode:
         more = f", and {len(self._unselected) - _SHOWN} more" if len(self._unselected) > _SHOWN else ""
         there = f"there are: {', '.join(self._unselected[:_SHOWN])}{more}" if self._unselected else "there is no test"
         return f"ERROR: nothing was selected\n  hint: {there}"
+
+
+def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]:
+    """The errors of one tear-down or of several. Raises the group if it has one that is not ours."""
+    if isinstance(error, FsjouleError):
+        return [error]
+    ours, others = error.split(FsjouleError)
+    if ours is None or others is not None:
+        raise error
+    return [leaf for each in ours.exceptions for leaf in _ours(cast("FsjouleError | ExceptionGroup[Exception]", each))]
 
 
 def code_of(error: BaseException) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shlex
@@ -161,9 +162,10 @@ class Session:
 
     def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
         """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
-        self._emulator = virtual_lab.emulator_for(board) or str(
-            images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
-        )
+        with interrupts.interruptible():
+            self._emulator = virtual_lab.emulator_for(board) or str(
+                images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
+            )
         if len(self._kernels) > 1:
             self.say(f"all kernels run on one emulator, {first_line(self._emulator, '--version')}")
         handle = virtual_lab.up(
@@ -178,7 +180,10 @@ class Session:
         return handle if handle.started else None
 
     def close(self) -> None:
-        """Release the place, take down the lab that `open` brought up, and forget how to reach it."""
+        """Release the place, take down the lab that `open` brought up, and forget how to reach it.
+
+        What fails is said: it must not hide why the run ended.
+        """
         interrupts.tell(self.say)
         try:
             self._give_back()
@@ -191,7 +196,11 @@ class Session:
             self._variables = {}
             if self._lab is not None:
                 self.say("virtual lab: going down")
-                virtual_lab.down(self._lab.name, identity=self._lab.identity)
+                try:
+                    virtual_lab.down(self._lab.name, identity=self._lab.identity)
+                except FsjouleError as error:
+                    # Its guardian ends it with this process.
+                    self.say(f"warning: the virtual lab could not be taken down: {error}")
                 self._lab = None
 
     @contextmanager
@@ -220,9 +229,10 @@ class Session:
 
         Signals are raised where the body says so (`interrupts`), and nowhere else.
         """
-        lab.guard(target, self._guard)
-        board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
-        meter = lab.board_meter(target, _meter_faults)
+        with lab.lab_errors("finding the board's parts"):
+            lab.guard(target, self._guard)
+            board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
+            meter = lab.board_meter(target, _meter_faults)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
         if resumed is None:
@@ -395,6 +405,8 @@ def _lab_faults() -> tuple[str, ...]:
 
 def _make_setup_s() -> float:
     """How long make's own set-up took before it started this process; 0 outside of make."""
-    started = os.environ.pop(_SETUP_STARTED, "")
-    # A user may have set it to anything.
-    return max(0.0, time.time() - int(started)) if started.isascii() and started.isdecimal() else 0.0
+    try:
+        seconds = time.time() - float(os.environ.pop(_SETUP_STARTED, ""))
+    except ValueError:
+        return 0.0  # a user may have set it to anything
+    return seconds if 0 < seconds < math.inf else 0.0

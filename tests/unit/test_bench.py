@@ -103,6 +103,20 @@ def test_a_silent_meter_costs_the_energy_not_the_measurement() -> None:
     assert any("silent" in note for note in result.notes)
 
 
+class Panicking(FakeShell):
+    """A board that panics over the first file that is read from it."""
+
+    def get(self, path: str) -> bytes:
+        raise BoardError(f"the kernel panicked over {path}")
+
+
+@pytest.mark.parametrize("slug", ["write-16k", "mkfs"])
+def test_a_board_that_dies_while_its_files_are_read_is_told_as_such(slug: str) -> None:
+    bench = bench_of(shell=Panicking(answer), meter=FakeMeter())
+    with pytest.raises(BoardError, match="the kernel panicked over"):
+        bench.measure(entry(bench, slug))
+
+
 def test_marks_that_did_not_arrive_make_it_invalid() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S99", "E99")))
     result = bench.measure(entry(bench, "write-16k"))

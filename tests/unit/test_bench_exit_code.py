@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[2]
 TESTS = """\
 import pytest
 from fsjoule import store
-from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
+from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid, StorageError
 from labgrid.remote.common import ResourceEntry
 
 @pytest.fixture
@@ -30,6 +30,16 @@ def dead(request):
 def gone():
     return ResourceEntry({}).args
 
+@pytest.fixture(scope="session")
+def unstored():
+    yield
+    raise StorageError("run.json could not be written: No space left on device")
+
+@pytest.fixture(scope="session")
+def unstored_either(unstored):
+    yield
+    raise BoardError("the board could not be switched off")
+
 def test_measured(): pass
 def test_lab(measurement): pass
 def test_labgrid(gone): pass
@@ -40,6 +50,9 @@ def test_bug(): store.RunFolder(None).add(None, None, {})
 def test_ctrl_c(): raise KeyboardInterrupt
 def test_dead(dead): pass
 def test_after(): pass
+def test_full(unstored): pass
+def test_unstored(unstored): raise KeyboardInterrupt
+def test_neither(unstored_either): raise KeyboardInterrupt
 """
 
 
@@ -47,6 +60,9 @@ def test_after(): pass
 CASES = {
     "measured": 0,
     "measured or lab": 4,
+    "full": 4,
+    "unstored": 130,
+    "neither": 130,
     "labgrid": 4,
     "lab or invalid": 4,
     "invalid": 1,

@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
 from command_line import PROGRAM, CommandLine, command_line
 from compared_runs import write_kernels
+from labgrid.remote.common import ResourceEntry
 
 from fsjoule import cli
 from fsjoule.choosing import choose
@@ -128,6 +129,15 @@ def test_every_cause_has_its_exit_code(
     assert done.code == code, done.err
     assert said in " ".join(done.err.split())
     assert ("Traceback" in done.err) == (said == REPORTED)
+
+
+def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exporter_gone(*_: object, **__: object) -> None:
+        _ = cast("Any", ResourceEntry)({}).args
+
+    monkeypatch.setattr("fsjoule.cli.results.show_run", exporter_gone)
+    done = run("show", "anything")
+    assert (done.code, done.err) == (4, "error: labgrid failed: KeyError: 'params'\n")
 
 
 def test_a_module_that_cannot_be_imported_is_a_bug(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,37 @@ def test_a_swallowed_interrupt_is_raised_by_the_next_signal(monkeypatch: pytest.
         pytest.fail("nor is it forgotten where the next such code begins")
 
 
+def test_a_long_clean_up_is_not_taken_for_an_interrupt_that_was_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_AGAIN_S", 0.05)
+    done: list[str] = []
+
+    def clean_up(what: str) -> None:
+        time.sleep(0.06)
+        try:
+            int(what)
+        except ValueError:
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        done.append(what)
+
+    @contextlib.contextmanager
+    def mended() -> Generator[None]:
+        try:
+            yield
+        finally:
+            clean_up("generator")
+
+    with pytest.raises(RuntimeError), interruptible(), mended():  # noqa: PT012
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as interrupt:
+            clean_up("except")
+            raise RuntimeError from interrupt
+        finally:
+            clean_up("finally")
+    assert done == ["except", "finally", "generator"]
+
+
 def test_without_handling_ctrl_c_is_pythons_and_a_shield_holds_it_off() -> None:
     interrupts.restore()
     done: list[str] = []

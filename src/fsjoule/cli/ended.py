@@ -12,9 +12,9 @@ from typing import Any, Final, TextIO
 from typer import Abort
 from typer.core import TyperGroup
 
-from fsjoule import interrupts
+from fsjoule import interrupts, lab
 from fsjoule.cli.common import err
-from fsjoule.errors import FsjouleError, of_system
+from fsjoule.errors import FsjouleError, LabError, of_system
 from fsjoule.output import cannot_be_written, guarded
 
 BUG: Final = 70
@@ -79,6 +79,8 @@ def _code(ended: SystemExit) -> int:
 
 def _unexpected(error: BaseException) -> int:
     known = of_system(error) if isinstance(error, OSError) else None
+    if known is None and isinstance(error, Exception) and lab.raised_by_labgrid(error):
+        known = LabError(f"labgrid failed: {type(error).__name__}: {error}")
     if known is not None:
         _say(known)
         return known.exit_code

@@ -16,7 +16,7 @@ from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import check_places, guard, kept_variables, labgrid_target, wants_virtual_lab
-from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_us
+from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 
 __all__ = [
     "RESERVED",
@@ -42,6 +42,7 @@ __all__ = [
     "labgrid_target",
     "meter",
     "place_variables",
+    "raised_by_labgrid",
     "raised_by_us",
     "read_environment",
     "recorded_steps",

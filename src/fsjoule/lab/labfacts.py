@@ -37,8 +37,9 @@ def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN40
     """By name. A resource that is reached through its exporter says on which computer that runs."""
     hosts: dict[str, str] = {}
     for exporter, group, _cls, name in paths:
-        entry = session.resources[exporter][group][name]
-        host = str(entry.extra.get("proxy") or "")
+        # An exporter that ends just now has none any more.
+        entry = session.resources.get(exporter, {}).get(group, {}).get(name)
+        host = "" if entry is None else str(entry.extra.get("proxy") or "")
         hosts[exporter] = hosts.get(exporter) or host
     return tuple(Exporter(name, hosts[name]) for name in sorted(hosts))
 

@@ -18,7 +18,7 @@ from labgrid.step import step
 from labgrid.strategy import Strategy
 from serial import SerialException
 
-from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError, also
 from fsjoule.lab import arguments
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.card import Card, named_card
@@ -243,11 +243,17 @@ class BoardStrategy(Strategy):
             with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
                 self._labgrid.activate(self.power)
                 self.power.off()
-        finally:
-            # And the shell on it; what was said before is of no use later.
-            with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
-                self._labgrid.deactivate(self.console)
+        except BaseException as error:
+            with also(error, "closing the console"):
+                self._close_console()
+            raise
+        self._close_console()
         self._off_since_s = time.monotonic()
+
+    def _close_console(self) -> None:
+        """And the shell on it; what was said before is of no use later."""
+        with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
+            self._labgrid.deactivate(self.console)
 
     def _check_may_switch_off(self) -> None:
         """Raise PlaceLostError if the board is somebody else's.

@@ -73,7 +73,12 @@ def is_lab_fault(error: Exception) -> bool:
     program or a port, AttributeError for a resource without an address.
     """
     known = isinstance(error, (LabError, subprocess.CalledProcessError, *_LABGRID))
-    return known or _package(error) in _PACKAGES
+    return known or raised_by_labgrid(error)
+
+
+def raised_by_labgrid(error: Exception) -> bool:
+    """Whether it comes from inside of labgrid, or of what it is built on."""
+    return _package(error) in _PACKAGES
 
 
 def raised_by_us(error: Exception) -> bool:
