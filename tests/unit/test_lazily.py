@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from fsjoule import lazily
+from fsjoule import cli, lazily
+from fsjoule.cli import results
 
 PACKAGES = ("fsjoule.store", "fsjoule.store.index", "fsjoule.statistics")
 
@@ -36,3 +37,10 @@ def test_a_trend_imports_no_more_than_it_needs() -> None:
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     heavy = {"scipy", "ruptures", "alembic", "altair", "pyarrow", "labgrid", "pydantic", "jinja2"}
     assert loaded & heavy == set()
+
+
+def test_a_command_of_the_results_is_alone_as_well() -> None:
+    commands = {each.name or getattr(each.callback, "__name__", "") for each in results.app.registered_commands}
+    assert commands == set(cli._OF_RESULTS)
+    assert all(cli._modules(each) == ("results",) for each in commands)
+    assert cli._modules("--help") > cli._modules("show")

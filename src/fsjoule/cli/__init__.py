@@ -15,6 +15,7 @@ from fsjoule.cli.ended import Group, exit_code_of
 # Groups of commands by the modules of their names; those of `results` stand beside them.
 _GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "report", "suites")
 _RESULTS: Final = "results"
+_OF_RESULTS: Final = ("choices", "schema", "show", "version")
 # Commands that have a module of their own.
 _COMMANDS: Final = ("compare", "gate", "trend")
 # Commands whose exit code is what they are asked for.
@@ -55,8 +56,13 @@ def _app(first_word: str) -> typer.Typer:
         epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
         "fsjoule show results/<run>",
     )
-    alone = first_word in (*_GROUPS, *_COMMANDS)
-    for name in (first_word,) if alone else (_RESULTS, *_COMMANDS, *_GROUPS):
+    for name in _modules(first_word):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
         app.add_typer(commands, name=name if name in _GROUPS else None)
     return app
+
+
+def _modules(first_word: str) -> tuple[str, ...]:
+    if first_word in (*_GROUPS, *_COMMANDS):
+        return (first_word,)
+    return (_RESULTS,) if first_word in _OF_RESULTS else (_RESULTS, *_COMMANDS, *_GROUPS)

@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 from typer import Abort
 from typer.core import TyperGroup
 
-from fsjoule import interrupts, lab
+from fsjoule import interrupts
 from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError, LabError, of_system
 from fsjoule.output import cannot_be_written, guarded
@@ -79,7 +79,9 @@ def _code(ended: SystemExit) -> int:
 
 def _unexpected(error: BaseException) -> int:
     known = of_system(error) if isinstance(error, OSError) else None
-    if known is None and isinstance(error, Exception) and lab.raised_by_labgrid(error):
+    # Without its room nothing of labgrid has run: most commands do without, and start sooner.
+    lab = sys.modules.get("fsjoule.lab")
+    if known is None and lab is not None and lab.raised_by_labgrid(error):
         known = LabError(f"labgrid failed: {type(error).__name__}: {error}")
     if known is not None:
         _say(known)
