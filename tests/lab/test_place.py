@@ -353,3 +353,24 @@ def test_a_coordinator_that_is_gone_leaves_it_open_whose_the_place_is(
     assert any("cannot be reached" in line for line in said)
     assert list((state / "places").iterdir()), "the next run takes it over, should the coordinator know it still"
     lab.down("virtual")
+
+
+def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> None:
+    [coordinator] = [each.pid for each in lab.status("virtual").services if each.name == "coordinator"]
+    with acquired_place("virtual") as place:
+        place.check()
+        os.kill(coordinator, signal.SIGSTOP)
+        try:
+            told: list[tuple[str, float]] = []
+            for _ in range(10):
+                begin = time.monotonic()
+                with pytest.raises(LabError, match="whether the place 'virtual' is still ours is not known") as caught:
+                    place.check()
+                told.append((caught.value.what, time.monotonic() - begin))
+        finally:
+            os.kill(coordinator, signal.SIGCONT)
+        assert len({what for what, _ in told}) == 1
+        assert told[0][1] < 30
+        assert max(waited_s for _, waited_s in told[1:]) < 5
+        place.check()
+    assert lab_.holder is None, "it goes on, and is heard at once"

@@ -30,6 +30,8 @@ _DEFAULT_PORT: Final = 20408
 _DEFAULT_ADDRESS: Final = f"127.0.0.1:{_DEFAULT_PORT}"
 _ANSWER_TIMEOUT_S: Final = 10.0
 _CALL_TIMEOUT_S: Final = 30.0
+# A place that is being released may wait so long for an exporter that is slow to let go.
+_SETTLE_TIMEOUT_S: Final = 15.0
 # The coordinator tells clients by their connection: channels to one address must not share one.
 _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -63,8 +65,10 @@ def user() -> str:
 class Coordinator:
     """A connection. `places` is kept up to date by a thread, which calls `listener` with a name after each change."""
 
-    def __init__(self, listener: Callable[[str], None] = lambda _name: None) -> None:
-        """Raises ConfigError for an address that is none, LabError if nobody answers there."""
+    def __init__(
+        self, listener: Callable[[str], None] = lambda _name: None, limit_s: float = _ANSWER_TIMEOUT_S
+    ) -> None:
+        """Raises ConfigError for an address that is none, LabError if nobody answers there within the limit."""
         self.address = coordinator_address()
         self.places: dict[str, Place] = {}
         self._resources: set[tuple[str, str, str, str]] = set()
@@ -80,12 +84,12 @@ class Coordinator:
         self._call: Any = self.stub.ClientStream(iter(self._requests.get, None))
         threading.Thread(target=self._listen, daemon=True, name="fsjoule-coordinator").start()
         try:
-            self.sync()
+            self.sync(limit_s)
         except BaseException:
             self.close()
             raise
 
-    def sync(self) -> None:
+    def sync(self, limit_s: float = _ANSWER_TIMEOUT_S) -> None:
         """Return when everything that the coordinator has done before is known. Raises LabError if it is silent."""
         number, answered = next(self._numbers), threading.Event()
         self._answered[number] = answered
@@ -93,15 +97,15 @@ class Coordinator:
             message = messages.ClientInMessage()
             message.sync.id = number
             self._requests.put(message)
-            if answered.wait(_ANSWER_TIMEOUT_S) and not self._broken.is_set():
+            if answered.wait(limit_s) and not self._broken.is_set():
                 return
-        why = "cannot be reached" if self._broken.is_set() else f"does not answer within {_ANSWER_TIMEOUT_S:.0f} s"
+        why = "cannot be reached" if self._broken.is_set() else f"does not answer within {limit_s:.0f} s"
         raise LabError(f"the labgrid coordinator at {self.address} {why}", transient=True, hint=_HINT)
 
-    def call(self, method: Callable[..., Any], request: object, doing: str) -> Any:  # noqa: ANN401 - gRPC's
+    def call(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = _CALL_TIMEOUT_S) -> Any:  # noqa: ANN401 - gRPC's
         """Ask for something; what it changed is known afterwards. Raises RefusedError, LabError without answer."""
         try:
-            answer = method(request, timeout=_CALL_TIMEOUT_S)
+            answer = method(request, timeout=limit_s)
         except grpc.RpcError as error:
             code = error.code() if isinstance(error, grpc.Call) else None
             kind = RefusedError if code in _REFUSALS else LabError
@@ -111,13 +115,16 @@ class Coordinator:
         self.sync()
         return answer
 
-    def settle(self) -> None:
+    def settle(self, limit_s: float) -> None:
         """Return when no change is under way and all are known. Raises LabError if that cannot be known.
 
         A place that is being released is nobody's only after its exporters have let its resources go, which ends their
-        consoles. The coordinator makes one change at a time, and answers this between two.
+        consoles. The coordinator makes one change at a time, and answers this between two. Whether it answers at all
+        is seen before, within the limit, for it does that whatever it is about.
         """
-        self.call(self.stub.GetPlaces, messages.GetPlacesRequest(), "asking for the places")
+        self.sync(limit_s)
+        request = messages.GetPlacesRequest()
+        self.call(self.stub.GetPlaces, request, "asking for the places", _SETTLE_TIMEOUT_S)
 
     def place(self, name: str) -> Place:
         """Raises ConfigError, with those that there are, if there is none of that name."""

@@ -19,6 +19,12 @@ from fsjoule.lab.placenames import check_usable, may_use
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.2
+# A coordinator that lives answers in milliseconds, on a busy machine in a second or two.
+_ANSWER_TIMEOUT_S: Final = 5.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+# One that has just been silent for so long is asked anew, but not waited for: a run asks before each of its steps.
+_SILENT_FOR_S: Final = 30.0
+_GLANCE_S: Final = 1.0
 
 Say = Callable[[str], None]
 
@@ -60,6 +66,8 @@ class HeldPlace:
         self._lost = threading.Event()
         self._holder: str | None = None
         self._changed = 0.0
+        self._silence = ""
+        self._silent_until_s = 0.0
         self._coordinator = Coordinator(self._notice)
         try:
             self._coordinator.place(name)
@@ -75,13 +83,10 @@ class HeldPlace:
     def check(self) -> None:
         """Ask whether the place is still ours. To be called before anything is done to its board.
 
-        Raises PlaceLostError if it is not, and LabError if that cannot be known.
+        Raises PlaceLostError if it is not, and LabError if that cannot be known: soon, if it could not just before.
         """
         if not self._lost.is_set():
-            try:
-                self._coordinator.settle()
-            except LabError:
-                self._connect_again()
+            self._ask()
         self.look()
 
     def look(self) -> None:
@@ -161,13 +166,30 @@ class HeldPlace:
         else:
             self._changed = place.changed
 
-    def _connect_again(self) -> None:
-        """A coordinator that was away for a while: it may have been asked for anything meanwhile."""
+    def _ask(self) -> None:
+        """Learn what has become of the place. Raises LabError."""
+        silent = time.monotonic() < self._silent_until_s
         try:
-            coordinator = Coordinator(self._notice)
+            if silent:
+                self._connect_again(_GLANCE_S)
+            self._coordinator.settle(_ANSWER_TIMEOUT_S)
         except LabError as error:
-            what = f"whether the place {self.name!r} is still ours is not known: {error.what}"
-            raise LabError(what, transient=True, hint=error.hint) from error
+            if silent:
+                raise LabError(self._silence, transient=True, hint=error.hint) from error
+            self._connect_or_give_up()
+        self._silent_until_s = 0.0
+
+    def _connect_or_give_up(self) -> None:
+        try:
+            self._connect_again(_CONNECT_TIMEOUT_S)
+        except LabError as error:
+            self._silence = f"whether the place {self.name!r} is still ours is not known: {error.what}"
+            self._silent_until_s = time.monotonic() + _SILENT_FOR_S
+            raise LabError(self._silence, transient=True, hint=error.hint) from error
+
+    def _connect_again(self, limit_s: float) -> None:
+        """A coordinator that was away for a while: it may have been asked for anything meanwhile. Raises LabError."""
+        coordinator = Coordinator(self._notice, limit_s)
         self._coordinator.close()
         self._coordinator = coordinator
         place, before = coordinator.places.get(self.name), self._changed
