@@ -25,7 +25,21 @@ _BUGS: Final = re.compile(
     r"Traceback \(most recent call last\)|INTERNALERROR|Exception ignored|never retrieved|Fatal Python error"
 )
 # What a fault that was got over leaves on the terminal.
-_TOLD: Final = re.compile(r"trying again|no energy|^warning: ", re.MULTILINE)
+_TOLD: Final = re.compile(r"trying again|no energy|building it again|^warning: ", re.MULTILINE)
+# What a bench says whether anything fails or not: it names all parts of the lab.
+_PROGRESS: Final = re.compile(
+    r"starting |lab is up|lab '\S+' is up|clearing away|place '\S+' (?:acquired|released|was left)|place \S+, exporter "
+    r"|results go to |card with kernel |card: |root partition: |building the |\d+ of \d+ measurements "
+    r"(?:taken|are there already)|mean ± |MiB; the meter's own |report: |report  |run folder  |to measure what is "
+    r"missing: |virtual lab: |platform |rootdir: |configfile: |plugins: |collected |quick on |board utilisation"
+)
+# Where pytest shows source code; only its lines with an E tell what was raised there.
+_SOURCE: Final = re.compile(r"=+ (?:ERRORS|FAILURES) =+")
+_SOURCE_ENDS: Final = re.compile(r"\S.* on \S+, kernel |=+ .* =+")
+_RAISED: Final = re.compile(r"E {3}")
+_CONSOLE: Final = re.compile(r"(?:E +)?  console\| ")
+# Folders of a campaign have the names of kinds.
+_FILE: Final = re.compile(r"(?<![\w/])/[\w.@+-]+(?:/[\w.@+-]*)*")
 # What the emulated board draws, idle or busy, in watts: another meter's figures would be outside.
 _PLAUSIBLE_W: Final = (0.8, 2.0)
 # What a bench runs, not folders that pytest has named.
@@ -57,12 +71,24 @@ def code(exit_code: int | None, allowed: frozenset[int], run: LoadedRun | None, 
     return [] if exit_code in allowed else [f"exit code {exit_code}, not {' or '.join(map(str, sorted(allowed)))}"]
 
 
-def message(text: str, exit_code: int | None, names: str) -> list[str]:
-    """The cause is named wherever the fault is told, and nothing looks like a bug."""
+def message(text: str, exit_code: int | None, names: str, *, always: bool = False) -> list[str]:
+    """The cause is named wherever the fault is told (or `always`), and nothing looks like a bug."""
     complaints = [f"it printed {found.group(0)!r}" for found in [_BUGS.search(text)] if found]
-    if (exit_code != 0 or _TOLD.search(text)) and not re.search(names, text):
+    if (always or exit_code != 0 or _TOLD.search(text)) and not re.search(names, told(text)):
         complaints.append(f"nothing in its output names the cause: {names}")
     return complaints
+
+
+def told(text: str) -> str:
+    """What a bench's output says of a fault: without progress, source code, the board's console, names of files."""
+    kept: list[str] = []
+    source = False
+    for line in text.splitlines():
+        source = not _SOURCE_ENDS.match(line) if source else False
+        source = source or _SOURCE.match(line) is not None
+        if not (_PROGRESS.match(line) or _CONSOLE.match(line) or (source and not _RAISED.match(line))):
+            kept.append(_FILE.sub("FILE", line))
+    return "\n".join(kept)
 
 
 def data(text: str, run_folder: Path | None, serial: str) -> list[str]:

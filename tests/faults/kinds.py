@@ -50,9 +50,10 @@ def _started(scene: Scene) -> Bench:
 class Kind:
     """A kind of fault: `prepare` is done before the bench is started, `act` at a random moment of one of the `phases`.
 
-    `names` is what the bench's output must match once the fault is told; `codes` are the exit codes that say it. Exit
-    code 0 is right whenever the run is complete and valid, and the only right one if the fault `passes`: then a second
-    try makes it. A run that fails ends `within_s` of the fault.
+    `names` is what a line of the bench's output must match once the fault is told: what failed, and how. Progress does
+    not count (`checks.told`). A fault that no bench can miss is told `always`. `codes` are the exit codes that say it.
+    Exit code 0 is right whenever the run is complete and valid, and the only right one if the fault `passes`: then a
+    second try makes it. A run that fails ends `within_s` of the fault.
 
     `hands_off`: afterwards the place, or the board, is not the bench's to free, or no bench is left to do it.
     """
@@ -66,6 +67,7 @@ class Kind:
     within_s: float = 60.0
     lab: Lab = Lab.OWN
     guest_time: bool = False
+    always: bool = False
     hands_off: bool = False
     # The lab lacks something afterwards, and is brought up anew for the next bench if it is not the bench's own.
     service_dies: bool = False
@@ -102,43 +104,60 @@ def _service(
     ]
 
 
+def _failed(service: str) -> str:
+    """How a bench says that a service of the lab is dead or stands still, or has not come up."""
+    how = r"died|ended|was killed by|was stopped|does not answer|is not ready after"
+    return rf"(?<!of )the lab's {service} (?:\(process \d+\) )?(?:{how})"
+
+
+_QEMU_FAILED: Final = r"QEMU \(process \d+\) (?:died|ended|was killed by|was ended from outside|was stopped)"
+_BRIDGE_FAILED: Final = r"ser2net of the lab's \w+ \(process \d+\) (?:died|ended|was killed by|was stopped)"
+# A meter whose way is cut is named as silent where nobody can see what has cut it.
+_NO_METER: Final = r"(?:no|have no) energy: .*\bmeter\b|the meter (?:is silent|did not|was not)"
+_LAB_ENDED: Final = r"the lab '\S+' has ended: it|the lab is not up after"
+
 _SERVICES: Final = (
     # Off is a kill for the emulated board: the second try finds it as good as new.
-    *_service(QEMU, r"QEMU", _POWERED, passes=True, lab=Lab.EITHER),
-    *_service("board", r"lab's board|board's service|virtual board|outlet"),
-    *_service("meter", r"meter"),
-    *_service(CONSOLE_BRIDGE, r"console|ser2net", _POWERED, lab=Lab.EITHER),
-    *_service(METER_BRIDGE, r"meter", _POWERED, lab=Lab.EITHER),
-    *_service("exporter", r"exporter"),
-    *_service("coordinator", r"coordinator"),
-    *_service("sshd", r"sshd?\b"),
-    *_service("supervisor", r"supervisor|lab .*(ended|gone|down|died)"),
-    *_service("guardian", r"guardian|lab .*(ended|gone|down|died)"),
+    *_service(QEMU, _QEMU_FAILED, _POWERED, passes=True, lab=Lab.EITHER),
+    *_service("board", _failed("board")),
+    *_service("meter", _failed("meter")),
+    *_service(CONSOLE_BRIDGE, rf"{_BRIDGE_FAILED}|the console's connection was lost", _POWERED, lab=Lab.EITHER),
+    *_service(METER_BRIDGE, rf"{_BRIDGE_FAILED}|{_NO_METER}", _POWERED, lab=Lab.EITHER),
+    *_service("exporter", _failed("exporter")),
+    *_service("coordinator", _failed("coordinator")),
+    *_service("sshd", _failed("sshd")),
+    *_service("supervisor", rf"{_failed('supervisor')}|{_LAB_ENDED}"),
+    *_service("guardian", rf"{_failed('guardian')}|{_LAB_ENDED}"),
 )
 
 # What is typed is not on the console's log there, so that nobody sees from outside when a workload begins.
 _IN_GUEST_TIME: Final = (Phase.BOOT, Phase.PROVISIONING, Phase.STORING)
 _GUEST_TIME: Final = (
     Kind(
-        "guest-time-qemu-kill", r"QEMU", signalled(QEMU, signal.SIGKILL), _IN_GUEST_TIME, passes=True, guest_time=True
+        "guest-time-qemu-kill",
+        _QEMU_FAILED,
+        signalled(QEMU, signal.SIGKILL),
+        _IN_GUEST_TIME,
+        passes=True,
+        guest_time=True,
     ),
     Kind(
         "guest-time-board-kill",
-        r"lab's board|board's service|virtual board|outlet",
+        _failed("board"),
         signalled("board", signal.SIGKILL),
         _IN_GUEST_TIME,
         guest_time=True,
     ),
     Kind(
         "guest-time-meter-kill",
-        r"meter",
+        _failed("meter"),
         signalled("meter", signal.SIGKILL),
         _IN_GUEST_TIME,
         guest_time=True,
     ),
 )
 
-_INTERRUPTED: Final = r"interrupt|Interrupt|Ctrl-C|SIG"
+_INTERRUPTED: Final = r"interrupted|Interrupted|KeyboardInterrupt|(?:Ctrl-C|SIG[A-Z]+): ending"
 _ENDS: Final = (
     Kind("ctrl-c", _INTERRUPTED, users.ctrl_c(1), codes=frozenset({130}), lab=Lab.EITHER),
     Kind("ctrl-c-twice", _INTERRUPTED, users.ctrl_c(2), codes=frozenset({130}), lab=Lab.EITHER),
@@ -178,7 +197,7 @@ _DISKS: Final = (
     Kind("cache-full", r"No space left", phases=_BEFORE, prepare=disks.cache_full),
     Kind(
         "cache-read-only",
-        r"cache",
+        r"cache cannot be written",
         phases=_BEFORE,
         codes=_INPUT_OR_LAB,
         passes=True,
@@ -194,9 +213,10 @@ _DISKS: Final = (
     *(
         Kind(
             f"cache-{word}",
-            r"cache|damaged|built again",
+            r"the cached card \S+ is damaged: .*building it again",
             phases=_BEFORE,
             passes=True,
+            always=True,
             within_s=120.0,
             prepare=disks.damaged_cache(damage),
         )
@@ -211,7 +231,8 @@ _DISKS: Final = (
 )
 
 # It may notice before somebody else has it.
-_TAKEN: Final = rf"{users.SOMEBODY}|place .* taken away"
+_TAKEN: Final = rf"{users.SOMEBODY} has it|the place '\S+' was taken away"
+_ANOTHER_METER: Final = rf"this is not the meter of the run: .*{users.OTHER_METER}"
 _HOLDERS: Final = (
     Kind(
         "place-taken",
@@ -231,7 +252,7 @@ _HOLDERS: Final = (
     ),
     Kind(
         "place-released",
-        r"place",
+        r"the place '\S+' was taken away",
         users.place_kicked(taken=False),
         _WITH_PLACE,
         lab=Lab.STANDING,
@@ -240,15 +261,16 @@ _HOLDERS: Final = (
     Kind("second-bench", r"", users.second_bench(), _WITH_PLACE, passes=True, lab=Lab.EITHER),
     Kind(
         "second-bench-degraded",
-        r"sshd?\b",
+        _failed("sshd"),
         users.second_bench(signalled("sshd", signal.SIGKILL)),
         _POWERED,
         within_s=240.0,
     ),
-    Kind("meter-swapped", r"meter|OTHER", users.meter_swapped, _POWERED),
+    # It may notice the end of the first before it hears the other.
+    Kind("meter-swapped", rf"{_ANOTHER_METER}|{_failed('meter')}", users.meter_swapped, _POWERED),
     Kind(
         "meter-swapped-resume",
-        users.OTHER_METER,
+        _ANOTHER_METER,
         phases=_BEFORE,
         codes=_INPUT_OR_LAB,
         start=users.resumed_with_another_meter,
@@ -274,7 +296,7 @@ _BOARD: Final = (
     ),
     Kind(
         "console-flooded",
-        r"console|did not end|shell",
+        r"did not end within|the board does not answer|the console's connection was lost|no shell after|logged us out",
         users.typed("(while :; do cat /proc/kallsyms; done) > /dev/console 2>&1 &", "the console is flooded"),
         _AT_SHELL,
         passes=True,
@@ -283,7 +305,7 @@ _BOARD: Final = (
     ),
     Kind(
         "card-writer-hangs",
-        r"writing card.img took longer",
+        r"writing card.img took longer|of the lab's sshd \(process \d+\) was stopped",
         users.card_writer_hangs,
         (Phase.FLASH,),
         passes=True,
@@ -293,11 +315,12 @@ _BOARD: Final = (
 )
 
 _TERMINAL: Final = frozenset({1, 2, 4})
+_NO_OUTPUT: Final = r"the output cannot be written: (?:Broken pipe|No space left)"
 _TERMINALS: Final = (
-    Kind("stdout-full", r"", phases=_BEFORE, codes=_TERMINAL, prepare=users.full_terminal, lab=Lab.EITHER),
+    Kind("stdout-full", _NO_OUTPUT, phases=_BEFORE, codes=_TERMINAL, prepare=users.full_terminal, lab=Lab.EITHER),
     Kind(
         "stdout-closed",
-        r"",
+        _NO_OUTPUT,
         users.close_terminal,
         (Phase.SET_UP, *_POWERED),
         _TERMINAL,
@@ -308,7 +331,7 @@ _TERMINALS: Final = (
 _DATABASES: Final = tuple(
     Kind(
         f"database-{word}",
-        r"PostgreSQL|database|server",
+        r"the index \S+ (?:cannot be reached|refused|has been held)",
         database.backend_signalled(sig),
         _BEFORE,
         within_s=120.0,

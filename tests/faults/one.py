@@ -135,7 +135,7 @@ def _judge(kind: Kind, scene: Scene, bench: Bench, outcome: Outcome, patience: f
         "injected": scene.findings,
         "code": checks.code(outcome.exit_code, kind.codes, run, must_succeed=kind.passes),
         "time": [] if outcome.seconds <= limit_s else [f"{outcome.seconds:.0f} s, not {limit_s:.0f} s"],
-        "message": checks.message(text, outcome.exit_code, kind.names),
+        "message": checks.message(text, outcome.exit_code, kind.names, always=kind.always),
         "data": checks.data(text, folder, scene.serial),
     }
     if not kind.hands_off:
@@ -162,7 +162,7 @@ def _next_bench(kind: Kind, scene: Scene, outcome: Outcome, patience: float) -> 
         scene.results.mkdir()
         bench = scene.bench(chosen=SHORTEST)
     exit_code = bench.wait(_GOES_ON_S * patience)
-    complaints = checks.message(bench.text(), exit_code, ".")
+    complaints = checks.message(bench.text(), exit_code, "")
     if exit_code != 0 or not checks.all_valid(checks.loaded(folder or scene.run_folder())):
         complaints.append(f"it ended with {exit_code}; see {bench.output}")
     left = checks.standing_lab_idle(scene) if scene.standing else checks.own_lab_gone(scene)
