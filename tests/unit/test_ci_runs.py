@@ -13,7 +13,9 @@ from command_line import CommandLine, command_line
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
+from fsjoule.ci import runs
 from fsjoule.ci.runs import PACKAGE
+from fsjoule.errors import ResultError
 from fsjoule.store import load_run
 
 FILE = "run.tar.gz"
@@ -91,6 +93,16 @@ def of_type(kind: bytes, name: str = f"{NIGHT}/link", target: str = "") -> bytes
     return content.getvalue()
 
 
+def sparse(**headers: str) -> bytes:
+    """An archive whose one member has headers of GNU's sparse files."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo(f"{NIGHT}/a")
+        member.pax_headers = {f"GNU.sparse.{name}": value for name, value in headers.items()}
+        archive.addfile(member)
+    return content.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -109,6 +121,9 @@ def of_type(kind: bytes, name: str = f"{NIGHT}/link", target: str = "") -> bytes
         pytest.param(of_type(tarfile.CHRTYPE), "neither a file", id="device"),
         pytest.param(packed(("20250101T000000Z-evil-1/some", b"x")), "is not a run folder", id="no run"),
         pytest.param(packed(("another/run.json", b"{}")), "is not a run folder", id="another name"),
+        pytest.param(sparse(size="1", map="x,y"), "invalid literal", id="a map of no numbers"),
+        pytest.param(sparse(size="1", map="0"), "", id="half a map"),
+        pytest.param(sparse(size="-1", map="0,0"), "a size below 0", id="a negative size"),
     ],
 )
 def test_what_is_no_run_is_named_and_left_out(  # noqa: PLR0917 - fixtures
@@ -143,12 +158,7 @@ def test_names_that_are_no_runs_are_not_asked_for(run: CommandLine, server: GitL
 
 def test_a_folder_that_would_fill_the_disk_is_left_out(run: CommandLine, server: GitLab) -> None:
     """A sparse file: a few bytes of archive that unpack to more than a gibibyte."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-        member = tarfile.TarInfo("a")
-        member.pax_headers = {"GNU.sparse.size": str((1 << 30) + 1), "GNU.sparse.map": "0,0"}
-        archive.addfile(member)
-    server.packages[PACKAGE, NIGHT, FILE] = content.getvalue()
+    server.packages[PACKAGE, NIGHT, FILE] = sparse(size=str((1 << 30) + 1), map="0,0")
     assert "it is too large for a run folder" in run("ci", "pull", "history").err
 
 
@@ -210,3 +220,15 @@ def test_no_run_is_an_error(run: CommandLine, tmp_path: Path) -> None:
     done = run("ci", "push")
     assert done.code == 2
     assert "there is no run folder" in done.err
+
+
+def test_bytes_are_counted_while_they_are_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever the headers said of sizes."""
+    monkeypatch.setattr(runs, "_MOST_BYTES", 150)
+    content = packed(("a", b"x" * 100), ("b", b"y" * 100))
+    with (
+        tarfile.open(fileobj=io.BytesIO(content)) as archive,
+        pytest.raises(ResultError, match="too large for a run folder"),
+    ):
+        runs._unpack(archive, tmp_path)
+    assert not any((tmp_path / "b").read_bytes())

@@ -10,7 +10,6 @@ import errno
 import gzip
 import io
 import re
-import shutil
 import tarfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -40,6 +39,8 @@ _FILE: Final = "run.tar.gz"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
 _MOST_BYTES: Final = 1 << 30
+_PART_BYTES: Final = 1 << 20
+_TOO_LARGE: Final = "it is too large for a run folder"
 # As run folders are called: the time at which the run began, the board, the run's id.
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 # Clocks differ.
@@ -49,8 +50,11 @@ _BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLON
 # measurements/<name>/<file>
 _DEEPEST: Final = 2
 _MODE: Final = 0o644
-# What unpacking raises of an archive that is none, or not all of one.
-_DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+# What unpacking raises of an archive that is none, or not all of one. What Python 3.11's tarfile takes for numbers in
+# an extended header it does not check.
+_DAMAGED: Final = (
+    tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, LookupError
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +184,15 @@ def _pull(project: Project, name: str, into: Path) -> None:
         packed = Path(work) / _FILE
         with packed.open("wb") as file:
             project.generic_packages.download(
-                PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=1 << 20
+                PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=_PART_BYTES
             )
         with tarfile.open(packed) as archive:
-            if sum(member.size for member in archive) > _MOST_BYTES:
-                raise ResultError("it is too large for a run folder")
+            # What a header says is not what comes: that is counted while it is copied.
+            sizes = [member.size for member in archive]
+            if min(sizes, default=0) < 0:
+                raise ResultError("a file in its archive has a size below 0")
+            if sum(sizes) > _MOST_BYTES:
+                raise ResultError(_TOO_LARGE)
             _unpack(archive, Path(work))
         load_run(Path(work) / name)
         (Path(work) / name).rename(into / name)
@@ -194,8 +202,9 @@ def _unpack(archive: tarfile.TarFile, into: Path) -> None:
     """Files and folders below `into`, which is empty; whose they are and their modes are not taken over.
 
     Raises ResultError for anything else that an archive can have in it, and a run folder has not: links, devices, names
-    that lead out of it. tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2.
+    that lead out of it, too many bytes. tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2.
     """
+    left_bytes = _MOST_BYTES
     for member in archive:
         if not (member.isreg() or member.isdir()):
             raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
@@ -211,7 +220,11 @@ def _unpack(archive: tarfile.TarFile, into: Path) -> None:
             content = archive.extractfile(member)
             assert content is not None, "it is a file"
             with content, path.open("xb") as file:
-                shutil.copyfileobj(content, file)
+                while part := content.read(min(_PART_BYTES, left_bytes + 1)):
+                    left_bytes -= len(part)
+                    if left_bytes < 0:
+                        raise ResultError(_TOO_LARGE)
+                    file.write(part)
         except OSError as error:
             if error.errno not in _BAD_NAME:
                 raise
