@@ -165,17 +165,46 @@ def test_columns_that_are_none_of_a_trace_are_refused(columns: dict[str, object]
         decode_trace(rewritten(**columns), Path("trace.parquet"))
 
 
-def test_a_few_bytes_cannot_claim_all_memory() -> None:
-    # One value, again and again: some kilobytes.
-    rows = MOST_ROWS + 1
+def of_nulls(rows: int) -> bytes:
+    """One value, again and again: some kilobytes, in one row group."""
     kinds = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
     kinds |= {f"checkpoint_{name}": pa.int64() for name in ("tick", "raw", "bus", "missed")}
     table = pa.table({name: pa.nulls(rows, kind) for name, kind in kinds.items()})
     metadata = pq.ParquetFile(pa.BufferReader(encode_trace(make_trace()))).metadata.metadata
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    pq.write_table(table.replace_schema_metadata(metadata), sink, row_group_size=rows, write_statistics=False)
+    return bytes(sink.getvalue())
+
+
+def count(number: int) -> bytes:
+    """As Parquet's footer has it (Thrift's compact protocol): the next field, 64 bits."""
+    left, parts = 2 * number, [0x16]
+    while left:
+        parts.append(left & 0x7F | 0x80 * (left > 0x7F))
+        left >>= 7
+    return bytes(parts)
+
+
+def test_a_few_bytes_cannot_claim_all_memory() -> None:
+    rows = MOST_ROWS + 1
     with pytest.raises(ResultError, match=f"has {rows} rows"):
-        decode_trace(bytes(sink.getvalue()), Path("trace.parquet"))
+        decode_trace(of_nulls(rows), Path("trace.parquet"))
+
+
+@pytest.mark.parametrize("changed", [slice(0, 1), slice(0, 10, 9), slice(1, 9), slice(9, 10), slice(3, 4)])
+def test_all_that_a_trace_says_of_its_rows_must_agree(changed: slice) -> None:
+    """The file says it, then each of eight columns, then their group: any of them may claim less than comes."""
+    rows = MOST_ROWS + 1_000_000
+    content = of_nulls(rows)
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    parts = content[footer:].split(count(rows))
+    told = [count(rows)] * 10
+    told[changed] = [count(rows - 2_000_000)] * len(told[changed])
+    assert len(parts) == len(told) + 1
+    forged = content[:footer] + b"".join(a + b for a, b in zip(parts, [*told, b""], strict=True))
+    assert len(forged) == len(content)
+    with pytest.raises(ResultError, match="contradicts itself"):
+        decode_trace(forged, Path("trace.parquet"))
 
 
 @given(st.data())

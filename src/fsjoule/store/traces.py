@@ -41,6 +41,9 @@ _CHECKPOINT_COLUMNS: Final = {
 _COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
 # A minute at 1 kHz: enough for the encoding to pay, little to hold in memory.
 _GROUP_ROWS: Final = 60_000
+# What a row and a group of them take at most before they are packed, by far.
+_ROW_BYTES: Final = 128
+_GROUP_BYTES: Final = 1 << 20
 # Two and a half hours at 1 kHz.
 MOST_ROWS: Final = 10_000_000
 # A thousand years in microseconds.
@@ -210,9 +213,18 @@ def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> Non
             raise ResultError(f"{shown} lacks a column, or has it twice: {name!r}", hint=_HINT)
         if schema.field(at[0]).type != kind:
             raise ResultError(f"{shown}: column {name!r} is of type {schema.field(at[0]).type}, not {kind}", hint=_HINT)
-    rows = file.metadata.num_rows
+    metadata = file.metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    # The file says it, each row group and each column in it: pyarrow makes room for what the column says.
+    ours = [at for at in range(metadata.num_columns) if metadata.schema.column(at).path in _COLUMNS]
+    agree = all(group.column(at).num_values == group.num_rows >= 0 for group in groups for at in ours)
+    if not agree or rows != metadata.num_rows:
+        raise ResultError(f"{shown} contradicts itself in how many rows it has", hint=_HINT)
     if most_rows is not None and not 0 <= rows <= most_rows:
         raise ResultError(f"{shown} has {rows} rows; a measurement's trace has {most_rows} at most", hint=_HINT)
+    if any(not 0 <= group.total_byte_size <= group.num_rows * _ROW_BYTES + _GROUP_BYTES for group in groups):
+        raise ResultError(f"{shown} has more bytes than rows of a trace have", hint=_HINT)
 
 
 def _check_order(trace: Trace, shown: str) -> None:
