@@ -65,10 +65,12 @@ def environment_target(
         if environment.virtual_lab is not None and lab.wants_virtual_lab(environment):
             board = environment.virtual_board or virtual_lab.REAL_TIME
             closing.enter_context(_virtual_lab(environment.virtual_lab, board, kernel, say))
-        places = lab.find_places(environment.places)
+        with interrupts.interruptible():
+            places = lab.find_places(environment.places)
         os.environ.update(lab.place_variables(environment.places, places))
         guard = closing.enter_context(lab.acquired_places(places, say=say))
-        target = closing.enter_context(lab.labgrid_target(environment_file))
+        with interrupts.interruptible():
+            target = closing.enter_context(lab.labgrid_target(environment_file))
         lab.guard(target, guard)
         with interrupts.interruptible():
             yield target, environment.profile

@@ -60,7 +60,8 @@ def measure_pairs(
         closing.callback(session.close)
         session.open()
         closing.enter_context(session.place())
-        target = closing.enter_context(lab.labgrid_target(environment_file))
+        with interrupts.interruptible():
+            target = closing.enter_context(lab.labgrid_target(environment_file))
         bench = closing.enter_context(session.run(target))
         session.expected = len(session.plan.entries)
         with interrupts.interruptible():

@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Generator
 from functools import partial
 from itertools import count
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 
 from fsjoule import interrupts
 from fsjoule.interrupts import Interrupted, interruptible, shielded
+from fsjoule.meter_access import environment_target
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +176,7 @@ def test_other_threads_have_no_signals() -> None:
 
 IGNORING = """
 import signal
+import socket
 from fsjoule import interrupts
 with interrupts.handled(), interrupts.interruptible():
     signal.raise_signal(signal.SIGINT)
@@ -287,3 +291,21 @@ def test_signals_at_random_moments_leave_the_clean_up_whole() -> None:
             pass
         assert cleaned == 1000
         assert interrupts.pending()
+
+
+def test_a_signal_ends_the_wait_for_a_coordinator_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every command has it that reaches a meter through an environment file."""
+    file = tmp_path / "env.yaml"
+    file.write_text((Path(__file__).parents[2] / "env" / "virtual.yaml").read_text())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("LG_COORDINATOR", f"127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.delenv("LG_PLACE", raising=False)
+        timer = threading.Timer(1.0, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM))
+        timer.start()
+        started_s = time.monotonic()
+        with pytest.raises(Interrupted), environment_target(file, print):
+            pytest.fail("there is no place")
+        timer.join()
+    assert time.monotonic() - started_s < 5
