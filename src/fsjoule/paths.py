@@ -67,7 +67,8 @@ def project_dir() -> Path:
 
 
 def _made(variable: str, default: Path) -> Path:
-    named = os.environ.get(variable)
+    # Set to nothing is as not set: so scripts take a variable back, and so XDG's own are read.
+    named = os.environ.get(variable) or None
     path = default.absolute() if named is None else _absolute(variable, named)
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 @pytest.mark.parametrize("variable", FOLDERS)
 @pytest.mark.parametrize(
     "value",
-    ["", "relative/folder", ".", "~nobody", "~nobody/x", "/dev/null", "/dev/null/x", "/proc/nope", "/" + 300 * "x"],
+    ["relative/folder", ".", "~nobody", "~nobody/x", "/dev/null", "/dev/null/x", "/proc/nope", "/" + 300 * "x"],
 )
 def test_a_folder_that_cannot_be_used_is_the_user_s_mistake(
     variable: str, value: str, run: CommandLine, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +49,14 @@ def test_a_folder_is_made_and_a_home_is_known(variable: str, tmp_path: Path, mon
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     assert FOLDERS[variable]().is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_variable_that_is_set_to_nothing_is_not_set(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    default = FOLDERS[variable]()
+    monkeypatch.setenv(variable, "")
+    assert FOLDERS[variable]() == default
 
 
 @pytest.mark.parametrize("variable", FOLDERS)
