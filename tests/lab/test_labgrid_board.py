@@ -32,7 +32,8 @@ from fsjoule.model import ImageFacts
 from fsjoule.paths import project_dir
 from fsjoule.virtual import lab, lab_health
 from fsjoule.virtual.lab_board import board_status
-from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.virtual.lab_files import LabPaths, LabRecord
+from fsjoule.virtual.lab_processes import descendants
 
 _KERNEL = "6.1"
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
@@ -185,6 +186,57 @@ def test_an_image_that_does_not_fit_fails_and_gives_the_card_back(bench: _Bench,
         bench.board(replace(image, facts=replace(image.facts, card_sha256="too large"))).prepare(_KERNEL, "ext4")
     assert caught.value.transient
     assert _card_position() == "dut"
+
+
+def _stop_writer_soon(stopped: list[float]) -> threading.Thread:
+    """Wait until the card is written on the exporter's side, then let who writes it stand still; tells when."""
+
+    def stop() -> None:
+        guardian = _record().guardian
+        assert guardian is not None
+        deadline = time.monotonic() + 60
+        while not stopped and time.monotonic() < deadline:
+            for each in descendants(guardian.pid):
+                if b"bmaptool\0copy\0" in _arguments(each.pid):
+                    os.kill(each.pid, signal.SIGSTOP)
+                    stopped.append(time.monotonic())
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    return thread
+
+
+def _arguments(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_writer_that_stands_still_is_named_and_ended_within_seconds(
+    bench: _Bench, environment: dict[str, str]
+) -> None:
+    board = bench.board(coordinator=environment["LG_COORDINATOR"])
+    bench.strategy.forget_card()
+    stopped: list[float] = []
+    stops = _stop_writer_soon(stopped)
+    with pytest.raises(
+        LabError, match=r"^\w+ of the lab's sshd \(process \d+\) was stopped .*: writing \S+ was given up"
+    ):
+        board.prepare(_KERNEL, "ext4")
+    took_s = time.monotonic() - stopped[0]
+    stops.join()
+    assert took_s < 60, "it may write for 900 s"
+    assert lab_health.card_faults(environment["LG_COORDINATOR"]) == ()
+    assert _card_position() == "dut"
+    board.prepare(_KERNEL, "ext4")
+
+
+def _record() -> LabRecord:
+    record = LabPaths.of("virtual").read()
+    assert record is not None
+    return record
 
 
 def _card_position() -> str:
@@ -344,9 +396,7 @@ def test_a_qemu_that_stands_still_under_a_command_is_named_and_goes_off(
 
 def test_a_stopped_board_program_ends_the_wait_for_its_outlet(bench: _Bench, environment: dict[str, str]) -> None:
     board = bench.board(coordinator=environment["LG_COORDINATOR"])
-    record = LabPaths.of("virtual").read()
-    assert record is not None
-    program = next(each.process.pid for each in record.services if each.name == "board")
+    program = next(each.process.pid for each in _record().services if each.name == "board")
     bench.strategy.lose()
     os.kill(program, signal.SIGSTOP)
     begin = time.monotonic()

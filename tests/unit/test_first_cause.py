@@ -326,6 +326,63 @@ def test_a_write_that_takes_too_long_leaves_no_writer(tmp_path: Path, exporter: 
     assert (tmp_path / "card").read_bytes() == b"old"
 
 
+SSHD_STOPPED = "the lab's sshd (process 7) was stopped (SIGSTOP) and does nothing"
+
+
+def test_a_write_is_given_up_when_what_it_needs_has_died_and_leaves_no_writer(
+    tmp_path: Path, exporter: Exporter
+) -> None:
+    writer(tmp_path, seconds=300)
+
+    def diagnose() -> tuple[str, ...]:
+        return (SSHD_STOPPED,) if (tmp_path / "card.begun").exists() else ()
+
+    begin = time.monotonic()
+    with pytest.raises(LabError, match="was given up") as caught:
+        write_card(exporter, tmp_path / "card.img", 120, diagnose)
+    assert str(caught.value) == f"{SSHD_STOPPED}: writing card.img was given up"
+    assert time.monotonic() - begin < 60
+    assert caught.value.transient
+    assert writing(tmp_path / "card") == []
+    assert (tmp_path / "card").read_bytes() == b"old"
+
+
+def test_a_write_that_is_given_up_and_whose_exporter_is_silent_says_what_is_not_known(
+    tmp_path: Path, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way to the exporter is what has failed: nobody waits as long for it as for one that lives."""
+    writer(tmp_path, seconds=300)
+    monkeypatch.setattr(cardwriter, "_ENDING_AMID_FAULTS_TIMEOUT_S", 1.0)
+
+    def diagnose() -> tuple[str, ...]:
+        if not (tmp_path / "card.begun").exists():
+            return ()
+        monkeypatch.setattr(cardwriter, "_END_WRITERS", "sleep 5; : {card}")
+        return (SSHD_STOPPED,)
+
+    with pytest.raises(LabError, match="was given up") as caught:
+        write_card(exporter, tmp_path / "card.img", 120, diagnose)
+    assert "whether the card is being written is not known" in str(caught.value)
+    monkeypatch.undo()
+    end_writers(exporter)
+    assert writing(tmp_path / "card") == []
+
+
+def test_a_copy_to_the_exporter_is_given_up_when_what_it_needs_has_died(
+    tmp_path: Path, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hangs(_file: Path, _resource: object) -> str:
+        time.sleep(300)
+        return ""
+
+    monkeypatch.setattr(cardwriter, "_on_exporter", hangs)
+    begin = time.monotonic()
+    with pytest.raises(LabError, match="was given up") as caught:
+        write_card(exporter, tmp_path / "card.img", 120, lambda: (SSHD_STOPPED,))
+    assert caught.value.what == f"{SSHD_STOPPED}: copying card.img to the exporter was given up"
+    assert time.monotonic() - begin < 60
+
+
 @contextmanager
 def interrupted_once(begun: Path) -> Generator[None]:
     """Ctrl-C as soon as there is this file."""

@@ -19,7 +19,7 @@ from fsjoule.errors import LabError, MeterError
 from fsjoule.lab.guestmeter import ExplainedMeter
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord
-from fsjoule.virtual.lab_health import console_faults, faults_of, lab_faults, meter_faults
+from fsjoule.virtual.lab_health import card_faults, console_faults, faults_of, lab_faults, meter_faults
 from fsjoule.virtual.lab_processes import ProcessRef, ending, seen
 
 _COORDINATOR = "127.0.0.1:20408"
@@ -106,6 +106,28 @@ def test_a_program_that_stands_still_is_named_unless_it_soon_goes_on(lab: _Lab) 
     going_on = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {pid}"])
     assert console_faults(_COORDINATOR) == ()
     assert going_on.wait(20) == 0
+
+
+def test_a_stopped_program_of_the_run_keeps_the_card_from_being_written_but_none_of_a_lab_that_the_run_brought_up(
+    lab: _Lab,
+) -> None:
+    argv = ["sh", "-c", "sleep 600 & echo $!; wait"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as guardian, subprocess.Popen(["sleep", "600"]) as ssh:
+        assert guardian.stdout is not None
+        service = int(guardian.stdout.readline())
+        try:
+            lab.paths.write(dataclasses.replace(lab.note(), guardian=_reference(guardian)))
+            os.kill(service, signal.SIGSTOP)
+            _wait_state(service, "T")
+            assert card_faults(_COORDINATOR) == lab_faults(_COORDINATOR) == ()
+            ssh.send_signal(signal.SIGSTOP)
+            _wait_state(ssh.pid, "T")
+            text = f"sleep of this run (process {ssh.pid}) was stopped (SIGSTOP) and does nothing"
+            assert card_faults(_COORDINATOR) == (text,)
+        finally:
+            os.kill(service, signal.SIGKILL)
+            guardian.kill()
+            ssh.kill()
 
 
 def test_a_stopped_emulator_below_the_board_is_the_boards_qemu(lab: _Lab, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import shlex
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +27,9 @@ _LOOK_S: Final = 0.5
 # What the local side waits longer than the exporter's `timeout`, which ends the writer by itself.
 _GRACE_S: Final = 15.0
 _ENDING_TIMEOUT_S: Final = 60.0
+# What has died may be the way to the exporter; to look for writers takes a few seconds.
+_ENDING_AMID_FAULTS_TIMEOUT_S: Final = 20.0
+_DIAGNOSE_S: Final = 3.0
 _TAIL: Final = 1000
 _DD: Final = ("dd", "oflag=direct", "bs=4M", "conv=fdatasync")
 
@@ -50,26 +55,37 @@ class StillWritingError(LabError):
     """A writer could not be ended: the card must stay where it is."""
 
 
-def write_card(storage: Any, image: Path, limit_s: int) -> None:  # noqa: ANN401 - a labgrid USBStorageDriver
+class _GivenUpError(LabError):
+    """Something has died or stands still, so that the card cannot be written."""
+
+
+def write_card(
+    storage: Any,  # noqa: ANN401 - a labgrid USBStorageDriver
+    image: Path,
+    limit_s: int,
+    diagnose: Callable[[], tuple[str, ...]] = tuple,
+) -> None:
     """Write an image, with its block map if it has one. When this returns or raises, nobody writes the card any more.
 
+    `diagnose` is asked meanwhile for what has died, so that there is nothing to wait for any more: then it raises soon.
     Raises LabError (transient), and StillWritingError if a writer can neither finish nor be ended.
     """
     resource = storage.storage
     # One that an earlier run has left when it was killed.
     end_writers(resource)
-    with time_limit(_SYNC_TIMEOUT_S, f"copying {image.name} to the exporter"), lab_errors(f"copying {image.name}"):
+    doing = f"copying {image.name} to the exporter"
+    with time_limit(_SYNC_TIMEOUT_S, doing, diagnose), lab_errors(f"copying {image.name}"):
         there = _on_exporter(image, resource)
         block_map = image.with_name(f"{image.name}.bmap")
         writer = [*_DD, f"if={there}", f"of={resource.path}"]
         if block_map.exists():
             writer = ["bmaptool", "copy", f"--bmap={_on_exporter(block_map, resource)}", there, resource.path]
-    _await_medium(storage)
+    _await_medium(storage, diagnose)
     with lab_errors(f"writing {image.name}"):
         command = resource.wrap_command(["timeout", "-k", "5", str(limit_s), *writer])
     begin_s = time.monotonic()
     try:
-        exit_code, said = _run(command, limit_s + _GRACE_S)
+        exit_code, said = _run(command, limit_s + _GRACE_S, f"writing {image.name}", diagnose)
     except BaseException as error:
         _end_after(resource, error)
         raise
@@ -82,12 +98,12 @@ def write_card(storage: Any, image: Path, limit_s: int) -> None:  # noqa: ANN401
         raise failure
 
 
-def end_writers(resource: Any) -> None:  # noqa: ANN401 - a labgrid resource
+def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # noqa: ANN401 - a labgrid resource
     """End whoever writes the card on the exporter. Raises StillWritingError, and LabError if it cannot be asked."""
     script = _END_WRITERS.format(card=shlex.quote(str(resource.path)))
     with lab_errors("looking for programs that write the card"):
         command = resource.wrap_command(["sh", "-c", script])
-    done = process.run(command, timeout_s=_ENDING_TIMEOUT_S, check=False)
+    done = process.run(command, timeout_s=limit_s, check=False)
     if done.returncode == 1 and (left := done.stdout.decode(errors="replace").split()):
         raise StillWritingError(
             f"the card is being written by process {', '.join(left)} of the exporter, which cannot be ended",
@@ -100,24 +116,36 @@ def end_writers(resource: Any) -> None:  # noqa: ANN401 - a labgrid resource
 
 def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a labgrid resource
     """End the writers after a failure, which is what is told first."""
+    amid_faults = isinstance(error, _GivenUpError)
     try:
-        end_writers(resource)
+        end_writers(resource, _ENDING_AMID_FAULTS_TIMEOUT_S if amid_faults else _ENDING_TIMEOUT_S)
     except StillWritingError as still:
         raise StillWritingError(f"{error}; {still.what}", hint=still.hint) from error
     except LabError as unknown:
         error.add_note(f"whether the card is being written is not known: {unknown.what}")
 
 
-def _run(command: list[str], limit_s: float) -> tuple[int | None, str]:
-    """The exit code, None if it did not end in time, and the end of what it said; it has ended in any case."""
+def _run(
+    command: list[str], limit_s: float, doing: str, diagnose: Callable[[], tuple[str, ...]]
+) -> tuple[int | None, str]:
+    """The exit code, None if it did not end in time, and the end of what it said; it has ended in any case.
+
+    Raises _GivenUpError as soon as there is a diagnosis.
+    """
+    deadline = time.monotonic() + limit_s
+    exit_code: int | None = None
     with tempfile.TemporaryFile() as log:
         # Nothing may run between fork and exec: gRPC's threads, which labgrid has, abort the child there. If this
         # process is killed, the exporter's `timeout` ends the writer, or the next run does.
         child = process.start(command, log=log, die_with_parent=False)
         try:
-            exit_code = child.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            exit_code = None
+            while exit_code is None and (left_s := deadline - time.monotonic()) > 0:
+                with suppress(subprocess.TimeoutExpired):
+                    exit_code = child.wait(min(_DIAGNOSE_S, left_s))
+                if exit_code is None and (causes := diagnose()):
+                    error = _GivenUpError(f"{doing} was given up", transient=True)
+                    error.blame(causes)
+                    raise error
         finally:
             process.stop(child, timeout_s=1.0)
         log.seek(0)
@@ -131,10 +159,10 @@ def _on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid 
     return str(managed.get_remote_path())
 
 
-def _await_medium(storage: Any) -> None:  # noqa: ANN401 - a labgrid USBStorageDriver
+def _await_medium(storage: Any, diagnose: Callable[[], tuple[str, ...]]) -> None:  # noqa: ANN401 - a USBStorageDriver
     """A reader that was just given the card takes a moment to see it. Raises LabError if it does not."""
     doing = "looking for the card in its reader"
-    with time_limit(_MEDIUM_TIMEOUT_S + _GRACE_S, doing), lab_errors(doing):
+    with time_limit(_MEDIUM_TIMEOUT_S + _GRACE_S, doing, diagnose), lab_errors(doing):
         deadline = time.monotonic() + _MEDIUM_TIMEOUT_S
         while storage.get_size() == 0:
             if time.monotonic() > deadline:

@@ -56,7 +56,7 @@ class SdMuxFlasher(Driver, FlasherProtocol):
             raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
         self._switch("host")
         try:
-            write_card(self.storage, image, self.write_timeout)
+            write_card(self.storage, image, self.write_timeout, self.diagnose)
             self._flush()
         except StillWritingError:
             # The board must not get a card that somebody writes.

@@ -47,7 +47,7 @@ class LabFault:
 
 def lab_faults(coordinator: str) -> tuple[str, ...]:
     """What is wrong with the lab at this coordinator, and with this process's own children, a sentence each."""
-    return tuple(fault.text for fault in (*_faults_at(coordinator), *_own_children()))
+    return tuple(fault.text for fault in (*_faults_at(coordinator), *_own_children(coordinator)))
 
 
 def console_faults(coordinator: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def meter_faults(coordinator: str) -> tuple[str, ...]:
 def card_faults(coordinator: str) -> tuple[str, ...]:
     """What of it, and of this process's own children, keeps the board's card from being written."""
     found = [fault for fault in _faults_at(coordinator) if fault.part in (_BOARD, _SSHD)]
-    return tuple(fault.text for fault in (*found, *_own_children()))
+    return tuple(fault.text for fault in (*found, *_own_children(coordinator)))
 
 
 def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
@@ -203,9 +203,20 @@ def _served(process: ProcessRef) -> str:
     return arguments.partition("serialdev")[2].partition(",/")[2].partition(",")[0].rpartition("/")[2]
 
 
-def _own_children() -> list[LabFault]:
-    """Programs of this process (ssh, for one) that stand still."""
-    return [_stopped(f"{each.name} of this run", each) for each in family(os.getpid()) if each.stopped]
+def _own_children(coordinator: str) -> list[LabFault]:
+    """Programs of this process (ssh, for one) that stand still; a lab that it has brought up speaks for itself."""
+    stopped = [each for each in family(os.getpid()) if each.stopped]
+    record = _record_at(coordinator) if stopped else None
+    if record is not None and record.guardian is not None:
+        head = record.guardian.pid
+        of_lab = {head, *(each.process.pid for each in family(head))}
+        stopped = [each for each in stopped if each.process.pid not in of_lab]
+    return [_stopped(f"{each.name} of this run", each) for each in stopped]
+
+
+def _record_at(coordinator: str) -> LabRecord | None:
+    records = (LabPaths.of(name).read() for name in lab_names())
+    return next((each for each in records if each is not None and each.coordinator == coordinator), None)
 
 
 def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True) -> LabFault:
