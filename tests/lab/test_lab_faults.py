@@ -155,14 +155,17 @@ def test_a_stopped_head_does_not_outlive_the_owner(state: Path, head: str) -> No
     assert "its owner, process" in lab.status("virtual").text()
 
 
-def test_a_dead_supervisor_is_named_when_the_lab_is_gone(state: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"), [("supervisor", "its supervisor was killed by SIGKILL"), ("guardian", "its guardian, process ")]
+)
+def test_a_dead_head_is_named_when_the_lab_is_gone(state: Path, name: str, told: str) -> None:
     coordinator = _up().environment["LG_COORDINATOR"]
     devices = Path(_record().devices)
-    supervisor = _head("supervisor")
-    os.kill(supervisor.pid, _KILL)
-    assert not wait_gone([supervisor], _LIMIT_S)
+    head = _head(name)
+    os.kill(head.pid, _KILL)
+    assert not wait_gone([head], _LIMIT_S)
     assert_nothing_left(state, devices)
-    assert lab_faults(coordinator)[0].startswith("the lab 'virtual' has ended: its supervisor was killed by SIGKILL")
+    assert lab_faults(coordinator)[0].startswith(f"the lab 'virtual' has ended: {told}")
 
 
 # ----------------------------------------------------------------------------------------------------- terminals

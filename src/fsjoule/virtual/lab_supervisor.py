@@ -63,7 +63,7 @@ class Supervisor:
             self._start_all()
             self._watch()
         except _Stop:
-            self._paths.bury(self._record, "it was taken down")
+            self._paths.bury(self._record, self._who_asked())
             return 0
         except FsjouleError as error:
             self._tell({"error": error.what, "hint": error.hint})
@@ -71,6 +71,13 @@ class Supervisor:
         finally:
             self._stop_all()
         return 0
+
+    def _who_asked(self) -> str:
+        """Why the lab is to end: the kernel asks as well, with the same signal, when the guardian has died."""
+        guardian = self._record.guardian
+        if guardian is not None and guardian.pid != os.getppid():
+            return f"its guardian, process {guardian.pid}, died"
+        return "it was taken down"
 
     def _start_all(self) -> None:
         begin = time.monotonic()
