@@ -114,7 +114,7 @@ _QEMU_FAILED: Final = r"QEMU \(process \d+\) (?:died|ended|was killed by|was end
 _BRIDGE_FAILED: Final = r"ser2net of the lab's \w+ \(process \d+\) (?:died|ended|was killed by|was stopped)"
 # A meter whose way is cut is named as silent where nobody can see what has cut it.
 _NO_METER: Final = r"(?:no|have no) energy: .*\bmeter\b|the meter (?:is silent|did not|was not)"
-_LAB_ENDED: Final = r"the lab '\S+' has ended: it(?:s {head}| was taken down)|the lab is not up after"
+_LAB_ENDED: Final = r"the lab '\S+' (?:has ended|ended while it started): it(?:s {head}| was taken)|the lab is not up"
 
 _SERVICES: Final = (
     # Off is a kill for the emulated board: the second try finds it as good as new.

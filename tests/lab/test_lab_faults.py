@@ -168,6 +168,28 @@ def test_a_dead_head_is_named_when_the_lab_is_gone(state: Path, name: str, told:
     assert lab_faults(coordinator)[0].startswith(f"the lab 'virtual' has ended: {told}")
 
 
+@pytest.mark.parametrize(
+    ("name", "sig", "told"),
+    [
+        ("supervisor", _KILL, "its supervisor was killed by SIGKILL"),
+        ("guardian", _KILL, "its guardian, process "),
+        ("guardian", _TERM, "it was taken down"),
+    ],
+)
+def test_a_head_that_ends_while_the_lab_starts_is_named(state: Path, name: str, sig: signal.Signals, told: str) -> None:
+    devices: list[Path] = []
+
+    def signalled(line: str) -> None:
+        if line.startswith("starting coordinator"):
+            devices.append(Path(_record().devices))
+            os.kill(_head(name).pid, sig)
+
+    with pytest.raises(LabError, match=f"^the lab 'virtual' ended while it started: {told}"):
+        lab.up("virtual", owner_pid=os.getpid(), progress=signalled)
+    assert lab.status("virtual").state == "down"
+    assert_nothing_left(state, devices[0])
+
+
 # ----------------------------------------------------------------------------------------------------- terminals
 
 

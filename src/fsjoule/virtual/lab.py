@@ -348,7 +348,8 @@ def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> No
     while (left_s := deadline - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
         chunk = os.read(reader, 4096)
         if not chunk:
-            raise LabError("the lab's supervisor ended while it started", hint=f"see the logs in {paths.logs}")
+            what = f"the lab {paths.name!r} ended while it started: {paths.await_epitaph()}"
+            raise LabError(what, hint=f"see the logs in {paths.logs}")
         *lines, buffered = (buffered + chunk).split(b"\n")
         for line in lines:
             message = json.loads(line)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from fsjoule.virtual.loopdevice import remove_abandoned
 LAB_SCHEMA: Final = "fsjoule.lab/1"
 # labgrid's exporter takes serial ports below /dev only, and a path of a unix socket holds 107 bytes.
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
+_EPITAPH_TIMEOUT_S: Final = 2.0
+_POLL_S: Final = 0.05
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
@@ -180,6 +183,13 @@ class LabPaths:
             return _EPITAPH.validate_json(self.epitaph.read_bytes())
         except (OSError, ValidationError):
             return None
+
+    def await_epitaph(self) -> str:
+        """Why a lab that is just ending does so: whichever head of it is left soon writes it down."""
+        deadline = time.monotonic() + _EPITAPH_TIMEOUT_S
+        while (epitaph := self.read_epitaph()) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return "nobody has said why" if epitaph is None else epitaph.reason
 
     def bury(self, record: LabRecord, reason: str) -> None:
         """Say why a lab ends, for whoever still uses it; the first reason stays. A full disk hinders nobody."""
