@@ -20,6 +20,8 @@ _BLOCK: Final = 4096
 # Less than any measurement's files, so that the next one does not fit.
 _ROOM_BYTES: Final = 4096
 _CARD: Final = "card.img"
+# Cards, and partitions, of a campaign's benches.
+_BENCHES: Final = "imx6ul-6.1-ext4-*"
 
 Damage = Callable[[Path, random.Random], str]
 
@@ -81,14 +83,20 @@ def results_read_only(scene: Scene, bench: Bench) -> str:
 
 
 def _copied_cache(scene: Scene) -> Path:
-    """A cache of the scene's own, with all that this machine's has. Returns the folder of its newest card.
+    """A cache of the scene's own, with all that its benches need. Returns the folder of its newest card.
 
     What begins with a dot is being built by somebody else, and comes and goes.
     """
     scene.cache = scene.folder / "cache"
-    _run("rsync", "-a", "--sparse", "--exclude=.*", f"{cache_dir()}/", f"{scene.cache}/")
+    large = [
+        rule for stage in ("card", "partition") for rule in (f"--include=/{stage}/{_BENCHES}", f"--exclude=/{stage}/*")
+    ]
+    scene.cache.mkdir(exist_ok=True)
+    for each in (folder for folder in cache_dir().iterdir() if folder.is_dir()):
+        filters = ["--exclude=.*", *(large if each.name == "images" else [])]
+        _run("rsync", "-a", "--sparse", *filters, f"{each}/", f"{scene.cache / each.name}/")
     # Cards of older recipes stay until somebody cleans the cache.
-    return max((scene.cache / "images" / "card").glob("imx6ul-6.1-ext4-*"), key=lambda path: path.stat().st_mtime)
+    return max((scene.cache / "images" / "card").glob(_BENCHES), key=lambda path: path.stat().st_mtime)
 
 
 def damaged_cache(damage: Damage) -> Callable[[Scene], str]:
