@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError
+from fsjoule.images import build
 from fsjoule.images.cache import CacheEntry, build_once, cache_key, cached, clean, folder_digest
 
 
@@ -120,3 +121,10 @@ def test_entries_are_listed_with_their_size_and_removed(tmp_path: Path) -> None:
     assert said
     assert cached(tmp_path) == entries[:1]
     assert isinstance(entries[0], CacheEntry)
+
+
+def test_what_a_killed_comparison_of_cards_left_goes_away_with_the_next(tmp_path: Path) -> None:
+    left = tmp_path / ".check.part-killed"
+    left.mkdir()
+    with build._to_compare(tmp_path) as folder:
+        assert [Path(folder)] == list(tmp_path.iterdir())

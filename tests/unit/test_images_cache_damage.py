@@ -21,6 +21,7 @@ from fsjoule.errors import LabError, StorageError
 from fsjoule.images import locks
 from fsjoule.images.cache import STAGES, build_once, cached, clean, damage, entry_digest
 from fsjoule.images.contents import file_digest
+from fsjoule.images.locks import discard
 from fsjoule.model import MIB
 
 NAME, KEY = "imx6ul-6.1", "0123456789abcdef"
@@ -325,6 +326,54 @@ def test_what_an_interrupted_build_left_is_listed_and_goes_away(run: CommandLine
     assert not left.exists()
 
 
+def put_a_folder(path: Path) -> None:
+    (path / "in" / "it").mkdir(parents=True)
+
+
+BESIDE = ("lock", "use", "checked")
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("put", [put_a_folder, os.mkfifo, put_a_dangling_link], ids=lambda put: put.__name__)
+def test_what_stands_in_the_place_of_a_lock_or_a_note_hinders_nothing(
+    put: Callable[[Path], None], kind: str, run: CommandLine, memory: Path
+) -> None:
+    root = memory / "images"
+    entry = built(root, "card", [])
+    let_go()
+    beside = entry.with_name(f".{entry.name}.{kind}")
+    beside.unlink()
+    put(beside)
+    assert [each["damage"] for each in run("image", "list", "--json").document] == [None]
+    assert built(root, "card", []) == entry
+    let_go()
+    discard(beside)
+    put(beside)
+    assert run("image", "clean").code == 0
+    assert not list((root / "card").iterdir())
+
+
+def test_a_fifo_in_the_place_of_an_entry_s_record_is_damage(run: CommandLine, memory: Path) -> None:
+    root = memory / "images"
+    entry = built(root, "card", [])
+    (entry / "entry.json").unlink()
+    os.mkfifo(entry / "entry.json")
+    (shown,) = run("image", "list", "--json").document
+    assert "it is a FIFO" in shown["damage"]
+    said: list[str] = []
+    assert damage(built(root, "card", said)) is None
+    assert "it is a FIFO" in said[0]
+
+
+def test_names_with_brackets_are_names(memory: Path) -> None:
+    """What a killed builder left of such an entry goes away, and nothing of another."""
+    for name in ("a[bc]", "ab"):
+        (memory / "kernel" / f".{name}-k.part-left").mkdir(parents=True)
+    entry = build_once("kernel", "a[bc]", "k", lambda folder: (folder / "x").touch(), progress=print, root=memory)
+    left = [path.name for path in (memory / "kernel").glob(".*part*")]
+    assert (damage(entry), left) == (None, [".ab-k.part-left"])
+
+
 # ------------------------------------------------------------------------------------------------ other processes
 
 USER = """
@@ -480,3 +529,27 @@ def test_an_entry_that_may_not_be_read_is_shown_and_told(tmp_path: Path) -> None
     assert listed.returncode == 0, listed.stderr
     (shown,) = json.loads(listed.stdout)
     assert shown["damage"] == "it cannot be read: Permission denied"
+
+
+def test_a_stage_that_may_not_be_read_hinders_no_other(tmp_path: Path) -> None:
+    root = tmp_path / "images"
+    built(root, "kernel", [])
+    whole = built(root, "card", [])
+    let_go()
+    locked_away = root / "kernel"
+    locked_away.chmod(0)
+    environment = {"FSJOULE_CACHE_DIR": str(tmp_path)}
+    try:
+        listed = run_unprivileged([str(PROGRAM), "image", "list", "--json"], environment)
+        cleaned = run_unprivileged([str(PROGRAM), "image", "clean"], environment)
+    finally:
+        locked_away.chmod(0o755)
+    assert listed.returncode == 0, listed.stderr
+    assert [(each["path"], each["damage"]) for each in json.loads(listed.stdout)] == [
+        (str(locked_away), "it cannot be read: Permission denied"),
+        (str(whole), None),
+    ]
+    assert cleaned.returncode == StorageError.exit_code, cleaned.stderr
+    assert f"the cache cannot be written: {locked_away}: Permission denied" in cleaned.stderr
+    assert f"remove by hand: {locked_away}" in cleaned.stderr
+    assert not whole.exists()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images import kernels
-from fsjoule.images.cache import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache
+from fsjoule.images.cache import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache, sweep
 from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
 from fsjoule.images.dkms import modules_to_build
 from fsjoule.images.emulator import emulator_program, needed_qemu
@@ -105,10 +106,7 @@ def check_card(
     """
     first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
     place = images_cache() / "card"
-    with (
-        locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S),
-        tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder,
-    ):
+    with locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S), _to_compare(place) as folder:
         progress("making the card a second time")
         second = _card(kernel, root_filesystem, recipe, progress, Path(folder))
         if first.facts.card_sha256 != second.facts.card_sha256:
@@ -118,6 +116,14 @@ def check_card(
                 hint="have the programs that make filesystems changed since the first? fsjoule image clean, and again",
             )
     return first
+
+
+@contextmanager
+def _to_compare(place: Path) -> Generator[str]:
+    """A folder that is listed and cleaned as what an interrupted build left, if this one is killed."""
+    sweep(place / "check")
+    with tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder:
+        yield folder
 
 
 def _card(

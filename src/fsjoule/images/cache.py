@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -25,11 +26,12 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from fsjoule.errors import LabError, StorageError
+from fsjoule.errors import LabError, ResultError, StorageError
 from fsjoule.images.contents import Contents, contents_digest, contents_of, difference, fingerprint
-from fsjoule.images.locks import is_locked, locked, unused, use
+from fsjoule.images.locks import discard, is_locked, locked, unused, use
 from fsjoule.images.watched import size_mib
 from fsjoule.paths import cache_folder
+from fsjoule.store.inside import ATTACHMENT_BYTES, read_inside
 
 Progress = Callable[[str], None]
 
@@ -121,23 +123,30 @@ def build_once(
     final = folder / f"{name}-{key}"
     with _told(folder):
         if os.path.lexists(folder) and not folder.is_dir():
-            _discard(folder)
+            discard(folder)
         folder.mkdir(parents=True, exist_ok=True)
         use(_beside(final, "use"))
         if os.path.lexists(final) and damage(final) is None:
             return final
         with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
-            # Of a builder that was killed: we hold its lock. What it had started may not have ended yet.
-            for leftover in folder.glob(f".{final.name}{UNFINISHED}*"):
-                shutil.rmtree(_moved_away(leftover), ignore_errors=True)
+            sweep(final)
             if os.path.lexists(final):
                 found = damage(final)
                 if found is None:
                     return final
                 progress(f"the cached {stage} {name} is damaged: {found}; building it again")
-                _discard(_moved_away(final))
+                discard(_moved_away(final))
             _build(final, build, {"stage": stage, "name": name, "key": key})
     return final
+
+
+def sweep(final: Path) -> None:
+    """Remove what builders of an entry left that were killed; whoever calls it holds the entry's lock.
+
+    What they had started may not have ended yet.
+    """
+    for leftover in final.parent.glob(f".{glob.escape(final.name)}{UNFINISHED}*"):
+        shutil.rmtree(_moved_away(leftover), ignore_errors=True)
 
 
 def damage(entry: Path) -> str | None:
@@ -151,6 +160,8 @@ def damage(entry: Path) -> str | None:
         found = f"{_ENTRY_FILE} is missing"
     except ValidationError:
         found = f"{_ENTRY_FILE} does not say what belongs there"
+    except ResultError as error:
+        found = error.what
     except OSError as error:
         found = f"it cannot be read: {error.strerror}"
     else:
@@ -163,18 +174,29 @@ def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
     if f"{stored.name}-{stored.key}" != entry.name or contents_digest(stored.contents) != stored.digest:
         return f"{_ENTRY_FILE} is not that of this entry"
     stamp = _beside(entry, "checked")
-    with suppress(OSError):
-        if stamp.read_text(errors="replace") == seen:
+    with suppress(ResultError):
+        if read_inside(stamp.parent, stamp.name, at_most=ATTACHMENT_BYTES) == seen.encode():
             return None
     found = difference(entry, stored.contents, without=_ENTRY_FILE)
     if found is None:
-        with suppress(OSError):  # somebody else's cache, or a full disk: it is read again next time
-            stamp.write_text(seen)
+        _stamp(entry, seen)
     return found
 
 
+def _stamp(entry: Path, seen: str) -> None:
+    """Note that an entry with that fingerprint was whole. Anything may stand in the place of the note, a FIFO too."""
+    stamp = _beside(entry, "checked")
+    with suppress(OSError):  # somebody else's cache, or a full disk: it is read again next time
+        discard(stamp)
+        stamp.write_text(seen)
+
+
 def _stored(entry: Path) -> _Stored:
-    return _STORED.validate_json((entry / _ENTRY_FILE).read_bytes())
+    """Raises FileNotFoundError, ResultError for what is no file or cannot be read, ValidationError."""
+    content = read_inside(entry, _ENTRY_FILE, at_most=ATTACHMENT_BYTES)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(entry / _ENTRY_FILE))
+    return _STORED.validate_json(content)
 
 
 def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
@@ -186,20 +208,32 @@ def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[Cac
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     """Remove entries; returns the bytes set free.
 
-    Raises LabError, after all others are removed, for those that are being built or used right now, and StorageError
-    for one that cannot be removed.
+    Raises, after all others are removed, StorageError for those that cannot be removed, and LabError for those that are
+    being built or used right now.
     """
     freed = 0
     kept: list[str] = []
+    failed: dict[Path, str] = {}
     for entry in entries:
         what = f"{entry.stage} {entry.name}".strip()
-        with _told(entry.path.parent):
+        try:
             if not _removed(entry, what, progress):
                 progress(f"kept {what}: another process uses it")
                 kept.append(what)
                 continue
+        except OSError as error:
+            failed[entry.path] = error.strerror or str(error)
+            progress(f"kept {what}: it cannot be removed: {failed[entry.path]}")
+            continue
         progress(f"removed {what} ({entry.size_bytes / 2**20:.0f} MiB)")
         freed += entry.size_bytes
+    if failed:
+        path, why = next(iter(failed.items()))
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise StorageError(
+            f"the cache cannot be written: {path}: {why}{more}",
+            hint=f"let this user write there, or remove by hand: {' '.join(map(str, failed))}",
+        )
     if kept:
         hint = "end what uses them, and clean again"
         raise LabError(f"not removed, for another process uses them: {', '.join(kept)}", transient=True, hint=hint)
@@ -218,8 +252,7 @@ def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str])
         _to_disk(unfinished, _libc.syncfs)  # one call for thousands of files
         unfinished.rename(final)
         _to_disk(final.parent, _libc.fsync)
-        with suppress(OSError):
-            _beside(final, "checked").write_text(fingerprint(final))
+        _stamp(final, fingerprint(final))
     except LabError as error:
         if not isinstance(error, StorageError) and _is_full(final.parent, error):
             raise _full(final.parent) from error
@@ -243,7 +276,11 @@ def _places(stage: Path) -> Iterator[Path]:
     if not stage.is_dir():
         yield from [stage] if os.path.lexists(stage) else []
         return
-    for path in sorted(stage.iterdir()):
+    try:
+        there = sorted(stage.iterdir())
+    except OSError:
+        there = [stage]  # it is told why
+    for path in there:
         name, unfinished, _ = path.name.partition(UNFINISHED)
         left = unfinished and not is_locked(path.with_name(f"{name}.lock"))
         if left or not path.name.startswith("."):
@@ -267,7 +304,7 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
     if not os.path.lexists(entry.path):
         return True
     if entry.path.name == entry.stage:  # what stands in the place of a whole stage
-        _discard(entry.path)
+        discard(entry.path)
         return True
     final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
     lock, used = _beside(final, "lock"), _beside(final, "use")
@@ -275,12 +312,10 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
         with locked(lock, what, progress, _CLEAN_TIMEOUT_S), unused(used) as nobody:
             if not nobody:
                 return False
-            _discard(_moved_away(entry.path))
+            discard(_moved_away(entry.path))
             for beside in (_beside(final, "checked"), used, lock):
-                beside.unlink(missing_ok=True)
-    except LabError as error:
-        if isinstance(error, StorageError):
-            raise
+                discard(beside)
+    except LabError:
         return False
     return True
 
@@ -294,16 +329,9 @@ def _moved_away(path: Path) -> Path:
     name = path.name.partition(UNFINISHED)[0].removeprefix(".")
     doomed = path.with_name(f".{name}{UNFINISHED}removed")
     if doomed != path:
-        _discard(doomed)
+        discard(doomed)
         path.rename(doomed)
     return doomed
-
-
-def _discard(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -52,9 +54,12 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
 
 def is_locked(lock: Path) -> bool:
     """Whether a process holds it right now."""
-    if not lock.exists():
+    if not os.path.lexists(lock) or not _is_file(lock):
         return False
-    handle = _taken(lock, fcntl.LOCK_SH)
+    try:
+        handle = _taken(lock, fcntl.LOCK_SH)
+    except OSError:
+        return True  # somebody else's, and not to be seen
     if handle is not None:
         handle.close()
     return handle is None
@@ -91,8 +96,19 @@ def unused(lock: Path) -> Generator[bool]:
             handle.close()
 
 
+def discard(path: Path) -> None:
+    """Remove a file, a link or a whole folder; what is not there is removed already."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _taken(lock: Path, kind: int) -> IO[str] | None:
     """The locked file; None if another process holds it, or has just removed it."""
+    # A folder cannot be locked, a FIFO would be waited for: what is no file is nobody's lock.
+    if not _is_file(lock):
+        discard(lock)
     try:
         handle = lock.open("a+")
     except OSError:
@@ -113,8 +129,16 @@ def _taken(lock: Path, kind: int) -> IO[str] | None:
 def _holder(lock: Path) -> str:
     try:
         return lock.read_text().strip() or "unknown"
-    except FileNotFoundError:
+    except OSError:
         return "unknown"
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, or there is nothing yet."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
