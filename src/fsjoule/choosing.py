@@ -14,6 +14,7 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.model import BoardProfile, Provision
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
+from fsjoule.store.inside import MOST_ENTRIES
 from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
 # Each is a boot: these take a day at least. A policy's budget has the same limit.
@@ -170,6 +171,11 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
         storages=choice.storages,
     )
     arranged = plan_entries(choice.suite, wanted)
+    if len(arranged.entries) > MOST_ENTRIES:
+        raise ConfigError(
+            f"a plan of {len(arranged.entries)} measurements is too long: a run has {MOST_ENTRIES} at most",
+            hint="choose fewer repetitions",
+        )
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
     check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return arranged

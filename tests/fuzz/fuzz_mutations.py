@@ -108,6 +108,28 @@ def _shape(rng: random.Random, run: Path, _outside: Path) -> str:
     return f"{file.name}: {what} {key}"
 
 
+def _amounts(rng: random.Random, run: Path, _outside: Path) -> str:
+    """Very many values in a list or an object, or in the place of one."""
+    file = rng.choice((_document(rng, run), *(each for each in _files(run) if each.name == "steps.json")))
+    document: Any = json.loads(file.read_text())
+    places = [(place, key) for place, key in _places(document) if isinstance(place[key], list | dict)]
+    count = rng.choice((30_000, 40_000, 4_000_000))
+    value: Any = rng.choice(([0], ["x"], [{}], [[]], [[0] * 30_000], [{"a": 0}]))
+    many: Any = value * (count // 30_000 if value[0] and isinstance(value[0], list) else count)
+    if rng.random() < 0.3:
+        many = {str(number): each for number, each in enumerate(many[:1_000_000])}
+    elif rng.random() < 0.3:
+        many = [f"{number:07d}-x" for number in range(min(count, 1_000_000))]
+    if places and rng.random() < 0.9:
+        place, key = rng.choice(places)
+        old = place[key]
+        place[key] = old * (count // len(old)) if old and isinstance(old, list) and rng.random() < 0.3 else many
+    else:
+        document, key = many, "(whole)"
+    file.write_text(json.dumps(document))
+    return f"{file.name}: {count} in {key}"
+
+
 def _names_in_run(rng: random.Random, run: Path, outside: Path) -> str:
     """What run.json lists."""
     document: Any = json.loads(_run_file(run).read_text())
@@ -396,6 +418,7 @@ def _is_ours(path: Path) -> bool:
 _MUTATIONS: Final[tuple[tuple[Mutation, int], ...]] = (
     (_values, 30),
     (_shape, 12),
+    (_amounts, 2),
     (_names_in_run, 5),
     (_consistently, 10),
     (_bytes, 12),

@@ -176,7 +176,6 @@ def test_other_threads_have_no_signals() -> None:
 
 IGNORING = """
 import signal
-import socket
 from fsjoule import interrupts
 with interrupts.handled(), interrupts.interruptible():
     signal.raise_signal(signal.SIGINT)

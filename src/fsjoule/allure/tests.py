@@ -40,8 +40,11 @@ def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
     run = loaded.run
     measured = {measurement.number: measurement for measurement in loaded.measurements}
     damaged = {int(number[0]): why for name, why in loaded.damaged.items() if (number := _NUMBER.match(name))}
+    faults_of: dict[int, list[Fault]] = {}
+    for fault in run.faults:
+        faults_of.setdefault(fault.number, []).append(fault)
     for entry in run.plan.entries:
-        faults = [fault for fault in run.faults if fault.number == entry.number]
+        faults = faults_of.pop(entry.number, [])
         for number, fault in enumerate(faults, start=1):
             yield _fault_test(run, entry, fault, number)
         if entry.number in measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
@@ -15,6 +15,7 @@ from fsjoule.errors import ResultError
 from fsjoule.statistics import Decision
 from fsjoule.store import GATE_FILE, LoadedRun
 from fsjoule.store.documents import parse
+from fsjoule.store.schemas import reader_of
 
 # More may be told in it than is shown here.
 _CONFIG: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
@@ -59,7 +60,7 @@ class _Gate:
     command: tuple[str, ...]
 
 
-_GATE: Final[TypeAdapter[Any]] = TypeAdapter(_Gate)
+_GATE: Final = reader_of(TypeAdapter(_Gate))
 
 
 def gate_tests(loaded: LoadedRun) -> list[Result]:

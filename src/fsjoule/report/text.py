@@ -32,6 +32,9 @@ from fsjoule.report.tables import (
 )
 
 _GAP: Final = 2
+# More, or longer ones, take long to lay out, and nobody reads them in a terminal.
+_MOST_LINES: Final = 200
+_LONGEST_REASON: Final = 4000
 _TONES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: "yellow"}
 
 
@@ -181,6 +184,9 @@ def named_lines(title: str, lines: Sequence[tuple[str | Text, str]], style: str)
     )
     shown.add_column(no_wrap=True)
     shown.add_column(overflow="fold")
-    for name, reason in lines:
-        shown.add_row(Text(name) if isinstance(name, str) else name, Text(reason))
+    for name, reason in lines[:_MOST_LINES]:
+        told = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} …"
+        shown.add_row(Text(name) if isinstance(name, str) else name, Text(told))
+    if len(lines) > _MOST_LINES:
+        shown.add_row(Text(f"and {len(lines) - _MOST_LINES} more"))
     return Padding(shown, (1, 0, 0, 0))

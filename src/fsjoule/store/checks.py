@@ -19,6 +19,8 @@ _LONGEST_NAME: Final = 1000
 _LATEST_YEAR: Final = 9998
 _LATEST_DATE_S: Final = 253_370_764_800  # the year 9999
 _LATEST_MS: Final = 1000 * _LATEST_DATE_S
+# Whoever writes them has some dozens to say.
+_MOST_REASONS: Final = 1000
 _FASTEST_HZ: Final = 1_000_000
 # Labgrid's own steps are some ten levels deep.
 _DEEPEST_STEP: Final = 64
@@ -33,6 +35,8 @@ def check_run(run: Run) -> None:
         raise ValueError(f"run_id: it is no name of up to {_LONGEST_ID} characters")
     if not plan.kernels:
         raise ValueError("plan.kernels: there is no kernel")
+    if len(run.measurements) > len(plan.entries):
+        raise ValueError(f"measurements: {len(run.measurements)} of a plan with {len(plan.entries)} entries")
     _refuse(_too_long([plan.suite, *plan.filesystems, *plan.kernels, *run.boards, *run.versions, *run.phases_s]))
     _refuse(_too_long(kernel.label for kernel in run.kernels))
     for entry in plan.entries:
@@ -58,6 +62,10 @@ def check_measurement(measurement: Measurement) -> None:
     _refuse(_too_long((m.slug, m.kernel, series.suite, series.board, series.storage)))
     _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
+    said = {"invalid_reasons": m.invalid_reasons, "notes": m.notes}
+    if m.outcome is not None:
+        said |= {"outcome.damaged": m.outcome.damaged, "outcome.messages": m.outcome.messages}
+    _refuse(f"{name}: {len(texts)} are too many" for name, texts in said.items() if len(texts) > _MOST_REASONS)
     for name in m.fio.latency_percentiles_ns if m.fio else ():
         if not (name.isascii() and name.replace(".", "", 1).isdigit() and float(name) <= 100):  # noqa: PLR2004
             raise ValueError(f"fio.latency_percentiles_ns: {name[:80]!r} is no percentile")

@@ -1,16 +1,18 @@
 """JSON that others may have written, parsed so that nobody behind has to be careful with it.
 
-Text is plain (`plaintext.py`) and of bounded length, numbers are of bounded size, nesting is shallow, and no key stands
-twice. A NaN is left to the reader, who can say where it stands.
+Text is plain (`plaintext.py`) and of bounded length, numbers are of bounded size, lists and objects of bounded length,
+nesting is shallow, and no key stands twice. A NaN is left to the reader, who can say where it stands.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from collections import Counter
+from typing import Any, Final, cast
 
 from fsjoule.plaintext import is_plain, plain
+from fsjoule.store.inside import DOCUMENT_BYTES, MIB, MOST_ENTRIES
 
 # What fsjoule writes is some six levels deep.
 _DEEPEST: Final = 40
@@ -20,19 +22,26 @@ _LARGEST: Final = 1e18
 # The end of a console is some kilobytes.
 _LONGEST_TEXT: Final = 1 << 16
 _CUT: Final = " … (cut)"
-# Documents without any of these need not be looked at value by value: escapes and numbers of many digits.
-_TO_LOOK_AT: Final = re.compile(r"[eE]\+?[1-9]\d|\d{19}")
+# Documents that are too short for too many values need not be looked at value by value, if they are shallow and have
+# neither escapes nor such numbers.
+_SHORT: Final = min(_LONGEST_TEXT, 2 * MOST_ENTRIES)
+_LARGE_NUMBER: Final = re.compile(r"\d[eE]\+?\d|\d{19}")
+_BRACKETS: Final = b"[]{}"
+_BUT_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
+_ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
 
 
 def parse(content: bytes) -> tuple[Any, bytes]:
     """A JSON document, and its text for a stricter reader. Raises ValueError that says what is wrong with it."""
+    if len(content) > DOCUMENT_BYTES:
+        raise ValueError(f"it is larger than {DOCUMENT_BYTES // MIB} MiB")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
         document = json.loads(text, object_pairs_hook=_unique)
-        if len(text) <= _LONGEST_TEXT and _is_plain(text) and not _TO_LOOK_AT.search(text):
+        if len(text) <= _SHORT and _is_plain(text) and not _LARGE_NUMBER.search(text) and _is_shallow(content):
             return document, content
         fit = _fit(document, 1)
         return fit, json.dumps(fit, ensure_ascii=False).encode()
@@ -45,20 +54,32 @@ def _is_plain(text: str) -> bool:
     return "\\" not in text and ((text.isascii() and "\x7f" not in text) or is_plain(text))
 
 
+def _is_shallow(content: bytes) -> bool:
+    """Whether it is certain, without a look at its texts, that nothing is nested too deep."""
+    left = content.translate(_ROUND, delete=_BUT_BRACKETS)
+    for _ in range(_DEEPEST):
+        if not left:
+            break
+        left = left.replace(b"()", b"")  # one level less
+    return not left
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{plain(twice[:80])!r} stands twice in one object")
     return found
 
 
 def _fit(value: Any, depth: int) -> Any:  # noqa: ANN401 - whatever JSON has
-    if depth > _DEEPEST:
-        raise RecursionError
     if isinstance(value, str):
         return plain(value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + _CUT)
+    if isinstance(value, dict | list):
+        if depth > _DEEPEST:
+            raise RecursionError
+        if (count := len(cast("list[Any]", value))) > MOST_ENTRIES:
+            raise ValueError(f"{count} values in one list or object: more than {MOST_ENTRIES}")
     if isinstance(value, dict):
         return {_fit(name, depth): _fit(each, depth + 1) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):

@@ -18,13 +18,15 @@ from typing import Final
 from fsjoule.errors import ResultError
 from fsjoule.plaintext import is_plain, plain_line
 
-_MIB: Final = 1 << 20
-DOCUMENT_BYTES: Final = 64 * _MIB
-TRACE_BYTES: Final = 256 * _MIB
-ATTACHMENT_BYTES: Final = 64 * _MIB
+MIB: Final = 1 << 20
+# A run of thousands of measurements takes some MiB.
+DOCUMENT_BYTES: Final = 16 * MIB
+TRACE_BYTES: Final = 256 * MIB
+ATTACHMENT_BYTES: Final = 64 * MIB
 
 _LONGEST_NAME: Final = 255
-_MOST_ENTRIES: Final = 100_000
+# Of a folder, and of a list or an object in a document: weeks of measurements.
+MOST_ENTRIES: Final = 1 << 15
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {
     stat.S_IFLNK: "a symbolic link, which is not followed",
@@ -85,7 +87,7 @@ def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
     except OSError as error:
         raise ResultError(f"{shown(folder, *names)} cannot be read: {error.strerror or error}") from error
     if found.st_size > at_most or len(content) > at_most:
-        raise ResultError(f"{shown(folder, *names)} is larger than {at_most // _MIB} MiB")
+        raise ResultError(f"{shown(folder, *names)} is larger than {at_most // MIB} MiB")
     return content
 
 
@@ -129,8 +131,8 @@ def _opened(folder: Path, *names: str) -> Generator[int]:
 
 def _some(entries: Iterable[os.DirEntry[str]], what: str) -> Generator[os.DirEntry[str]]:
     for number, entry in enumerate(entries):
-        if number == _MOST_ENTRIES:
-            raise ResultError(f"{what} holds more than {_MOST_ENTRIES} entries")
+        if number == MOST_ENTRIES:
+            raise ResultError(f"{what} holds more than {MOST_ENTRIES} entries")
         yield entry
 
 

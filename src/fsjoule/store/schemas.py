@@ -1,18 +1,20 @@
 """The models as JSON: strict reading, writing, and the JSON Schemas generated from them.
 
 Strict means: no number from a string, no unknown field, no NaN or infinity, text that is plain, and values that can be
-(`documents.py`, `checks.py`). All errors are reported, with their paths.
+(`documents.py`, `checks.py`). All errors are reported, with their paths, but of each list and mapping only the first:
+a list of zeros would have more of them than fit into memory.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import SchemaValidator
 
 from fsjoule.errors import ResultError
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
@@ -25,6 +27,21 @@ T = TypeVar("T")
 
 # "constants" writes a NaN as NaN, which the check of what was written then refuses; "null" would turn it into "absent".
 STRICT: Final = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+_OF_MANY: Final = ("list", "tuple", "dict")
+
+
+def reader_of(adapter: TypeAdapter[Any]) -> SchemaValidator:
+    """What reads JSON as the adapter does, but reports the first error of each list and mapping only."""
+    return SchemaValidator(_failing_fast(adapter.core_schema))
+
+
+def _failing_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's own data
+    if isinstance(schema, list):
+        return [_failing_fast(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {name: _failing_fast(each) for name, each in cast("dict[str, Any]", schema).items()}
+    return parts | {"fail_fast": True} if parts.get("type") in _OF_MANY else parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +50,15 @@ class Kind(Generic[T]):
 
     adapter: TypeAdapter[T]
     check: Callable[[T], None]
+    reader: SchemaValidator = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reader", reader_of(self.adapter))
 
     def read(self, content: bytes) -> T:
         """Raises ValueError with all errors of types, or the first one of values."""
         try:
-            value = self.adapter.validate_json(content)
+            value: T = self.reader.validate_json(content)
         except ValidationError as error:
             raise ValueError(_listed(error)) from error
         try:
@@ -70,7 +91,7 @@ def encode(kind: Kind[T], value: T, name: str) -> bytes:
     """
     content = kind.adapter.dump_json(value, indent=2) + b"\n"
     try:
-        kind.read(content)
+        kind.read(parse(content)[1])
     except ValueError as error:
         raise ResultError(f"{name} cannot be stored:{error}", hint="this is a bug of fsjoule") from error
     return content

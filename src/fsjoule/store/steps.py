@@ -10,10 +10,12 @@ from fsjoule.errors import ResultError
 from fsjoule.model import LabStep
 from fsjoule.store.checks import check_steps
 from fsjoule.store.documents import parse
+from fsjoule.store.schemas import reader_of
 
 STEPS_FILE: Final = "steps.json"
 
 _STEPS: Final = TypeAdapter(tuple[LabStep, ...])
+_READER: Final = reader_of(_STEPS)
 
 
 def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
@@ -24,7 +26,7 @@ def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
 def decode_steps(content: bytes) -> tuple[LabStep, ...]:
     """Raises ResultError if it is not what `encode_steps` writes."""
     try:
-        steps = _STEPS.validate_json(parse(content)[1], strict=True)
+        steps: tuple[LabStep, ...] = _READER.validate_json(parse(content)[1], strict=True)
         check_steps(steps)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
