@@ -14,11 +14,12 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.model import BoardProfile, Provision
 from fsjoule.resuming import Resumed, resume
 from fsjoule.statistics import Side, interleaved
-from fsjoule.store.inside import MOST_ENTRIES
 from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
 # Each is a boot: these take a day at least. A policy's budget has the same limit.
 _MOST_REPETITIONS: Final = 1000
+# A week or two. What is read back has an end: run.json takes half a KiB for each of them (store/inside.py).
+_MOST_MEASUREMENTS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,9 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
         storages=choice.storages,
     )
     arranged = plan_entries(choice.suite, wanted)
-    if len(arranged.entries) > MOST_ENTRIES:
+    if len(arranged.entries) > _MOST_MEASUREMENTS:
         raise ConfigError(
-            f"a plan of {len(arranged.entries)} measurements is too long: a run has {MOST_ENTRIES} at most",
+            f"a plan of {len(arranged.entries)} measurements is too long: a run has {_MOST_MEASUREMENTS} at most",
             hint="choose fewer repetitions",
         )
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}

@@ -149,7 +149,7 @@ def test_a_run_has_no_more_measurements_than_its_plan(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["invalid_reasons", "notes"])
 def test_a_measurement_has_no_thousands_of_reasons(name: str, folder: Path) -> None:
     change(first(folder), **{name: ["why"] * 1000})
-    assert not load_run(folder).damaged
+    assert first(folder).parent.name not in load_run(folder).damaged
     change(first(folder), **{name: ["why"] * 1001})
     assert f"{name}: 1001 are too many" in load_run(folder).damaged[first(folder).parent.name]
 
@@ -165,7 +165,7 @@ def test_long_lists_and_reasons_are_cut_where_they_are_shown() -> None:
 def test_what_cannot_be_read_back_is_not_stored() -> None:
     made = make_run(repeat=1)
     plan = replace(made.run.plan, entries=made.run.plan.entries[:1] * MANY)
-    with pytest.raises(ResultError, match=f"{MANY} values"):
+    with pytest.raises(ResultError, match="cannot be stored:it is larger than 16 MiB"):
         encode(RUN, replace(made.run, plan=plan, measurements=()), "the run")
 
 
@@ -181,5 +181,5 @@ def test_a_plan_that_no_run_can_hold_is_refused_before_it_begins() -> None:
         seed=1,
         environment_file=environment_file,
     )
-    with pytest.raises(ConfigError, match="measurements is too long: a run has 32768 at most"):
+    with pytest.raises(ConfigError, match="measurements is too long: a run has 20000 at most"):
         planned(choice, read_environment(environment_file).profile, choice.kernels)
