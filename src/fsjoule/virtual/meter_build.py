@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from fsjoule.built import built
 from fsjoule.paths import cache_folder, project_dir
 from fsjoule.process import run
 
@@ -22,10 +22,7 @@ def simulator(progress: Callable[[str], None]) -> Path:
     """
     sources = project_dir() / "meter"
     program = cache_folder("meter") / f"{PROGRAM}-{_key(sources)}"
-    if not program.exists():
-        progress("building the meter's simulator")
-        _build(sources, program)
-    return program
+    return built(program, lambda folder: _build(sources, folder), progress, what="the meter's simulator")
 
 
 def _key(sources: Path) -> str:
@@ -42,10 +39,7 @@ def _source_files(sources: Path) -> Iterator[Path]:
         yield from sorted(path for path in (sources / folder).rglob("*") if path.is_file())
 
 
-def _build(sources: Path, program: Path) -> None:
-    # Beside its place and renamed: a build that is broken off leaves nothing that looks whole, and of two at once
-    # either may win.
-    with tempfile.TemporaryDirectory(dir=program.parent, prefix="building-") as folder:
-        run(["cmake", "-S", sources / "host", "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
-        run(["ninja", "-C", folder, PROGRAM], timeout_s=_BUILD_TIMEOUT_S)
-        (Path(folder) / "sim" / PROGRAM).replace(program)
+def _build(sources: Path, folder: Path) -> Path:
+    run(["cmake", "-S", sources / "host", "-B", folder, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
+    run(["ninja", "-C", folder, PROGRAM], timeout_s=_BUILD_TIMEOUT_S)
+    return folder / "sim" / PROGRAM

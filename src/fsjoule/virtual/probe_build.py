@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from fsjoule.built import built
 from fsjoule.paths import cache_folder, project_dir
 from fsjoule.process import run
 
@@ -24,11 +24,9 @@ def probe(progress: Callable[[str], None]) -> Path:
     compiler = run(["cc", "--version"], timeout_s=30.0).stdout
     key = hashlib.sha256(b"\0".join((compiler, " ".join(_FLAGS).encode(), source.read_bytes()))).hexdigest()[:16]
     library = cache_folder("probe") / f"guest_probe-{key}.so"
-    if not library.exists():
-        progress("building the board's probe")
-        # Beside its place and renamed: a build that is broken off leaves nothing that looks whole.
-        with tempfile.TemporaryDirectory(dir=library.parent, prefix="building-") as folder:
-            built = Path(folder) / library.name
-            run(["cc", *_FLAGS, "-o", built, source, "-ldl"], timeout_s=_BUILD_TIMEOUT_S)
-            built.replace(library)
-    return library
+
+    def build(folder: Path) -> Path:
+        run(["cc", *_FLAGS, "-o", folder / library.name, source, "-ldl"], timeout_s=_BUILD_TIMEOUT_S)
+        return folder / library.name
+
+    return built(library, build, progress, what="the board's probe")
