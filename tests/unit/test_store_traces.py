@@ -205,3 +205,11 @@ def test_a_trace_of_another_schema_is_refused(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path).replace_schema_metadata(older), path)
     with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/1'; this version of fsjoule reads"):
         read_trace(path)
+
+
+def test_a_recording_of_days_keeps_its_marks(tmp_path: Path) -> None:
+    """Two edges of the mark pin a second: more than any other document has of anything."""
+    marks = tuple(Mark(500_000 * i, "", MarkSource.RISING) for i in range(300_000))
+    with Recording(tmp_path / "long.parquet") as recording:
+        recording.write(dataclasses.replace(make_trace(), marks=marks))
+    assert read_trace(tmp_path / "long.parquet").marks == marks

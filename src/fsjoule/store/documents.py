@@ -31,10 +31,13 @@ _BUT_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
 _ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
 
 
-def parse(content: bytes) -> tuple[Any, bytes]:
-    """A JSON document, and its text for a stricter reader. Raises ValueError that says what is wrong with it."""
-    if len(content) > DOCUMENT_BYTES:
-        raise ValueError(f"it is larger than {DOCUMENT_BYTES // MIB} MiB")
+def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = MOST_ENTRIES) -> tuple[Any, bytes]:
+    """A JSON document, and its text for a stricter reader. Raises ValueError that says what is wrong with it.
+
+    It has `at_most` bytes, and lists and objects of `most_entries` in it.
+    """
+    if len(content) > at_most:
+        raise ValueError(f"it is larger than {at_most // MIB} MiB")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -43,7 +46,7 @@ def parse(content: bytes) -> tuple[Any, bytes]:
         document = json.loads(text, object_pairs_hook=_unique)
         if len(text) <= _SHORT and _is_plain(text) and not _LARGE_NUMBER.search(text) and _is_shallow(content):
             return document, content
-        fit = _fit(document, 1)
+        fit = _fit(document, 1, most_entries)
         return fit, json.dumps(fit, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError(f"it is nested deeper than {_DEEPEST} levels") from error
@@ -72,18 +75,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _fit(value: Any, depth: int) -> Any:  # noqa: ANN401 - whatever JSON has
+def _fit(value: Any, depth: int, most: int) -> Any:  # noqa: ANN401 - whatever JSON has
     if isinstance(value, str):
         return plain(value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + _CUT)
     if isinstance(value, dict | list):
         if depth > _DEEPEST:
             raise RecursionError
-        if (count := len(cast("list[Any]", value))) > MOST_ENTRIES:
-            raise ValueError(f"{count} values in one list or object: more than {MOST_ENTRIES}")
+        if (count := len(cast("list[Any]", value))) > most:
+            raise ValueError(f"{count} values in one list or object: more than {most}")
     if isinstance(value, dict):
-        return {_fit(name, depth): _fit(each, depth + 1) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {_fit(name, depth, most): _fit(each, depth + 1, most) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
-        return [_fit(each, depth + 1) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_fit(each, depth + 1, most) for each in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
         raise ValueError(f"an integer of {value.bit_length()} bits is too large")
     if isinstance(value, float) and abs(value) > _LARGEST:

@@ -21,6 +21,7 @@ from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
 from fsjoule.plaintext import plain_line
 from fsjoule.store.checks import check_measurement, check_run
 from fsjoule.store.documents import parse
+from fsjoule.store.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.store.upgrade import Document, upgraded_measurement, upgraded_run
 
 T = TypeVar("T")
@@ -46,14 +47,23 @@ def _failing_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's own data
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A kind of document: its types, and what they do not say of its values. `check` raises ValueError."""
+    """A kind of document: its types, what they do not say of its values, and how long it can be.
+
+    `check` raises ValueError.
+    """
 
     adapter: TypeAdapter[T]
     check: Callable[[T], None]
+    at_most: int = DOCUMENT_BYTES
+    most_entries: int = MOST_ENTRIES
     reader: SchemaValidator = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reader", reader_of(self.adapter))
+
+    def parse(self, content: bytes) -> tuple[Any, bytes]:
+        """The document as it is, and its text for `read`. Raises ValueError."""
+        return parse(content, at_most=self.at_most, most_entries=self.most_entries)
 
     def read(self, content: bytes) -> T:
         """Raises ValueError with all errors of types, or the first one of values."""
@@ -91,7 +101,7 @@ def encode(kind: Kind[T], value: T, name: str) -> bytes:
     """
     content = kind.adapter.dump_json(value, indent=2) + b"\n"
     try:
-        kind.read(parse(content)[1])
+        kind.read(kind.parse(content)[1])
     except ValueError as error:
         raise ResultError(f"{name} cannot be stored:{error}", hint="this is a bug of fsjoule") from error
     return content
@@ -103,16 +113,16 @@ def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
     Raises ResultError with the path and all errors, field by field.
     """
     try:
-        return kind.read(_in_schema(content, schema, path))
+        return kind.read(_in_schema(kind, content, schema, path))
     except ValueError as error:
         raise ResultError(f"{plain_line(str(path))} does not follow {schema}:{error}", hint=_DAMAGED) from error
 
 
-def _in_schema(content: bytes, schema: str, path: Path) -> bytes:
+def _in_schema(kind: Kind[Any], content: bytes, schema: str, path: Path) -> bytes:
     """The document in that schema. Raises ResultError if it is in one that cannot be read."""
     shown = plain_line(str(path))
     try:
-        data, content = parse(content)
+        data, content = kind.parse(content)
     except ValueError as error:
         raise ResultError(f"{shown} is not JSON of ours: {error}", hint=_DAMAGED) from error
     document = cast("Document", data) if isinstance(data, dict) else {}

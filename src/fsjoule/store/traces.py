@@ -27,6 +27,7 @@ from fsjoule.errors import ResultError
 from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.plaintext import plain, plain_line
 from fsjoule.store.checks import check_meter
+from fsjoule.store.inside import ATTACHMENT_BYTES
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/2"
@@ -67,7 +68,10 @@ def _check_header(header: _Header) -> None:
     check_meter(header.info)
 
 
-_HEADER: Final = Kind(TypeAdapter(with_config(STRICT)(_Header)), _check_header)
+# A recording may have an edge of the mark pin every second of a week.
+_HEADER: Final = Kind(
+    TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
+)
 
 
 class TraceEncoder:
