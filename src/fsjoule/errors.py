@@ -122,10 +122,6 @@ class BoardError(LabError):
         self.console_tail = tuple(console_tail)
 
 
-class TransferError(LabError):
-    """A file of the board could not be read or written whole; the board itself answers."""
-
-
 class MeterError(LabError):
     """The meter is silent, unplugged, or speaks a protocol that this version does not know."""
 

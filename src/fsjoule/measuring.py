@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule import fio, onboard, onboard_files
-from fsjoule.errors import MeasurementInvalid, MeterError, TransferError, also
+from fsjoule.errors import MeasurementInvalid, MeterError, also
 from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.judging import Evidence
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
@@ -321,11 +321,7 @@ class Measurer:
         """A file of the board; empty if the work did not get as far as writing it."""
         if self.shell.run(("test", "-s", path)).exit_code != 0:
             return b""
-        try:
-            return self.shell.get(path)
-        except TransferError as error:
-            self.say(f"could not read {path}: {error.what}")
-            return b""
+        return self.shell.get(path)
 
 
 def _unpacking(path: str, text: bytes) -> bytes:

@@ -49,7 +49,7 @@ class Shell(Protocol):
         ...
 
     def get(self, path: str) -> bytes:
-        """Read a file of the board. Raises TransferError if that cannot be, LabError if the board does not answer."""
+        """Read a file of the board. Raises LabError if it does not arrive whole."""
         ...
 
 

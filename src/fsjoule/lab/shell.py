@@ -19,7 +19,7 @@ from labgrid.step import step
 from labgrid.util import gen_marker
 from serial import SerialException
 
-from fsjoule.errors import BoardError, TransferError
+from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.translate import lab_errors
 from fsjoule.ports import CommandResult
@@ -79,7 +79,7 @@ class LabgridShell:
         for _ in range(_ATTEMPTS):
             if self._put_once(path, content):
                 return
-        raise TransferError(f"{path} was damaged on its way to the board, {_ATTEMPTS} times", transient=True)
+        raise LabError(f"{path} was damaged on its way to the board, {_ATTEMPTS} times", transient=True)
 
     @step(args=["path"])
     def get(self, path: str) -> bytes:
@@ -90,12 +90,12 @@ class LabgridShell:
             result = self._run(command, ("cat", path), _TRANSFER_TIMEOUT_S)
             if result.exit_code != 0:
                 reason = result.stdout.strip() or "there is no such file"
-                raise TransferError(f"{path} cannot be read on the board: {reason}", transient=True)
+                raise LabError(f"{path} cannot be read on the board: {reason}", transient=True)
             try:
                 return gzip.decompress(base64.b64decode(result.stdout, validate=False))
             except (binascii.Error, EOFError, OSError, zlib.error):
                 continue
-        raise TransferError(f"{path} was damaged on its way from the board, {_ATTEMPTS} times", transient=True)
+        raise LabError(f"{path} was damaged on its way from the board, {_ATTEMPTS} times", transient=True)
 
     def _line(self, argv: Sequence[str]) -> str:
         """The command as a line of the board's shell; one of several lines, or a long one, goes into a file first."""
@@ -116,13 +116,13 @@ class LabgridShell:
         unpack = f"base64 -d < {_UPLOAD} | gzip -dc > {quoted} && sha256sum < {quoted}"
         unpacked = self._run(unpack, (), _TRANSFER_TIMEOUT_S)
         if unpacked.exit_code != 0:
-            raise TransferError(f"{path} cannot be written on the board: {unpacked.stdout.strip()}", transient=True)
+            raise LabError(f"{path} cannot be written on the board: {unpacked.stdout.strip()}", transient=True)
         return unpacked.stdout.split()[:1] == [hashlib.sha256(content).hexdigest()]
 
     def _checked(self, command: str) -> None:
         result = self._run(command, (), _TRANSFER_TIMEOUT_S)
         if result.exit_code != 0:
-            raise TransferError(f"the board cannot take a file: {result.stdout.strip()}", transient=True)
+            raise LabError(f"the board cannot take a file: {result.stdout.strip()}", transient=True)
 
     def _run(self, command: str, argv: tuple[str, ...], timeout_s: float) -> CommandResult:
         console = self._driver.console

@@ -81,12 +81,13 @@ def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
             with os.fdopen(os.open(names[-1], flags, dir_fd=parent), "rb") as file:
                 found = os.fstat(file.fileno())
                 _check_kind(found.st_mode, stat.S_IFREG, path)
-                content = b"" if found.st_size > at_most else file.read(at_most + 1)
+                # No more than there is: memory for all that there may be would be taken at once.
+                content = b"" if found.st_size > at_most else file.read(found.st_size)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ResultError(f"{shown(folder, *names)} cannot be read: {error.strerror or error}") from error
-    if found.st_size > at_most or len(content) > at_most:
+    if found.st_size > at_most:
         raise ResultError(f"{shown(folder, *names)} is larger than {at_most // MIB} MiB")
     return content
 
