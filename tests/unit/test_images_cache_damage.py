@@ -196,12 +196,6 @@ def built(root: Path, stage: str, said: list[str]) -> Path:
     return build_once(stage, NAME, KEY, lambda folder: fill(stage, folder), progress=said.append, root=root)
 
 
-def let_go() -> None:
-    """As if this process had ended, for other ones."""
-    for lock in list(locks._used):
-        locks._used.pop(lock).close()
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], memory: Path) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(memory))
@@ -340,13 +334,13 @@ def test_what_stands_in_the_place_of_a_lock_or_a_note_hinders_nothing(
 ) -> None:
     root = memory / "images"
     entry = built(root, "card", [])
-    let_go()
+    locks.let_go()
     beside = entry.with_name(f".{entry.name}.{kind}")
     beside.unlink()
     put(beside)
     assert [each["damage"] for each in run("image", "list", "--json").document] == [None]
     assert built(root, "card", []) == entry
-    let_go()
+    locks.let_go()
     discard(beside)
     put(beside)
     assert run("image", "clean").code == 0
@@ -455,7 +449,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     try:
         yield place
     finally:
-        let_go()
+        locks.let_go()
         subprocess.run(["umount", place], check=True)
 
 
@@ -502,7 +496,7 @@ def test_a_cache_that_is_read_only_is_used_and_what_is_not_in_it_is_told(
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(small_disk))
     root = small_disk / "images"
     entry = build_once("kernel", "small", "k", lambda folder: (folder / "file").touch(), progress=print, root=root)
-    let_go()
+    locks.let_go()
     for lock in (root / "kernel").glob(".*"):
         lock.unlink()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
@@ -535,7 +529,7 @@ def test_a_stage_that_may_not_be_read_hinders_no_other(tmp_path: Path) -> None:
     root = tmp_path / "images"
     built(root, "kernel", [])
     whole = built(root, "card", [])
-    let_go()
+    locks.let_go()
     locked_away = root / "kernel"
     locked_away.chmod(0)
     environment = {"FSJOULE_CACHE_DIR": str(tmp_path)}

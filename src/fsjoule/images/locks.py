@@ -5,6 +5,7 @@ An entry has two: `.NAME.lock` is held by whoever builds or removes it, `.NAME.u
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -23,6 +24,13 @@ _REMOVAL_TIMEOUT_S: Final = 120.0
 
 # Kept until this process ends: a run goes back to its card, its kernel and its emulator at any time.
 _used: Final[dict[Path, IO[str]]] = {}
+
+
+@atexit.register
+def let_go() -> None:
+    """Give up all locks of what this process has used."""
+    while _used:
+        _used.popitem()[1].close()
 
 
 @contextmanager
