@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -31,12 +32,15 @@ def main() -> int:
     print(
         f"{len(numbered)} faults of {len(set(order))} kinds, seed {asked.seed}, {asked.jobs} side by side, in {folder}"
     )
-    outcomes: list[Outcome] = []
+    outcomes = _so_far(folder / "faults.jsonl", asked.seed, numbered) if asked.only is None else []
+    here = {outcome.number for outcome in outcomes}
+    numbered = [each for each in numbered if each[0] not in here]
     started_s = time.monotonic()
     with ThreadPoolExecutor(asked.jobs) as pool, (folder / "faults.jsonl").open("a") as record:
 
         def one(number: int, name: str) -> Outcome:
             where = folder / f"{number:03d}-{name}"
+            shutil.rmtree(where, ignore_errors=True)  # of a campaign that was killed
             return inject(KINDS[name], number, asked.seed, where, patience=asked.patience, keep=asked.keep)
 
         running = [pool.submit(one, number, name) for number, name in numbered]
@@ -46,8 +50,9 @@ def main() -> int:
                 outcomes.append(outcome)
                 record.write(json.dumps(asdict(outcome) | {"fine": outcome.fine}) + "\n")
                 record.flush()
-                left_min = (time.monotonic() - started_s) / len(outcomes) * (len(numbered) - len(outcomes)) / 60
-                progress = f"[{len(outcomes):>3}/{len(numbered)}, {left_min:.0f} min left]"
+                of, done_now = len(here) + len(numbered), len(outcomes) - len(here)
+                left_min = (time.monotonic() - started_s) / done_now * (of - len(outcomes)) / 60
+                progress = f"[{len(outcomes):>3}/{of}, {left_min:.0f} min left]"
                 print(f"{progress} #{outcome.number} {outcome.text()}", flush=True)
         except KeyboardInterrupt:
             for each in running:
@@ -56,7 +61,20 @@ def main() -> int:
     table = markdown(outcomes, seed=asked.seed)
     (folder / "faults.md").write_text(table)
     print(table)
-    return 0 if len(outcomes) == len(numbered) and all(each.fine for each in outcomes) else 1
+    return 0 if len(outcomes) == len(here) + len(numbered) and all(each.fine for each in outcomes) else 1
+
+
+def _so_far(record: Path, seed: int, numbered: list[tuple[int, str]]) -> list[Outcome]:
+    """What an interrupted campaign has recorded. Exits if it was another campaign."""
+    if not record.exists():
+        return []
+    kept = [json.loads(line) for line in record.read_text().splitlines()]
+    outcomes = [Outcome(**{key: value for key, value in each.items() if key != "fine"}) for each in kept]
+    if any(each.seed != seed or (each.number, each.kind) not in numbered for each in outcomes):
+        sys.exit(f"{record} is of another campaign: give the seed, number and kinds of that one, or another folder")
+    if outcomes:
+        print(f"goes on: {len(outcomes)} of them are recorded")
+    return outcomes
 
 
 def _arguments() -> argparse.Namespace:
@@ -70,7 +88,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", type=int, default=None, help="the fault of this number of a campaign again; with --seed and --kinds"
     )
-    parser.add_argument("--folder", type=Path, default=None, help="where everything goes (default: a temporary one)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=None,
+        help="where everything goes (default: a temporary one); an interrupted campaign goes on in its own",
+    )
     parser.add_argument("--patience", type=float, default=1.0, help="multiplies every limit, for a busy machine")
     parser.add_argument("--keep", action="store_true", help="keep the folders of faults that came out right, too")
     asked = parser.parse_args()

@@ -21,6 +21,7 @@ from typing import Any, Final
 from postgres_server import PostgresServer
 
 from fsjoule.paths import cache_dir
+from fsjoule.virtual import meter_build
 from fsjoule.virtual.lab_files import LabPaths, LabRecord
 from fsjoule.virtual.lab_processes import ProcessRef, descendants
 
@@ -128,7 +129,7 @@ class Scene:
     def meter(self, serial: str, *options: str) -> Path:
         """A program that is the simulator with a serial number: a meter that can be told from every other one."""
         path = self.folder / f"meter-{serial}"
-        [simulator] = (cache_dir() / "meter").glob("fsjoule-meter-sim-*")
+        simulator = meter_build.simulator(print)
         path.write_text(f'#!/bin/sh\nexec {simulator} "$@" --serial-number {serial} {" ".join(options)}\n')
         path.chmod(0o755)
         return path

@@ -27,10 +27,11 @@ from fsjoule.meter_access import environment_target
 
 @pytest.fixture(autouse=True)
 def handled() -> Generator[None]:
-    """The signals are fsjoule's, and pytest gets them back, whatever a test did."""
+    """The signals are fsjoule's, and pytest gets them back, whatever a test did. No later test knows of one."""
     before = {each: signal.signal(each, signal.default_int_handler) for each in interrupts.SIGNALS}
     interrupts.install()
     yield
+    _afresh()
     interrupts.restore()
     for each, handler in before.items():
         signal.signal(each, handler)
