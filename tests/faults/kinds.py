@@ -297,7 +297,8 @@ _BOARD: Final = (
     ),
     Kind(
         "console-flooded",
-        r"did not end within|the board does not answer|the console's connection was lost|no shell after|logged us out",
+        r"did not end within|the board does not answer|the console's connection was lost|no shell after|logged us out"
+        r"|the console damaged FILE on its way (to|from) the board",
         users.typed("(while :; do cat /proc/kallsyms; done) > /dev/console 2>&1 &", "the console is flooded"),
         _AT_SHELL,
         passes=True,

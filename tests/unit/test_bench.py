@@ -107,13 +107,13 @@ class Flooded(FakeShell):
     """A board whose console mixes other output into the files that are read from it."""
 
     def get(self, path: str) -> bytes:
-        raise BoardError(f"{path} was damaged on its way from the board, 3 times")
+        raise BoardError(f"the console damaged {path} on its way from the board, 3 times")
 
 
 @pytest.mark.parametrize("slug", ["write-16k", "mkfs"])
 def test_a_file_that_does_not_arrive_is_the_labs_fault_and_gets_a_second_try(slug: str) -> None:
     bench = bench_of(shell=Flooded(answer), meter=FakeMeter())
-    with pytest.raises(BoardError, match="was damaged on its way from the board"):
+    with pytest.raises(BoardError, match="the console damaged"):
         bench.measure(entry(bench, slug))
     assert isinstance(bench.board, FakeBoard)
     assert bench.board.boots == 2

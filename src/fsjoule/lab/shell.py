@@ -79,7 +79,7 @@ class LabgridShell:
         for _ in range(_ATTEMPTS):
             if self._put_once(path, content):
                 return
-        raise LabError(f"{path} was damaged on its way to the board, {_ATTEMPTS} times", transient=True)
+        raise LabError(f"the console damaged {path} on its way to the board, {_ATTEMPTS} times", transient=True)
 
     @step(args=["path"])
     def get(self, path: str) -> bytes:
@@ -95,7 +95,7 @@ class LabgridShell:
                 return gzip.decompress(base64.b64decode(result.stdout, validate=False))
             except (binascii.Error, EOFError, OSError, zlib.error):
                 continue
-        raise LabError(f"{path} was damaged on its way from the board, {_ATTEMPTS} times", transient=True)
+        raise LabError(f"the console damaged {path} on its way from the board, {_ATTEMPTS} times", transient=True)
 
     def _line(self, argv: Sequence[str]) -> str:
         """The command as a line of the board's shell; one of several lines, or a long one, goes into a file first."""
