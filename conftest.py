@@ -16,7 +16,12 @@ settings.load_profile("fsjoule")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests are no benches: what GitLab says of the job that runs them is not to stand in what they make."""
+    """Tests are no benches: what GitLab says of the job that runs them is not to stand in what they make.
+
+    Nor have they a terminal: its width, as readline sets it in xdist's workers, is not that of what they print.
+    """
     if not config.getoption("lg_env"):
-        for name in [name for name in os.environ if name.startswith(("CI_", "GITLAB_", "FSJOULE_INDEX"))]:
+        for name in [
+            name for name in os.environ if name.startswith(("CI_", "GITLAB_", "FSJOULE_INDEX", "COLUMNS", "LINES"))
+        ]:
             del os.environ[name]

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from fsjoule.virtual import meter_build
+from fsjoule.virtual.lab import simulator as meter_build
 
 _RECORD: Final = np.dtype([("time_ns", "<i8"), ("volts", "<f8"), ("amperes", "<f8")])
 _CHUNK_S: Final = 10

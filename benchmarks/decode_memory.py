@@ -9,9 +9,9 @@ from pathlib import Path
 
 from common import meter_stream, show
 
-from fsjoule.frames import Frame, FrameDecoder, SamplesFrame
-from fsjoule.store import Recording
-from fsjoule.trace_builder import TraceBuilder
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, SamplesFrame
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
+from fsjoule.store.recordings import Recording
 
 _CHUNK_BYTES = 4096
 _WARM_UP_S = 300.0  # buffers and libraries have their size by then

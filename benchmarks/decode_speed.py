@@ -8,8 +8,8 @@ import time
 
 from common import meter_stream, show
 
-from fsjoule.frames import FrameDecoder
-from fsjoule.trace_builder import TraceBuilder
+from fsjoule.meter.protocol.frames import FrameDecoder
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 
 _CHUNK_BYTES = 4096  # what a serial port hands over at once, at most
 

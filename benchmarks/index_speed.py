@@ -27,9 +27,12 @@ from common import show
 from sqlalchemy import Connection, Table, insert, select
 
 from fsjoule.errors import ResultError
-from fsjoule.metrics import Metric
-from fsjoule.store.index import Index, Order, Where, import_runs, index_url, list_series, open_index, points, stats
+from fsjoule.model.metrics import Metric
+from fsjoule.store.index.database import Index, index_url, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.reading import Fault, ReadRun, read_run
+from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.schema import kernels, measurements, runs, series
 
 # The runs are those of the tests.

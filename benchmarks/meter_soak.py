@@ -25,12 +25,12 @@ from typing import Any, Final
 from labgrid import Environment
 from labgrid.util.ssh import sshmanager
 
-from fsjoule.frames import Frame, InfoFrame, SamplesFrame
+from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
-from fsjoule.meter.clockfit import ClockFit, Drift
+from fsjoule.meter.protocol.frames import Frame, InfoFrame, SamplesFrame
+from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.model import MeterInfo
-from fsjoule.paths import project_dir
-from fsjoule.virtual import lab
+from fsjoule.virtual.lab import lab
 
 _U32: Final = 1 << 32
 _REPORT_S: Final = 60.0

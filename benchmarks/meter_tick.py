@@ -14,8 +14,8 @@ from typing import Final
 
 from common import show
 
-from fsjoule import process
-from fsjoule.paths import project_dir
+from fsjoule.host import process
+from fsjoule.host.paths import project_dir
 
 _CLOCK_HZ: Final = 96e6
 _CYCLES_PER_INSTRUCTION: Final = 1.5

@@ -19,16 +19,17 @@ from uuid import uuid4
 
 from common import show
 
-from fsjoule import images, onboard
-from fsjoule.clock import HostClock
+from fsjoule import images
+from fsjoule.bench.measurer import Measurer
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.phases import Phases
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked
 from fsjoule.filesystems import filesystem
+from fsjoule.host.clock import HostClock
+from fsjoule.host.paths import project_dir
 from fsjoule.lab import LabgridBoard, board_meter, read_environment
-from fsjoule.measuring import Measurer
-from fsjoule.meter_access import environment_target
-from fsjoule.paths import project_dir
-from fsjoule.phases import Phases
 from fsjoule.ports import Shell
-from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch, checked
+from fsjoule.runs.meter import environment_target
 
 _KERNEL: Final = "6.1"
 _ROOT: Final = "ext4"

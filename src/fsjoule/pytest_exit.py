@@ -14,8 +14,14 @@ from typing import Any, Final, cast
 import pytest
 
 from fsjoule import lab
-from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
-from fsjoule.output import GuardedOutput, cannot_be_written
+from fsjoule.errors import (
+    ConfigError,
+    FsjouleError,
+    LabError,
+    MeasurementInvalid,
+    of_system,
+)
+from fsjoule.host.output import GuardedOutput, cannot_be_written
 
 BUG: Final = 70
 INTERRUPTED: Final = 130

@@ -18,15 +18,16 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from fsjoule import interrupts, lab
-from fsjoule.bench import Bench
-from fsjoule.choosing import Choice, choose, choose_resumed
+from fsjoule import lab
+from fsjoule.bench.run import Bench
 from fsjoule.errors import ConfigError, FsjouleError, LabError
+from fsjoule.host import interrupts
+from fsjoule.host.terminal import PlainConsole
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, guard_parser
-from fsjoule.session import Session
-from fsjoule.terminal import PlainConsole
+from fsjoule.runs.request import Choice, choose, choose_resumed
+from fsjoule.runs.session import Session
 
 _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"

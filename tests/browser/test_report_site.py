@@ -18,13 +18,15 @@ from command_line import finished, started
 from reported_runs import BUILDS, STEP_AT, write_gate, write_nights, write_run
 from results_factory import make_measurement
 
-from fsjoule.allure.server import serving
-from fsjoule.allure.site import make_site
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
-from fsjoule.report.comparison.model import Subject
-from fsjoule.store import load_run
-from fsjoule.store.index import IndexedSeries, import_runs, open_index
+from fsjoule.report.allure.server import serving
+from fsjoule.report.allure.site import make_site
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import load_run
+from fsjoule.verdicts.comparison import Subject
 
 
 @dataclass(frozen=True)

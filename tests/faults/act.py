@@ -10,7 +10,7 @@ from typing import Final
 
 from faults.scene import Bench, Scene
 from faults.watch import await_condition
-from fsjoule.virtual.lab_processes import ProcessRef, descendants
+from fsjoule.host.process_ref import ProcessRef, descendants
 
 Act = Callable[[Scene, Bench], str]
 

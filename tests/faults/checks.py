@@ -15,7 +15,7 @@ from faults.act import writers
 from faults.scene import Scene
 from fsjoule.errors import FsjouleError
 from fsjoule.model import Measurement, RunStatus
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 # A bench that was killed takes nothing down: its lab notices, and ends by itself.
 _GONE_S: Final = 45.0

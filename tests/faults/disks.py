@@ -12,7 +12,7 @@ from typing import Final
 
 from faults.scene import Bench, Scene
 from faults.watch import await_condition
-from fsjoule.paths import cache_dir
+from fsjoule.host.paths import cache_dir
 
 _RESULTS_MIB: Final = 16
 _MIB: Final = 1 << 20

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from postgres_server import PostgresServer
 
-from fsjoule.paths import cache_dir
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.lab_files import LabPaths, LabRecord
-from fsjoule.virtual.lab_processes import ProcessRef, descendants
+from fsjoule.host.paths import cache_dir
+from fsjoule.host.process_ref import ProcessRef, descendants
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
 
 PROJECT: Final = Path(__file__).parents[2]
 _BIN: Final = Path(sys.executable).parent

@@ -14,7 +14,7 @@ from typing import Final
 from faults.act import Act, signalled, writers
 from faults.scene import Bench, Scene
 from faults.watch import Phase, await_condition, await_phase
-from fsjoule.process import stop
+from fsjoule.host.process import stop
 
 SOMEBODY: Final = "elsewhere/somebody"
 OTHER_METER: Final = "OTHER"

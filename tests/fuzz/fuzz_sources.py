@@ -26,10 +26,11 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
-from fsjoule.report.comparison.model import Subject
-from fsjoule.store import RunFolder, load_run
-from fsjoule.store.index import IndexedSeries
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import load_run
 from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.verdicts.comparison import Subject
 
 _GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "run-of-schema-1"
 

@@ -54,9 +54,9 @@ _MEMORY_BYTES: Final = 4 << 30
 _EXIT_CODES: Final = (0, 2, 4)
 _NOBODY: Final = 65534
 _IMPORTED: Final = (
-    "cli.results cli.report cli.compare cli.index cli.trend cli.ci cli.suites cli.gate session choosing allure.site "
-    "trends.page trends.charts trends.document trends.trend report.page report.comparison.page store.traces "
-    "store.folder store.index.importing"
+    "cli.results cli.report cli.compare cli.index cli.trend cli.ci cli.suites cli.gate runs.session runs.request "
+    "report.allure.site report.trend.page report.trend.charts report.trend.document verdicts.trend.trend report.page "
+    "report.comparison.page store.traces store.folder store.index.importing"
 )
 # What rich itself tells a terminal: colours, and the lines of a progress bar.
 _STYLES: Final = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\x1b\]8;[^\x1b]*\x1b\\")
@@ -143,7 +143,7 @@ def _chains(case: Case, number: int) -> dict[str, list[list[str]]]:
 
 def _resume(words: Sequence[str]) -> None:
     """What `pytest tests/bench --resume` does before it asks for the board."""
-    from fsjoule.choosing import choose_resumed
+    from fsjoule.runs.request import choose_resumed
 
     choice = choose_resumed(Path(words[0]), {"--fs": "ext4"})
     assert choice.resumed is not None
@@ -525,9 +525,11 @@ def _warm(sources: Sequence[Path]) -> None:
     from results_factory import make_measurement, make_trace
 
     from fsjoule.model import Planned, Provision, TimedKind, TimedWorkload
-    from fsjoule.report import page, render_page, summarise
+    from fsjoule.report import page
+    from fsjoule.report.page import render_page
+    from fsjoule.report.summary import summarise
     from fsjoule.report.trace_chart import trace_chart
-    from fsjoule.store import load_run
+    from fsjoule.store.reader import load_run
 
     draws: Any = vl_convert.vegalite_to_svg
     vl_convert.vegalite_to_svg = lambda *_a, **_k: "<svg></svg>"  # pyright: ignore[reportUnknownLambdaType]

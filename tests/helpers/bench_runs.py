@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual.yaml"

@@ -26,7 +26,7 @@ from fsjoule.model import (
     TimedWorkload,
     Value,
 )
-from fsjoule.store import RunFolder
+from fsjoule.store.folder import RunFolder
 
 SERIES = (
     ("btrfs", FioWorkload(IoPattern.RANDWRITE, 16 * KIB, 16 * MIB)),

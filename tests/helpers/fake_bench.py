@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fsjoule.bench.onboard.marks import THREADS
 from fsjoule.model import MIB, BoardFacts, BoardProfile, ImageFacts
-from fsjoule.onboard import THREADS
 from fsjoule.ports import CommandResult
 
 FIO_JSON = (Path(__file__).parents[1] / "unit" / "data" / "fio-3.33-write.json").read_bytes()

@@ -10,14 +10,15 @@ from pathlib import Path
 from fake_bench import AFTER, COUNTERS, FIO_JSON, IMAGE, answer
 from results_factory import BOARD
 
-from fsjoule import images, lab, onboard
-from fsjoule.bench import Bench
-from fsjoule.choosing import Choice, planned
+from fsjoule import kernels, lab
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.run import Bench
 from fsjoule.model import Plan, Run, RunStatus
-from fsjoule.pairing import PairedRun, run_pairs
-from fsjoule.store import RunFolder
+from fsjoule.runs.pairs import PairedRun, run_pairs
+from fsjoule.runs.request import Choice, planned
+from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
-from fsjoule.verdicts import Enough
+from fsjoule.verdicts.pairs import Enough
 
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
 _RUNTIME_MS = 1000
@@ -35,9 +36,9 @@ def kernel_folder(folder: Path, release: str) -> Path:
     return folder
 
 
-def taken(folder: Path) -> images.TakenKernel:
+def taken(folder: Path) -> kernels.TakenKernel:
     """The kernel of such a folder, ready for a card."""
-    (kernel,) = images.take_kernels((str(folder),), progress=lambda _: None, recipe=_RECIPE)
+    (kernel,) = kernels.take_kernels((str(folder),), progress=lambda _: None, recipe=_RECIPE)
     return kernel
 
 
@@ -77,11 +78,11 @@ class FreshBoots:
         """See `pairing.measure_pairs`."""
         self.choices.append(choice)
         profile = lab.read_environment(environment_file).profile
-        kernels = images.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
-        labels = tuple(kernel.facts.label for kernel in kernels)
+        taken = kernels.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
+        labels = tuple(kernel.facts.label for kernel in taken)
         entries = planned(choice, profile, labels).entries
         plan = Plan(choice.suite.name, choice.filesystems, labels, choice.repeat, choice.seed, {}, entries)
-        facts = tuple(kernel.facts for kernel in kernels)
+        facts = tuple(kernel.facts for kernel in taken)
         run = Run("fresh", "2026-03-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
         run = replace(run, command=command)
         shell = FakeShell(answer)

@@ -16,28 +16,21 @@ from index_runs import edit, made_run, measurement_file, write_run
 from synthetic_runs import SyntheticLab
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import Metric
 from fsjoule.model import Measurement, RunStatus
-from fsjoule.store import RunFolder
-from fsjoule.store.index import (
-    Index,
-    Point,
-    Progress,
-    Where,
-    import_runs,
-    list_series,
-    open_index,
-    points,
-    rebuild,
-    stats,
-)
+from fsjoule.model.metrics import Metric
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.importing import Progress, import_runs, rebuild
+from fsjoule.store.index.queries import list_series, points, stats
+from fsjoule.store.index.records import Point, Where
 
 _LIMIT_S = 300.0
 _PROGRAM = """
 import json, os, signal, sys, time
 from dataclasses import asdict
 from pathlib import Path
-from fsjoule.store.index import import_runs, open_index
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
 
 location, go, kill_at, *paths = sys.argv[1:]
 

@@ -11,29 +11,17 @@ from index_runs import made_run, write_run
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import Metric
 from fsjoule.model import Measurement, RunStatus, Value
-from fsjoule.store import RunFolder
-from fsjoule.store.index import (
-    Index,
-    IndexedSeries,
-    Kernel,
-    Order,
-    Where,
-    comparable,
-    import_runs,
-    kernel_labels,
-    list_kernels,
-    list_series,
-    newest,
-    open_index,
-    points,
-    resolve,
-    resolve_kernel,
-    run_folders,
-    run_names,
-    stats,
-)
+from fsjoule.model.metrics import Metric
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.newestrows import kernel_labels, newest, run_names
+from fsjoule.store.index.queries import list_kernels, list_series, points, run_folders, stats
+from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.selection import comparable, resolve, resolve_kernel
+from fsjoule.store.index.serieskeys import IndexedSeries
 
 NewLocation = Callable[[], str]
 

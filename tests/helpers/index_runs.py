@@ -12,7 +12,7 @@ from pathlib import Path
 from results_factory import KERNEL, MadeRun, make_run
 
 from fsjoule.model import BoardFacts, Measurement, RunStatus
-from fsjoule.store import RunFolder
+from fsjoule.store.folder import RunFolder
 
 Change = Callable[[Measurement], Measurement]
 

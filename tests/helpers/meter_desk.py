@@ -16,10 +16,10 @@ from pathlib import Path
 
 from meter_process import renewed
 
-from fsjoule import process
-from fsjoule.meter.holders import holders
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.lab_services import free_ports, listens
+from fsjoule.host import process
+from fsjoule.meter.links.holders import holders
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.services import free_ports, listens
 
 LIMIT_S = 120.0
 SPEED = 1_000_000

@@ -14,13 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
-from fsjoule import commands, process
-from fsjoule.commands import Command
-from fsjoule.frames import Frame, FrameDecoder, InfoFrame, MarkFrame, ReplyFrame, SamplesFrame
-from fsjoule.meter.holders import holders
+from fsjoule.host import process
+from fsjoule.meter.links.holders import holders
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.frames import (
+    Frame,
+    FrameDecoder,
+    InfoFrame,
+    MarkFrame,
+    ReplyFrame,
+    SamplesFrame,
+)
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
-from fsjoule.trace_builder import TraceBuilder
-from fsjoule.virtual.feed import FeedWriter
+from fsjoule.virtual.board.feed import FeedWriter
 
 LIMIT_S = 120.0
 

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.virtual.feed import FeedWriter
+from fsjoule.virtual.board.feed import FeedWriter
 
 STEP_NS: Final = 250_000
 _PAUSE_S: Final = 0.002

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from results_factory import BOARD, KERNEL, make_measurement
 
-from fsjoule.metrics import Figure
 from fsjoule.model import (
     KIB,
     MIB,
@@ -28,6 +27,7 @@ from fsjoule.model import (
     SeriesKey,
     Value,
 )
+from fsjoule.model.metrics import Figure
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 
 BEGIN = datetime(2026, 1, 1, 2, tzinfo=UTC)

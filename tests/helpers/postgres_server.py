@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psycopg
 
-from fsjoule import process
 from fsjoule.errors import MissingToolError
+from fsjoule.host import process
 
 _LIMIT_S = 60.0
 _OWNER = "postgres"  # made by Debian's package; PostgreSQL refuses to run as root

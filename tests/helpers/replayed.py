@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.frames import Frame, FrameDecoder
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
-from fsjoule.trace_builder import TraceBuilder
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from nights import Nights
 from results_factory import make_run
 
-from fsjoule.gating import keep_gate
-from fsjoule.metrics import Figure, Metric
 from fsjoule.model import Fault, IoPattern, LabStep, Run, RunStatus
-from fsjoule.report.comparison.model import Subject
-from fsjoule.report.gating import Gated, GateSide, GateVerdict, Tested
-from fsjoule.statistics import Decision, Interval, Policy, State
-from fsjoule.store import RunFolder
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.runs.gate import keep_gate
+from fsjoule.statistics.gate import Decision, State
+from fsjoule.statistics.policy import Policy
+from fsjoule.statistics.ratios import Interval
+from fsjoule.store.folder import RunFolder
 from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.verdicts.comparison import Subject
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict, Tested
 
 BUILDS = 12
 STEP_AT = 8

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import requests
 
-from fsjoule import process
-from fsjoule.virtual.config import BoardConfig, BoardReady, CardConfig, WiresConfig
-from fsjoule.virtual.feed import CAPACITY, HEADER, MAGIC, RECORDS_OFFSET
+from fsjoule.host import process
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, CardConfig, WiresConfig
+from fsjoule.virtual.board.feed import CAPACITY, HEADER, MAGIC, RECORDS_OFFSET
 
 PROMPT = "root@fsjoule:~# "
 # Generous: the machine may be busy with much else.
@@ -51,7 +51,7 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0
 
 
 class BoardProgram:
-    """`python -m fsjoule.virtual.board` with a config of its own; ended with the block, if it has not ended before."""
+    """`python -m fsjoule.virtual.board.program` with its own config; ended with the block at the latest."""
 
     def __init__(self, config: BoardConfig) -> None:
         self.config = config
@@ -59,7 +59,7 @@ class BoardProgram:
         self.log = config.ready_file.with_name("board.log")
         toml = config.ready_file.with_name("board.toml")
         toml.write_text(config.to_toml())
-        self.process = process.start([sys.executable, "-m", "fsjoule.virtual.board", toml], log=self.log)
+        self.process = process.start([sys.executable, "-m", "fsjoule.virtual.board.program", toml], log=self.log)
         self.ready = self._wait_ready()
 
     def _wait_ready(self) -> BoardReady:
@@ -102,7 +102,7 @@ class BoardProgram:
         wait_until(f"state {state}", lambda: self.status()["state"] == state)
 
     def mux(self, mode: str) -> subprocess.CompletedProcess[bytes]:
-        argv = [sys.executable, "-m", "fsjoule.virtual.usbsdmux", self.ready.mux_control, mode]
+        argv = [sys.executable, "-m", "fsjoule.virtual.lab.usbsdmux", self.ready.mux_control, mode]
         return process.run(argv, timeout_s=90, check=False)
 
     def console(self) -> ConsoleUser:

@@ -19,15 +19,15 @@ from interruptible import interruptible
 from lab_leftovers import assert_nothing_left
 from meter_desk import wait
 
-from fsjoule import process
-from fsjoule.allure.builds import read_builds
-from fsjoule.allure.results import write_results
+from fsjoule.host import process
 from fsjoule.model import MIB, FioWorkload, RunStatus
-from fsjoule.store import LoadedRun
+from fsjoule.report.allure.builds import read_builds
+from fsjoule.report.allure.results import write_results
+from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE, decode_steps
-from fsjoule.virtual import lab
-from fsjoule.virtual.lab_files import LabPaths
-from fsjoule.virtual.lab_services import meter_serial
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+from fsjoule.virtual.lab.services import meter_serial
 
 
 class Started:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from lab_leftovers import assert_nothing_left
 
-from fsjoule import process
-from fsjoule.virtual import lab
-from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.host import process
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
 
 PROJECT = Path(__file__).parents[2]
 CLIENT = Path(sys.executable).with_name("labgrid-client")

@@ -20,12 +20,12 @@ import requests
 from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
 
-from fsjoule import process
+from fsjoule.host import process
+from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
-from fsjoule.paths import project_dir
-from fsjoule.store import load_run
-from fsjoule.virtual import probe_build
-from fsjoule.virtual.config import GuestTimeConfig
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.board.config import GuestTimeConfig
+from fsjoule.virtual.lab import probe as probe_build
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "tests" / "statistics" / "deterministic_repeat.py"

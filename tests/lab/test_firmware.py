@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from meter_process import LIMIT_S, Simulator, running
 
-from fsjoule import commands
-from fsjoule.commands import Command, ReplyStatus
-from fsjoule.meter.client import CommandRefusedError, MeterClient
-from fsjoule.meter.receiver import Receiver
-from fsjoule.meter.streams import TtyStream
+from fsjoule.host.paths import project_dir
+from fsjoule.meter.links.client import CommandRefusedError, MeterClient
+from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.links.streams import TtyStream
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.model import MarkSource, Trace
-from fsjoule.paths import project_dir
-from fsjoule.virtual.feed import FeedWriter
+from fsjoule.virtual.board.feed import FeedWriter
 
 _MS = 1_000_000
 _LOAD = ("--load", "5.0,0.25")

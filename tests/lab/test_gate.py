@@ -12,7 +12,7 @@ from command_line import started
 from lab_leftovers import assert_nothing_left
 
 from fsjoule.model import RunStatus
-from fsjoule.store import load_run
+from fsjoule.store.reader import load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "deterministic.yaml"

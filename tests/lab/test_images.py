@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import images, process
+from fsjoule import images, kernels
 from fsjoule.errors import ConfigError
+from fsjoule.host import process
 from fsjoule.images import CardImage, build_card, cached, check_card, emulator
 from fsjoule.model import MIB
 
@@ -184,5 +185,5 @@ def test_the_emulated_board_fills_a_nilfs2() -> None:
 
 
 def test_choices_are_those_of_the_recipe() -> None:
-    assert KERNEL in images.kernel_choices()
+    assert KERNEL in kernels.kernel_choices()
     assert set(ROOTS) <= set(images.root_filesystem_choices())

@@ -19,7 +19,9 @@ from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, select, text
 
 from fsjoule.errors import LabError
-from fsjoule.store.index import import_runs, index_url, open_index, stats
+from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.queries import stats
 from fsjoule.store.index.reading import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade

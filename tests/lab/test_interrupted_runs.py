@@ -15,10 +15,10 @@ import pytest
 from bench_runs import PROJECT, command
 from interruptible import interruptible
 
-from fsjoule.interrupts import SIGNALS
+from fsjoule.host.interrupts import SIGNALS
 from fsjoule.model import RunStatus
-from fsjoule.store import load_run
-from fsjoule.virtual import lab
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.lab import lab
 
 _ENDED_WITHIN_S = 120.0
 _GAPS_S = (0.0, 0.0, 0.01, 0.1, 0.4, 1.0, 3.0)

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from lab_leftovers import assert_nothing_left
 
-from fsjoule import process
 from fsjoule.errors import ConfigError
-from fsjoule.images import TakenKernel, build_card, build_kernel, cached, take_kernels
+from fsjoule.host import process
+from fsjoule.host.paths import cache_dir
+from fsjoule.images import build_card, cached
+from fsjoule.kernels import TakenKernel, build_kernel, take_kernels
 from fsjoule.model import KernelOrigin, RunStatus
-from fsjoule.paths import cache_dir
-from fsjoule.store import load_run
+from fsjoule.store.reader import load_run
 
 PROJECT = Path(__file__).parents[2]
 DEBIAN = "6.1"

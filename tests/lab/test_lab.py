@@ -16,11 +16,11 @@ import pytest
 from interruptible import interruptible
 from lab_leftovers import assert_nothing_left, loop_devices, processes
 
-from fsjoule import process
 from fsjoule.errors import ConfigError, LabError, MissingToolError
-from fsjoule.virtual import lab
-from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
-from fsjoule.virtual.lab_processes import wait_gone
+from fsjoule.host import process
+from fsjoule.host.process_ref import wait_gone
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
 
 _LIMIT_S = 60.0
 
@@ -247,7 +247,7 @@ def test_up_clears_away_what_a_killed_lab_left(state: Path) -> None:
 
 _OWNER = """
 import os, sys, time
-from fsjoule.virtual import lab
+from fsjoule.virtual.lab import lab
 lab.up("virtual", owner_pid=os.getpid(), progress=lambda text: print(text, flush=True))
 print("up", flush=True)
 sys.stdin.readline()

@@ -18,15 +18,16 @@ import pytest
 from lab_leftovers import assert_nothing_left, processes
 from meter_process import running
 
-from fsjoule import process
 from fsjoule.errors import LabError
-from fsjoule.virtual import lab, meter_build
-from fsjoule.virtual.lab_files import LabPaths, LabRecord
-from fsjoule.virtual.lab_health import console_faults, lab_faults
-from fsjoule.virtual.lab_meter import _served_at
-from fsjoule.virtual.lab_processes import ProcessRef, wait_gone
-from fsjoule.virtual.loopdevice import LoopDevice, _remove, attached_file
-from fsjoule.virtual.usbsdmux import ask
+from fsjoule.host import process
+from fsjoule.host.process_ref import ProcessRef, wait_gone
+from fsjoule.virtual.disks.loop_device import LoopDevice, _remove, attached_file
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.health import console_faults, lab_faults
+from fsjoule.virtual.lab.meter import _served_at
+from fsjoule.virtual.lab.usbsdmux import ask
 
 _LIMIT_S = 60.0
 _SERVICES = ("exporter", "meter", "board", "sshd", "coordinator")
@@ -86,7 +87,7 @@ def _program(text: str) -> Generator[subprocess.Popen[str]]:
 
 _OWNER = """
 import os, sys
-from fsjoule.virtual import lab
+from fsjoule.virtual.lab import lab
 lab.up("virtual", owner_pid=os.getpid(), progress=lambda text: print(text, flush=True))
 print("ready", flush=True)
 sys.stdin.readline()

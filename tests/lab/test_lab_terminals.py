@@ -9,8 +9,8 @@ from pathlib import Path
 
 from meter_process import running
 
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.lab_terminals import HeldTerminals, remove_links
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
 
 _LOAD = ("--load", "5.0,0.25")
 

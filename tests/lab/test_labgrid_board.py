@@ -22,18 +22,26 @@ from labgrid.resource.common import ResourceManager
 from labgrid.resource.remote import RemotePlaceManager
 from labgrid.util.ssh import sshmanager
 
-from fsjoule import images, process
+from fsjoule import images
 from fsjoule.errors import BoardError, ConfigError, LabError, PlaceLostError
-from fsjoule.lab import BoardStrategy, LabgridBoard, MeterDriver, acquired_place, meter
+from fsjoule.host import process
+from fsjoule.host.paths import project_dir
+from fsjoule.host.process_ref import descendants
+from fsjoule.lab import (
+    BoardStrategy,
+    LabgridBoard,
+    MeterDriver,
+    acquired_place,
+    meter,
+)
 from fsjoule.lab.card import Card
 from fsjoule.lab.place import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
-from fsjoule.paths import project_dir
-from fsjoule.virtual import lab, lab_health
-from fsjoule.virtual.lab_board import board_status
-from fsjoule.virtual.lab_files import LabPaths, LabRecord
-from fsjoule.virtual.lab_processes import descendants
+from fsjoule.virtual.lab import health as lab_health
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.board import board_status
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
 
 _KERNEL = "6.1"
 _CLIENT = Path(sys.executable).parent / "labgrid-client"

@@ -15,12 +15,13 @@ from labgrid import Environment
 from labgrid.util.ssh import sshmanager
 from metered_loads import SUPPLY_V, Amperes, Load, LoadFeed, constant, noise, ramp, square, step
 
-from fsjoule.energy import energy
+from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
+from fsjoule.meter.energy import energy
 from fsjoule.model import Trace, Window
-from fsjoule.paths import project_dir
-from fsjoule.virtual import lab, meter_build
-from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.files import LabPaths
 
 _DURATION_S = 3.0
 _IDLE_S = 0.3

@@ -17,9 +17,9 @@ from interruptible import interruptible
 from meter_desk import LIMIT_S, Desk, desk
 from meter_wire import INFO, frame
 
-from fsjoule import process
-from fsjoule.meter.finder import Candidate, find
-from fsjoule.meter.streams import NetworkStream, TtyStream
+from fsjoule.host import process
+from fsjoule.meter.links.finder import Candidate, find
+from fsjoule.meter.links.streams import NetworkStream, TtyStream
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import pytest
 from command_line import PROGRAM, CommandLine, finished, started
 from meter_desk import LIMIT_S, Desk, wait
 
-from fsjoule import process
-from fsjoule.store import read_trace
+from fsjoule.host import process
+from fsjoule.store.traces import read_trace
 
 # ---------------------------------------------------------------------------------------------------------- recording
 

@@ -19,11 +19,12 @@ from labgrid.binding import BindingState
 from meter_desk import SPEED, Desk, desk, wait
 from meter_wire import INFO, frame, info, samples
 
-from fsjoule import commands, process
-from fsjoule.commands import Command
 from fsjoule.errors import MeterError
+from fsjoule.host import process
 from fsjoule.lab import MeterDriver, meter
-from fsjoule.meter.streams import PortHeldError
+from fsjoule.meter.links.streams import PortHeldError
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
 from fsjoule.model import MarkSource
 
 _NOTHING = {"energy_raw": 0, "missed_total": 0, "flags": 0}

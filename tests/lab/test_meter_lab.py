@@ -15,11 +15,11 @@ from command_line import CommandLine, Done, command_line, started
 from labgrid.resource.common import ResourceManager
 from labgrid.resource.remote import RemotePlaceManager
 
-from fsjoule import process
-from fsjoule.paths import project_dir
-from fsjoule.virtual import lab
-from fsjoule.virtual.lab_files import LabPaths
-from fsjoule.virtual.lab_services import meter_serial
+from fsjoule.host import process
+from fsjoule.host.paths import project_dir
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+from fsjoule.virtual.lab.services import meter_serial
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
 TIMEOUT_S = 120.0

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from meter_process import LIMIT_S, check_energy, check_order, infos, running, values, wait
 
-from fsjoule import process
-from fsjoule.frames import SamplesFrame
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.feed import FeedWriter
+from fsjoule.host import process
+from fsjoule.meter.protocol.frames import SamplesFrame
+from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.lab import simulator as meter_build
 
 _MS = 1_000_000
 

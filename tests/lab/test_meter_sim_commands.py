@@ -10,12 +10,12 @@ import meter_wire
 import pytest
 from meter_process import Board, check_energy, check_order, infos, last_stream, running, values
 
-from fsjoule import commands
-from fsjoule.commands import Command, ReplyStatus
-from fsjoule.frames import ReplyFrame
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.feed import FeedWriter
+from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.lab import simulator as meter_build
 
 
 @pytest.fixture(scope="module")

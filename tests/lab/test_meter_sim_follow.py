@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from meter_process import LIMIT_S, check_energy
 
-from fsjoule import commands, process
-from fsjoule.commands import Command
-from fsjoule.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame
+from fsjoule.host import process
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
-from fsjoule.trace_builder import TraceBuilder
-from fsjoule.virtual import meter_build
+from fsjoule.virtual.lab import simulator as meter_build
 
 _MS = 1_000_000
 _EVENT = struct.Struct("<qIIdd")

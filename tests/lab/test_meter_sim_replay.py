@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from meter_process import LIMIT_S, check_energy
 
-from fsjoule import process
-from fsjoule.frames import FrameDecoder, InfoFrame
+from fsjoule.host import process
+from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
-from fsjoule.trace_builder import TraceBuilder
-from fsjoule.virtual import meter_build
-from fsjoule.virtual.feed import RECORD
+from fsjoule.virtual.board.feed import RECORD
+from fsjoule.virtual.lab import simulator as meter_build
 
 _MS = 1_000_000
 

@@ -19,8 +19,8 @@ from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
 from fsjoule.lab import acquired_place, find_places
 from fsjoule.lab.coordinator import user
 from fsjoule.model import RunStatus
-from fsjoule.store import load_run
-from fsjoule.virtual import lab
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.lab import lab
 
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
 _ADA = {"LG_HOSTNAME": "otherhost", "LG_USERNAME": "ada"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule import images
-from fsjoule.paths import project_dir
-from fsjoule.virtual import lab
+from fsjoule.host.paths import project_dir
+from fsjoule.virtual.lab import lab
 
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
 _VIRTUAL = project_dir() / "env" / "virtual.yaml"

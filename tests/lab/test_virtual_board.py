@@ -14,12 +14,12 @@ import pytest
 from labgrid.driver.power import rest
 from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, MeterTty, board_config, read_feed, wait_until
 
-from fsjoule import process
+from fsjoule.host import process
 from fsjoule.images import build_card
 from fsjoule.model import MIB
-from fsjoule.virtual.lab_services import board_template
-from fsjoule.virtual.loopdevice import attached_file
-from fsjoule.virtual.qemuactivity import ActivityReader
+from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.disks.loop_device import attached_file
+from fsjoule.virtual.lab.services import board_template
 
 SPAN_S = 3.0
 
@@ -312,7 +312,7 @@ def test_a_card_in_use_is_not_taken_from_the_host(empty_board: BoardProgram) -> 
 
 def test_a_second_program_on_the_same_config_is_refused(empty_board: BoardProgram) -> None:
     toml = empty_board.config.ready_file.with_name("board.toml")
-    second = process.run([sys.executable, "-m", "fsjoule.virtual.board", toml], timeout_s=60, check=False)
+    second = process.run([sys.executable, "-m", "fsjoule.virtual.board.program", toml], timeout_s=60, check=False)
     assert second.returncode == 4
     assert b"is running on" in second.stderr
     assert empty_board.status()["state"] == "off"
@@ -337,7 +337,7 @@ def test_a_terminated_board_cleans_up(empty_board: BoardProgram) -> None:
 def test_a_wrong_config_exits_with_2_and_says_where(tmp_path: Path) -> None:
     toml = tmp_path / "board.toml"
     toml.write_text(board_config(tmp_path).to_toml().replace("size_mib = 1024", "size_mib = 1000"))
-    done = process.run([sys.executable, "-m", "fsjoule.virtual.board", toml], timeout_s=60, check=False)
+    done = process.run([sys.executable, "-m", "fsjoule.virtual.board.program", toml], timeout_s=60, check=False)
     assert done.returncode == 2
     assert b"card.size_mib = 1000 is wrong" in done.stderr
     assert b"512 or 1024" in done.stderr

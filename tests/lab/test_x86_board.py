@@ -12,7 +12,7 @@ import pytest
 from lab_leftovers import assert_nothing_left
 
 from fsjoule.model import FioWorkload, RunStatus
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual-x86.yaml"

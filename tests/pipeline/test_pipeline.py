@@ -22,11 +22,11 @@ from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from lab_leftovers import assert_nothing_left
 from pipeline_runner import PROJECT, Pipeline
 
-from fsjoule.ci import Registry, push_runs
+from fsjoule.gitlab import Registry, push_runs
+from fsjoule.host.paths import cache_dir
 from fsjoule.model import RunStatus
-from fsjoule.paths import cache_dir
-from fsjoule.store import load_run
-from fsjoule.virtual import lab
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.lab import lab
 
 TOKEN = "glpat-pipeline_4711"
 # Debian's 6.12 reads at random 8 % slower than its 6.1 from ext4 (docs/deterministic-figures.md).

@@ -16,7 +16,7 @@ from detectors import detectors
 from output import Report, arguments
 from simulation import PLAIN, STALLS, Scenario, boots
 
-from fsjoule.statistics import ChangePointFinder
+from fsjoule.statistics.changepoints import ChangePointFinder
 
 Floats = npt.NDArray[np.float64]
 

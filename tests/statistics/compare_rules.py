@@ -10,7 +10,7 @@ from output import Report, Share, arguments
 from rules import Rule, gate, otava, threshold, verdict, welch
 from simulation import Scenario, trials
 
-from fsjoule.statistics import Rates
+from fsjoule.statistics.gate import Rates
 
 # Boots a side for the rules that fix their number: as many as the gate takes on average, and more.
 _FEW, _MANY = 6, 10

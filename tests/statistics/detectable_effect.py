@@ -8,8 +8,8 @@ from output import Report, arguments
 from scipy import stats
 from simulation import Scenario, boots
 
-from fsjoule.statistics import Criteria, detectable, relative_noise
-from fsjoule.statistics.ranks import least_p
+from fsjoule.statistics.comparison import Criteria
+from fsjoule.statistics.ranks import detectable, least_p, relative_noise
 
 
 def main() -> None:

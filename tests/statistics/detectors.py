@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from otava.analysis import compute_change_points
 
-from fsjoule.statistics import ChangePointFinder, RupturesFinder
-from fsjoule.statistics.finder import drawn_in
+from fsjoule.statistics.changepoints import ChangePointFinder
+from fsjoule.statistics.finder import RupturesFinder, drawn_in
 
 Floats = npt.NDArray[np.float64]
 

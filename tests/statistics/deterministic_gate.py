@@ -22,13 +22,13 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
-from fsjoule.choosing import choose
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
-from fsjoule.pairing import Pair, measure_pairs
-from fsjoule.report.gating import GateVerdict
-from fsjoule.statistics import Policy, parse_policy
+from fsjoule.runs.pairs import Pair, measure_pairs
+from fsjoule.runs.request import choose
+from fsjoule.statistics.policy import Policy, parse_policy
 from fsjoule.suites import SUITES, Suite
-from fsjoule.verdicts import Judge
+from fsjoule.verdicts.gate import Judge
+from fsjoule.verdicts.gated import GateVerdict
 
 PROJECT: Final = Path(__file__).parents[2]
 _SUITE: Final = "gate-small"

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.model import Measurement
-from fsjoule.store import LoadedRun, load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT: Final = Path(__file__).parents[2]
 LARGEST: Final = 0.01

@@ -12,7 +12,8 @@ from output import Report, Share, arguments
 from rules import Calls, gate
 from simulation import Scenario, trials
 
-from fsjoule.statistics import History, Rates
+from fsjoule.statistics.evidence import History
+from fsjoule.statistics.gate import Rates
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from otava.analysis import compute_change_points
 from scipy import stats
 
-from fsjoule.metrics import Metric
-from fsjoule.statistics import Comparison, History, Outcome, Rates, compare
-from fsjoule.statistics.evidence import Hypotheses, evidence
-from fsjoule.statistics.gate import smallest_loss
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.comparison import Comparison, Outcome, compare
+from fsjoule.statistics.evidence import History, Hypotheses, evidence
+from fsjoule.statistics.gate import Rates, smallest_loss
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

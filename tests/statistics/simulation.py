@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics import Side, interleaved
+from fsjoule.statistics.order import Side, interleaved
 
 Floats = npt.NDArray[np.float64]
 Drift = Literal["none", "linear", "walk"]

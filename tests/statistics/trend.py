@@ -12,7 +12,10 @@ from change_points import FIRST_ASKED, NEAR, POINTS, STEP
 from output import Report, arguments
 from simulation import Scenario, boots, trials
 
-from fsjoule.statistics import Confirmed, Nomination, Rates, RupturesFinder, confirm, nominate
+from fsjoule.statistics.changepoints import Nomination, nominate
+from fsjoule.statistics.confirmation import Confirmed, confirm
+from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.statistics.gate import Rates
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,14 +16,15 @@ from nights import Nights
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
 from results_factory import LAB, make_run
 
-from fsjoule.allure.builds import read_builds
-from fsjoule.allure.history import history_lines
-from fsjoule.allure.results import environment, write_results
-from fsjoule.allure.words import categories
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.report.comparison.model import Subject
-from fsjoule.store import GATE_FILE, LoadedRun, load_run
-from fsjoule.store.index import IndexedSeries
+from fsjoule.report.allure.builds import read_builds
+from fsjoule.report.allure.history import history_lines
+from fsjoule.report.allure.results import environment, write_results
+from fsjoule.report.allure.words import categories
+from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.verdicts.comparison import Subject
 
 Document = dict[str, Any]
 

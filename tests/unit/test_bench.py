@@ -11,8 +11,8 @@ import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 from traces import trace_of
 
-from fsjoule import onboard
-from fsjoule.bench import Bench
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
 from fsjoule.model import (
     MIB,
@@ -70,7 +70,7 @@ def entry(bench: Bench, slug: str) -> Planned:
 
 
 def runtime_s() -> float:
-    from fsjoule import fio  # noqa: PLC0415
+    from fsjoule.bench import fio  # noqa: PLC0415
 
     return fio.parse(FIO_JSON.decode()).runtime_ns / 1e9
 

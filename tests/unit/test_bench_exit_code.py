@@ -13,8 +13,8 @@ from fsjoule import pytest_exit
 PROJECT = Path(__file__).parents[2]
 TESTS = """\
 import pytest
-from fsjoule import store
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid, StorageError
+from fsjoule.store.folder import RunFolder
 from labgrid.remote.common import ResourceEntry
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_labgrid(gone): pass
 def test_invalid(): raise MeasurementInvalid("write", ["no marks"])
 def test_wrong(): assert 1 == 2
 def test_config(): raise ConfigError("no such place")
-def test_bug(): store.RunFolder(None).add(None, None, {})
+def test_bug(): RunFolder(None).add(None, None, {})
 def test_ctrl_c(): raise KeyboardInterrupt
 def test_dead(dead): pass
 def test_after(): pass

@@ -9,12 +9,12 @@ from virtual_board import board_config
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import MIB
-from fsjoule.virtual.bootpartition import BootFiles
-from fsjoule.virtual.card import prepare_disk
-from fsjoule.virtual.config import BoardConfig, BoardReady, DiskConfig, GuestTimeConfig
-from fsjoule.virtual.lossydisk import Cache
-from fsjoule.virtual.powermodel import PowerCoefficients
-from fsjoule.virtual.qemu import arguments
+from fsjoule.virtual.board.boot_partition import BootFiles
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, DiskConfig, GuestTimeConfig
+from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.qemu import arguments
+from fsjoule.virtual.disks.card import prepare_disk
+from fsjoule.virtual.disks.lossy_disk import Cache
 
 EXAMPLE = Path(__file__).parents[2] / "labgrid" / "virtual" / "board.toml"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.virtual.bootpartition import BootEntry, first_partition_offset, load, parse_extlinux
+from fsjoule.virtual.board.boot_partition import BootEntry, first_partition_offset, load, parse_extlinux
 
 
 def mbr(*, kind: int = 0x0C, start: int = 2048, sectors: int = 131072) -> bytes:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.virtual import meter_build, probe_build
+from fsjoule.virtual.lab import probe as probe_build
+from fsjoule.virtual.lab import simulator as meter_build
 
 
 def empty(program: Path) -> None:

@@ -13,10 +13,10 @@ from command_line import CommandLine, command_line
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
-from fsjoule.ci import runs
-from fsjoule.ci.runs import PACKAGE
 from fsjoule.errors import ResultError
-from fsjoule.store import load_run
+from fsjoule.gitlab import kept_runs as runs
+from fsjoule.gitlab.kept_runs import PACKAGE
+from fsjoule.store.reader import load_run
 
 FILE = "run.tar.gz"
 

@@ -10,13 +10,20 @@ import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
 
-from fsjoule.choosing import planned
 from fsjoule.cli import gate as cli_gate
-from fsjoule.errors import ConfigError, FsjouleError, KernelBuildError, LabError, MeasurementInvalid, ResultError
+from fsjoule.errors import (
+    ConfigError,
+    FsjouleError,
+    KernelBuildError,
+    LabError,
+    MeasurementInvalid,
+    ResultError,
+)
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
-from fsjoule.report.gating import GateVerdict
-from fsjoule.statistics import Policy
+from fsjoule.runs.request import planned
+from fsjoule.statistics.policy import Policy
+from fsjoule.verdicts.gated import GateVerdict
 
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 

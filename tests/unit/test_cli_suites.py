@@ -9,7 +9,7 @@ import pytest
 from command_line import CommandLine, command_line
 from results_factory import make_run
 
-from fsjoule.store import RunFolder
+from fsjoule.store.folder import RunFolder
 from fsjoule.suites import SUITES
 
 _ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"

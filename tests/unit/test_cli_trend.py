@@ -20,11 +20,15 @@ from nights import Nights, debian
 
 from fsjoule.cli import main
 from fsjoule.filesystems import filesystem
-from fsjoule.metrics import Figure, Metric
 from fsjoule.model import IoPattern, KernelFacts, SeriesKey
-from fsjoule.pairing import Pair
-from fsjoule.store.index import IndexedSeries, Where, import_runs, list_series, open_index
-from fsjoule.trends import confirm
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.runs import confirm
+from fsjoule.runs.pairs import Pair
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.queries import list_series
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.serieskeys import IndexedSeries
 
 X86 = Path(__file__).parents[2] / "env" / "virtual-x86.yaml"
 

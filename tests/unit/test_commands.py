@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsjoule import commands
-from fsjoule.commands import Command, ReplyStatus
 from fsjoule.errors import ConfigError
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command, ReplyStatus
 
 _VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["commands"]
 

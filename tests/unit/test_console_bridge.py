@@ -5,7 +5,7 @@ from pathlib import Path
 
 from virtual_board import ConsoleUser
 
-from fsjoule.virtual.console import Console
+from fsjoule.virtual.board.console import Console
 
 FLOOD = b"x" * 65536
 

@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import INFO, trace_of
 
-from fsjoule.energy import Instrument, energy, per_mib
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.model import MIB, Energy, MarkSource, MeterCalibration, Trace, Value, Window
-from fsjoule.validity import Limits
+from fsjoule.meter.energy import Instrument, energy, per_mib
+from fsjoule.meter.energy.validity import Limits
+from fsjoule.model import (
+    MIB,
+    Energy,
+    MarkSource,
+    MeterCalibration,
+    Trace,
+    Value,
+    Window,
+)
 
 IDLE = Window(1_000_000, 1_400_000)
 WORK = Window(1_600_000, 2_600_000)

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from replayed import Chip, Load, Meter, Settings, random_load
 
-from fsjoule.energy import Instrument, energy
-from fsjoule.frames import Frame, SamplesFrame
+from fsjoule.meter.energy import Instrument, energy
+from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.model import MeterCalibration, Window
-from fsjoule.virtual import meter_build
+from fsjoule.virtual.lab import simulator as meter_build
 
 CASES = 1000
 IDLE = Window(50_000, 350_000)

@@ -18,10 +18,10 @@ from compared_runs import write_kernels
 from labgrid.remote.common import ResourceEntry
 
 from fsjoule import cli
-from fsjoule.choosing import choose
 from fsjoule.cli.ended import exit_code_of
 from fsjoule.errors import BoardError, ConfigError, StorageError
-from fsjoule.output import guarded
+from fsjoule.host.output import guarded
+from fsjoule.runs.request import choose
 from fsjoule.store.files import check_writable
 
 REPORTED = "this is a bug in fsjoule; please report it"

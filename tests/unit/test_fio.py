@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsjoule import fio
+from fsjoule.bench import fio
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
 

@@ -29,18 +29,24 @@ from results_factory import make_run
 from serial import SerialException
 from traces import trace_of
 
+from fsjoule.bench.faults import fault_of
+from fsjoule.bench.flakey import _flakey_device
+from fsjoule.bench.measurer import lost_energy, recorded
+from fsjoule.bench.scratch import Scratch, checked
 from fsjoule.errors import BoardError, LabError, MeterError, also
-from fsjoule.faults import fault_of
-from fsjoule.flakey import _flakey_device
-from fsjoule.lab import LabgridShell, cardwriter, is_lab_fault, lab_errors, raised_by_us
+from fsjoule.lab import (
+    LabgridShell,
+    cardwriter,
+    is_lab_fault,
+    lab_errors,
+    raised_by_us,
+)
 from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.rfc2217 import SteadySerial
-from fsjoule.measuring import lost_energy, recorded
 from fsjoule.model import FlakeyModel, Trace
 from fsjoule.ports import CommandResult
-from fsjoule.provisioning import Scratch, checked
-from fsjoule.report import summarise
+from fsjoule.report.summary import summarise
 from fsjoule.testing import FakeMeter, FakeShell
 
 # ------------------------------------------------------------------------------------------- what is the lab's fault

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsjoule.errors import MeterError
-from fsjoule.frames import (
+from fsjoule.meter.protocol.frames import (
     INFO_SAMPLING,
     INFO_SETTINGS_DAMAGED,
     INFO_SIMULATED,
@@ -26,8 +26,8 @@ from fsjoule.frames import (
     ReplyFrame,
     SamplesFrame,
 )
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import MarkSource, MeterCalibration, ResetCause
-from fsjoule.trace_builder import TraceBuilder
 
 # Vectors of commands go the other way; test_commands.py has them.
 _VECTORS: list[dict[str, Any]] = [

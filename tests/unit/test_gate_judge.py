@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import Figure, Metric
 from fsjoule.model import Provision, SeriesKey
-from fsjoule.report.gating import GateVerdict
-from fsjoule.statistics import Policy
-from fsjoule.store.index import IndexedSeries, Point
-from fsjoule.verdicts import Judge, Pair, Test, histories
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.index.records import Point
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.gate import Judge, histories
+from fsjoule.verdicts.gated import GateVerdict
+from fsjoule.verdicts.pairs import Pair, Test
 
 POLICY = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY), budget_pairs=8)
 Sides = tuple[Figure, Figure]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.images.apt import debian_mirror, parse_packages, source_line
+from fsjoule.host.apt import debian_mirror, parse_packages, source_line
 from fsjoule.images.emulator import parse_version
 
 SHOWN = """\

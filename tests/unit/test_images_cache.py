@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.images import build
-from fsjoule.images.cache import CacheEntry, build_once, cache_key, cached, clean, folder_digest
+from fsjoule.host.cache.stages import (
+    CacheEntry,
+    build_once,
+    cache_key,
+    cached,
+    clean,
+    folder_digest,
+)
+from fsjoule.images import card_image as build
 
 
 def silent(_line: str) -> None:
@@ -69,7 +76,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
 BUILDER = """
 import sys, time
 from pathlib import Path
-from fsjoule.images.cache import build_once
+from fsjoule.host.cache.stages import build_once
 
 def build(folder):
     (folder / "result").write_text("ha")

@@ -16,12 +16,12 @@ import pytest
 from command_line import PROGRAM, CommandLine, command_line
 from unprivileged import run_unprivileged
 
-from fsjoule import process
 from fsjoule.errors import LabError, StorageError
-from fsjoule.images import locks
-from fsjoule.images.cache import STAGES, build_once, cached, clean, damage, entry_digest
-from fsjoule.images.contents import file_digest
-from fsjoule.images.locks import discard
+from fsjoule.host import process
+from fsjoule.host.cache import locks
+from fsjoule.host.cache.contents import file_digest
+from fsjoule.host.cache.locks import discard
+from fsjoule.host.cache.stages import STAGES, build_once, cached, clean, damage, entry_digest
 from fsjoule.model import MIB
 
 NAME, KEY = "imx6ul-6.1", "0123456789abcdef"
@@ -373,7 +373,7 @@ def test_names_with_brackets_are_names(memory: Path) -> None:
 USER = """
 import sys, time
 from pathlib import Path
-from fsjoule.images.cache import build_once
+from fsjoule.host.cache.stages import build_once
 
 build_once("card", "a", "key", lambda folder: (folder / "file").touch(), progress=print, root=Path(sys.argv[1]))
 print("uses it", flush=True)
@@ -410,13 +410,13 @@ def test_builders_and_cleaners_side_by_side_find_whole_entries_only(memory: Path
     script = """
 import sys
 from pathlib import Path
-from fsjoule.images import cache, locks
+from fsjoule.host.cache import locks, stages
 root = Path(sys.argv[1])
 def build(folder):
     for number in range(20):
         (folder / str(number)).write_text("whole")
 for _ in range(8):
-    entry = cache.build_once("card", "a", "key", build, progress=[].append, root=root)
+    entry = stages.build_once("card", "a", "key", build, progress=[].append, root=root)
     assert sorted(path.name for path in entry.iterdir()) == sorted(["entry.json", *map(str, range(20))])
     for lock in list(locks._used):  # as if this process had ended
         locks._used.pop(lock).close()

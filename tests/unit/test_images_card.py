@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import process
 from fsjoule.errors import LabError
+from fsjoule.host import process
 from fsjoule.images.card import copy_data, extlinux_text, kernel_arguments, partition_table
 from fsjoule.images.initramfs import CpioArchive
-from fsjoule.images.makefs import fill_holes, xfs_prototype
-from fsjoule.images.recipe import Recipe, load_recipe
-from fsjoule.images.zimage import legacy_image, text_offset, unpacked_kernel
+from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
+from fsjoule.kernels.recipe import Recipe, load_recipe
+from fsjoule.kernels.zimage import legacy_image, text_offset, unpacked_kernel
 from fsjoule.model import MIB
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")

@@ -9,8 +9,8 @@ import pytest
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.fill import _boot, _cut_out, _scratch_device, fill_on_board
-from fsjoule.images.kernel import Kernel
-from fsjoule.images.recipe import load_recipe
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.recipe import load_recipe
 from fsjoule.model import MIB
 
 _FOLDER = Path(__file__).parents[2] / "images"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.images.modules import closure, module_name, parse_index
+from fsjoule.kernels.modules import closure, module_name, parse_index
 
 INDEX = parse_index(
     dep="""\

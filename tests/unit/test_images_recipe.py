@@ -6,9 +6,9 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
-from fsjoule.images.dkms import modules_to_build
-from fsjoule.images.recipe import Recipe, load_recipe, parse_recipe
-from fsjoule.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of
+from fsjoule.kernels.dkms import modules_to_build
+from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 
 FOLDER = Path(__file__).parents[2] / "images"
 FILE = FOLDER / "imx6ul.toml"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import process
-from fsjoule.images import makefs
+from fsjoule.host import process
+from fsjoule.images import make_filesystem as makefs
 from fsjoule.images.initramfs import CpioArchive
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment
 from fsjoule.model import MIB

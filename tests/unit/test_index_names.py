@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_runs import made_run
 
-from fsjoule.metrics import Metric
 from fsjoule.model import KernelOrigin, Provision, SeriesKey
-from fsjoule.store.index import IndexedSeries, Kernel, what_differs
+from fsjoule.model.metrics import Metric
 from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
 from fsjoule.store.index.columns import figure_columns, figures_of
-from fsjoule.store.index.kernels import is_of, kernels_of, version_key
-from fsjoule.store.index.serieskeys import COLUMNS, from_columns
+from fsjoule.store.index.kernels import Kernel, is_of, kernels_of, version_key
+from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns, what_differs
 
 SERIES = SeriesKey(
     suite="quick",

@@ -14,7 +14,9 @@ from index_query_contract import QueryContract
 from index_runs import write_run
 
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
-from fsjoule.store.index import import_runs, index_url, open_index, stats
+from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.queries import stats
 
 
 class _OnSqlite:

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from fsjoule import interrupts
-from fsjoule.interrupts import Interrupted, interruptible, shielded
-from fsjoule.meter_access import environment_target
+from fsjoule.host import interrupts
+from fsjoule.host.interrupts import Interrupted, interruptible, shielded
+from fsjoule.runs.meter import environment_target
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +177,7 @@ def test_other_threads_have_no_signals() -> None:
 
 IGNORING = """
 import signal
-from fsjoule import interrupts
+from fsjoule.host import interrupts
 with interrupts.handled(), interrupts.interruptible():
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGHUP)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import process
 from fsjoule.errors import ConfigError, MissingToolError
-from fsjoule.images.kconfig import check_fragment, not_granted, parse_config
-from fsjoule.images.kernelbuild import build_kernel
-from fsjoule.images.sourcetree import check_out, find_revision, has_changes
+from fsjoule.host import process
+from fsjoule.kernels.build import build_kernel
+from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
+from fsjoule.kernels.source_tree import check_out, find_revision, has_changes
 
 FRAGMENT = Path(__file__).parents[2] / "images" / "imx6ul.config"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import process
 from fsjoule.errors import ConfigError
-from fsjoule.images.buildfolder import BuildFolder, build_folder
-from fsjoule.images.debs import PackageFile
+from fsjoule.host import process
 from fsjoule.images.emulator import needed_qemu
-from fsjoule.images.kernelimage import kernel_release
-from fsjoule.images.kernels import kernel_choice, numbered
-from fsjoule.images.recipe import load_recipe
+from fsjoule.kernels.build_folder import BuildFolder, build_folder
+from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.packages import PackageFile
+from fsjoule.kernels.recipe import load_recipe
+from fsjoule.kernels.sources import kernel_choice, numbered
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")
 DTB = RECIPE.boot.dtb or ""

@@ -14,9 +14,9 @@ from threading import Thread
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.virtual.lab_board import board_status, losses, set_seed
-from fsjoule.virtual.lab_files import LabPaths, LabRecord, lab_names
-from fsjoule.virtual.lab_health import lab_faults
+from fsjoule.virtual.lab.board import board_status, losses, set_seed
+from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
+from fsjoule.virtual.lab.health import lab_faults
 
 _COORDINATOR = "127.0.0.1:20408"
 _STATUS = {"message": "off", "losses": {"sda": "3 of 7 writes"}}

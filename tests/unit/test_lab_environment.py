@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
-from fsjoule.paths import project_dir
 
 _VIRTUAL = project_dir() / "env" / "virtual.yaml"
 

@@ -16,11 +16,17 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError, MeterError
+from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.guestmeter import ExplainedMeter
 from fsjoule.testing import FakeMeter
-from fsjoule.virtual.lab_files import Ended, LabPaths, LabRecord, ServiceRecord
-from fsjoule.virtual.lab_health import card_faults, console_faults, faults_of, lab_faults, meter_faults
-from fsjoule.virtual.lab_processes import ProcessRef, ending, seen
+from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord
+from fsjoule.virtual.lab.health import (
+    card_faults,
+    console_faults,
+    faults_of,
+    lab_faults,
+    meter_faults,
+)
 
 _COORDINATOR = "127.0.0.1:20408"
 _NAMES = ("coordinator", "board", "meter", "exporter")

@@ -6,9 +6,9 @@ import json
 import os
 from pathlib import Path
 
-from fsjoule.virtual.lab_files import LabPaths, LabRecord
-from fsjoule.virtual.lab_processes import ProcessRef
-from fsjoule.virtual.lab_ser2net import on_loopback
+from fsjoule.host.process_ref import ProcessRef
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.ser2net import on_loopback
 
 
 def test_a_process_reference_is_not_fooled_by_a_reused_number() -> None:

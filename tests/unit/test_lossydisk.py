@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import process
-from fsjoule.virtual import lossydisk
-from fsjoule.virtual.lossydisk import SECTOR_BYTES, Cache, LossyDisk
+from fsjoule.host import process
+from fsjoule.virtual.disks import lossy_disk as lossydisk
+from fsjoule.virtual.disks.lossy_disk import SECTOR_BYTES, Cache, LossyDisk
 
 SIZE = 4 << 20
 BLOCK = 4096

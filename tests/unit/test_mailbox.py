@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from fsjoule.virtual.mailbox import LINE_BYTES, LINE_OFFSET, SIZE_BYTES, Mailbox
+from fsjoule.virtual.board.mailbox import LINE_BYTES, LINE_OFFSET, SIZE_BYTES, Mailbox
 
 LIMIT_S = 60.0
 PROMPT = b"root@here:~# "

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fsjoule.meter.clockfit import ClockFit
+from fsjoule.meter.tools.clock_fit import ClockFit
 
 _UPTIME_S = 987654.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.paths import project_dir
-from fsjoule.process import run
+from fsjoule.host.paths import project_dir
+from fsjoule.host.process import run
 
 _METER = project_dir() / "meter"
 

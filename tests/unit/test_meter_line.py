@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 from replayed import Chip, Load, Meter
 
-from fsjoule.energy import energy
-from fsjoule.frames import Frame, FrameDecoder, StreamCounters
+from fsjoule.meter.energy import energy
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, StreamCounters
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Energy, Trace, Window
-from fsjoule.trace_builder import TraceBuilder
-from fsjoule.virtual import meter_build
+from fsjoule.virtual.lab import simulator as meter_build
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import meter_wire as wire
 import pytest
 
-from fsjoule.frames import FrameDecoder, InfoFrame
-from fsjoule.meter.live import Live
+from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
+from fsjoule.meter.tools.live import Live
 from fsjoule.model import Mark, MarkSource
 
 _WATTS = 2500 * 1250 * 0.4e-6  # 0.25 A at 0.1 Ohm and 5 V

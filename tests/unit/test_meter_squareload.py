@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from traces import trace_of
 
+from fsjoule.bench.square_load import BUSY_S, IDLE_S, PULSES, analyse
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.squareload import BUSY_S, IDLE_S, PULSES, analyse
 from fsjoule.model import Mark, MarkSource, Trace
 
 _LOW, _HIGH = 2200, 2640  # 1.10 W and 1.32 W at 5 V

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import meter_wire as wire
 
-from fsjoule.frames import FrameDecoder
-from fsjoule.meter.stray import Stray, StrayWatch, wire_bytes
+from fsjoule.meter.links.stray import Stray, StrayWatch, wire_bytes
+from fsjoule.meter.protocol.frames import FrameDecoder
 
 _FRAMES_PER_S = 50
 

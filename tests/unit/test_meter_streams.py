@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsjoule.errors import ConfigError
-from fsjoule.meter.address import opener
-from fsjoule.meter.holders import holders
-from fsjoule.meter.streams import NetworkStream, PortHeldError, TelnetDecoder, TtyStream
+from fsjoule.meter.links import streams
+from fsjoule.meter.links.address import opener
+from fsjoule.meter.links.holders import holders
+from fsjoule.meter.links.streams import NetworkStream, PortHeldError, TelnetDecoder, TtyStream
 
 _IAC = b"\xff"
 # What ser2net 4.3 says first: options that it offers and asks for.
@@ -105,6 +106,23 @@ def test_who_has_a_terminal_is_named(terminal: tuple[int, str]) -> None:
         assert {holder.pid for holder in holders(name, ours=True)} == {sleeper.pid, os.getpid()}
         sleeper.kill()
     assert holders("/dev/fsjoule-nothing") == ()
+
+
+def test_a_program_that_lets_go_in_a_moment_is_waited_for(
+    terminal: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, name = terminal
+    monkeypatch.setattr(streams, "_BETWEEN_LOOKS_S", 2.0)  # the other one may be slow to end
+    with open(name, "rb+", buffering=0) as file, subprocess.Popen(["sleep", "0.1"], stdin=file):  # noqa: PTH123
+        TtyStream(name).close()
+
+
+def test_a_program_that_stays_is_named(terminal: tuple[int, str]) -> None:
+    _, name = terminal
+    with open(name, "rb+", buffering=0) as file, subprocess.Popen(["sleep", "60"], stdin=file) as sleeper:  # noqa: PTH123
+        with pytest.raises(PortHeldError, match=rf"sleep \(process {sleeper.pid}\)"):
+            TtyStream(name)
+        sleeper.kill()
 
 
 def test_a_terminal_that_is_not_there_says_so_once() -> None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from traces import INFO
 
-from fsjoule.frames import InfoFrame
-from fsjoule.meter import words
-from fsjoule.meter.expected import expected
-from fsjoule.meter.notices import news, notices
+from fsjoule.meter.links.notices import news, notices
+from fsjoule.meter.protocol.frames import InfoFrame
+from fsjoule.meter.tools import words
+from fsjoule.meter.tools.expected import expected
 from fsjoule.model import MeterCalibration, MeterStatus, ResetCause
 
 _DATE = 1_750_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from busybox import path_with
 
-from fsjoule import onboard
+from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import LabError, MeasurementInvalid
 
 BEFORE = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\nintr 5 6\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from busybox import path_with
 
-from fsjoule import onboard, onboard_files
+from fsjoule.bench.onboard import files as onboard_files
+from fsjoule.bench.onboard import marks as onboard
 from fsjoule.model import KIB, MIB
 
 _APPLETS = ("cp", "dd", "mkdir", "rm", "sha512sum")

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from busybox import path_with
 
-from fsjoule import onboard, onboard_safety
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.onboard import survival as onboard_safety
+from fsjoule.bench.onboard.survival import Promised
 from fsjoule.model import FileFate, PowerLossWorkload
-from fsjoule.onboard_safety import Promised
 
 SEED = 20261121
 WORKLOAD = PowerLossWorkload(sync=False)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 
-from fsjoule import onboard
-from fsjoule.bench import Bench
-from fsjoule.choosing import choose
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, LabError, PlaceLostError
-from fsjoule.metrics import Metric
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
-from fsjoule.pairing import Pair, run_pairs
+from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
-from fsjoule.statistics import Side, interleaved
+from fsjoule.runs.pairs import Pair, run_pairs
+from fsjoule.runs.request import choose
+from fsjoule.statistics.order import Side, interleaved
 from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 

@@ -9,8 +9,8 @@ import pytest
 from command_line import PROGRAM, CommandLine, command_line
 from unprivileged import SOMEBODY_ELSE, run_unprivileged
 
-from fsjoule import paths
 from fsjoule.errors import ConfigError
+from fsjoule.host import paths
 
 COMMANDS = {"FSJOULE_CACHE_DIR": ("image", "list"), "FSJOULE_STATE_DIR": ("lab", "status")}
 FOLDERS = {"FSJOULE_CACHE_DIR": paths.cache_dir, "FSJOULE_STATE_DIR": paths.state_dir}

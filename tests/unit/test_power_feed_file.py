@@ -3,7 +3,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from fsjoule.virtual.feed import CAPACITY, FeedWriter
+from fsjoule.virtual.board.feed import CAPACITY, FeedWriter
 
 
 def test_layout_and_wrap(tmp_path: Path) -> None:

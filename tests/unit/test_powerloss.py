@@ -9,13 +9,21 @@ from dataclasses import replace
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, IMAGE, PROFILE, answer
 
-from fsjoule import onboard
-from fsjoule.bench import Bench
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.onboard.survival import INSPECTOR, WRITER
+from fsjoule.bench.power_loss import PowerLoss
+from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, ConfigError
-from fsjoule.model import FileFate, Measurement, Plan, Planned, PowerLossWorkload, Run, RunStatus
-from fsjoule.onboard_safety import INSPECTOR, WRITER
+from fsjoule.model import (
+    FileFate,
+    Measurement,
+    Plan,
+    Planned,
+    PowerLossWorkload,
+    Run,
+    RunStatus,
+)
 from fsjoule.ports import CommandResult
-from fsjoule.powerloss import PowerLoss
 from fsjoule.suites import Planning, Rates, estimate, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsjoule.model import MIB
-from fsjoule.virtual.powermodel import NO_ACTIVITY, Activity, PowerCoefficients, PowerModel
-from fsjoule.virtual.qemuactivity import activity
+from fsjoule.virtual.board.power_model import NO_ACTIVITY, Activity, PowerCoefficients, PowerModel
+from fsjoule.virtual.board.qemu_activity import activity
 
 MS_NS = 1_000_000
 STEPS = st.lists(

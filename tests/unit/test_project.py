@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsjoule import process
+from fsjoule.host import process
 
 PROJECT = Path(__file__).parents[2]
 # On every Debian system (essential or of priority required), or part of build-essential.

@@ -6,12 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from fsjoule.bench.card_projection import project
 from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
 from fsjoule.lab.cardmodel import read_card_model
-from fsjoule.model import MIB, CardEnergies, CardModel, CardTimes, DeviceCounters, Energy, EnergyBudget, Value
-from fsjoule.paths import project_dir
-from fsjoule.projection import project
-from fsjoule.virtual.config import BoardConfig
+from fsjoule.model import (
+    MIB,
+    CardEnergies,
+    CardModel,
+    CardTimes,
+    DeviceCounters,
+    Energy,
+    EnergyBudget,
+    Value,
+)
+from fsjoule.virtual.board.config import BoardConfig
 
 CARD = CardModel(
     "c",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch
 from fsjoule.filesystems import filesystem
 from fsjoule.ports import CommandResult
-from fsjoule.provisioning import SCRATCH_DIRECTORY, Scratch
 from fsjoule.testing import FakeShell
 
 

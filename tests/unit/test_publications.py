@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.publications import PUBLICATIONS, publication_of
-from fsjoule.publications.cells import Cell, PublishedFigure, Quantity
-from fsjoule.publications.doubts import energies, far_deviations, impossible_deviations, latencies, shares
-from fsjoule.publications.publication import Publication
-from fsjoule.publications.statements import Holds, Origin, Statement
-from fsjoule.report.suite.statements import doubt_lines
+from fsjoule.report.publications.statements import doubt_lines
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
+from fsjoule.suites.published import PUBLICATIONS, publication_of
+from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.doubts import (
+    energies,
+    far_deviations,
+    impossible_deviations,
+    latencies,
+    shares,
+)
+from fsjoule.suites.published.publication import Publication
+from fsjoule.suites.published.statements import Holds, Origin, Statement
 
 ENERGY = PUBLICATIONS["energy-emmc-2025"]
 ELC = PUBLICATIONS["elc2015"]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from fsjoule.publications.cells import Cell, Figures, Found, Quantity
-from fsjoule.publications.statements import (
+from fsjoule.statistics.spread import Proportion, Spread
+from fsjoule.suites.published.cells import Cell, Figures, Found, Quantity
+from fsjoule.suites.published.statements import (
     Holds,
     Never,
     Origin,
@@ -20,7 +21,6 @@ from fsjoule.publications.statements import (
     falling,
     rising,
 )
-from fsjoule.statistics.spread import Proportion, Spread
 
 
 def cell(filesystem: str, workload: str = "read-16k") -> Cell:

@@ -16,13 +16,13 @@ from reported_runs import write_run
 from results_factory import make_run
 from rich.console import Console
 
-from fsjoule.choosing import choose, planned
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.lab import read_environment
 from fsjoule.report.text import named_lines
-from fsjoule.store import load_run
+from fsjoule.runs.request import choose, planned
 from fsjoule.store.documents import parse
-from fsjoule.store.inside import DOCUMENT_BYTES, MOST_ENTRIES
+from fsjoule.store.reader import load_run
 from fsjoule.store.schemas import RUN, encode
 
 MANY = MOST_ENTRIES + 1

@@ -18,20 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
 
-from fsjoule.allure.site import _confirmations  # pyright: ignore[reportPrivateUsage]
-from fsjoule.ci.runs import _pack  # pyright: ignore[reportPrivateUsage]
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.plaintext import REPLACEMENT, is_plain, plain
+from fsjoule.gitlab.kept_runs import _pack
+from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside
+from fsjoule.host.plaintext import REPLACEMENT, is_plain, plain
+from fsjoule.host.terminal import PlainConsole
+from fsjoule.report.allure.site import _confirmations
 from fsjoule.report.svg import Rows, draw
-from fsjoule.resuming import resume
-from fsjoule.session import write_report
-from fsjoule.store import RunFolder, load_run
+from fsjoule.runs.resume import resume
+from fsjoule.runs.session import write_report
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.documents import parse
 from fsjoule.store.files import write_file
-from fsjoule.store.index import import_runs, open_index
-from fsjoule.store.inside import DOCUMENT_BYTES, list_inside, read_inside
-from fsjoule.terminal import PlainConsole
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.reader import load_run
 
 SECRET = "glpat-a-token-of-a-job"
 

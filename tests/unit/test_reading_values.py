@@ -20,8 +20,9 @@ from results_factory import make_run, make_trace
 
 from fsjoule.errors import ResultError
 from fsjoule.report.trace_chart import trace_chart
-from fsjoule.store import RunFolder, load_run
 from fsjoule.store.checks import wrong_time
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
 from fsjoule.store.steps import decode_steps
 from fsjoule.store.traces import MOST_ROWS, decode_trace, encode_trace
 

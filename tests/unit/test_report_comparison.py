@@ -7,21 +7,16 @@ import re
 
 import pytest
 
-from fsjoule.metrics import Metric
 from fsjoule.model import Provision, SeriesKey
-from fsjoule.report.comparison import (
-    Compared,
-    ComparedSide,
-    Judged,
-    Subject,
-    forest_chart,
-    headline,
-    to_document,
-    to_markdown,
-)
+from fsjoule.model.metrics import Metric
+from fsjoule.report.comparison.as_json import to_document
+from fsjoule.report.comparison.chart import forest_chart
+from fsjoule.report.comparison.markdown import to_markdown
 from fsjoule.report.comparison.table import comparison_table, figure_text, share_text
-from fsjoule.report.comparison.words import change_text, range_text
-from fsjoule.statistics import Criteria, Interval, Outcome, Ratio, Verdict
+from fsjoule.report.comparison.words import change_text, headline, range_text
+from fsjoule.statistics.comparison import Criteria, Outcome, Verdict
+from fsjoule.statistics.ratios import Interval, Ratio
+from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged, Subject
 
 
 def judged(

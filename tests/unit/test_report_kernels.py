@@ -11,9 +11,14 @@ import pytest
 from results_factory import MadeRun, make_run
 from rich.console import Console
 
-from fsjoule.report import one_line, print_summary, render_page, style, summarise, to_json
+from fsjoule.report import style
+from fsjoule.report.as_json import to_json
 from fsjoule.report.charts import throughput_chart, timed_charts
+from fsjoule.report.oneline import one_line
+from fsjoule.report.page import render_page
+from fsjoule.report.summary import summarise
 from fsjoule.report.tables import fio_table, kernel_tables, timed_table
+from fsjoule.report.text import print_summary
 
 KERNELS = ("6.1", "v6.1.192-3-g0123456789ab", "6.12")
 

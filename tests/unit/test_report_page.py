@@ -13,8 +13,10 @@ from results_factory import MadeRun, make_run, make_trace
 
 from fsjoule.errors import ResultError
 from fsjoule.model import RunStatus, Trace
-from fsjoule.report import render_page, style, summarise
+from fsjoule.report import style
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.page import render_page
+from fsjoule.report.summary import summarise
 from fsjoule.report.trace_chart import binned, trace_chart
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -21,10 +21,11 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
-from fsjoule.publications.statements import Holds
-from fsjoule.report import render_page, summarise
-from fsjoule.report.suite import SuitePage, suite_page
+from fsjoule.report.page import render_page
+from fsjoule.report.publications import SuitePage, suite_page
+from fsjoule.report.summary import summarise
 from fsjoule.report.tables import PUBLISHED, Table, Tone
+from fsjoule.suites.published.statements import Holds
 
 
 def _of_suite(made: MadeRun, suite: str) -> MadeRun:

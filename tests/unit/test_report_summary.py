@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from results_factory import MadeRun, make_run
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
-from fsjoule.publications import row_for
-from fsjoule.report import summarise, to_json
-from fsjoule.report.labels import workload_label
+from fsjoule.model.labels import workload_label
+from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
+from fsjoule.report.summary import summarise
 from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
 from fsjoule.statistics.spread import Spread
+from fsjoule.suites.published import row_for
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ from results_factory import LAB, MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
-from fsjoule.report import Summary, plan_lines, print_summary, summarise
 from fsjoule.report.facts import run_facts
+from fsjoule.report.oneline import plan_lines
+from fsjoule.report.summary import Summary, summarise
+from fsjoule.report.text import print_summary
 
 
 @pytest.fixture(scope="module")

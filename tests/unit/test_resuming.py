@@ -12,13 +12,14 @@ from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 from results_factory import KERNEL, LAB
 from traces import INFO, trace_of
 
-from fsjoule import onboard
-from fsjoule.bench import Bench
-from fsjoule.choosing import choose_resumed
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.run import Bench
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
 from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Run, RunStatus
-from fsjoule.resuming import Resumed, resume
-from fsjoule.store import RunFolder, load_run
+from fsjoule.runs.request import choose_resumed
+from fsjoule.runs.resume import Resumed, resume
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
 from fsjoule.store.schemas import RUN, encode
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell

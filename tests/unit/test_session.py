@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import session
-from fsjoule.choosing import choose
-from fsjoule.session import Session
-from fsjoule.virtual.lab import LabHandle
-from fsjoule.virtual.lab_files import LabPaths
+from fsjoule.runs import session
+from fsjoule.runs.request import choose
+from fsjoule.runs.session import Session
+from fsjoule.virtual.lab.files import LabPaths
+from fsjoule.virtual.lab.lab import LabHandle
 
 _PROJECT = Path(__file__).parents[2]
 

@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulation import PLAIN, STALLS, Scenario, boots
 
-from fsjoule.statistics import (
-    ChangePointFinder,
-    Confirmed,
-    Nomination,
-    Rates,
-    RupturesFinder,
-    confirm,
-    nominate,
-    segments,
-)
 from fsjoule.statistics import finder as module
+from fsjoule.statistics import segments
+from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
+from fsjoule.statistics.confirmation import Confirmed, confirm
+from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.statistics.gate import Rates
 from fsjoule.statistics.students_t import two_sided_p
 
 Floats = npt.NDArray[np.float64]

@@ -8,9 +8,8 @@ import pytest
 from scipy import integrate
 from simulation import Scenario, trials
 
-from fsjoule.statistics import History
 from fsjoule.statistics import evidence as module
-from fsjoule.statistics.evidence import Hypotheses, evidence
+from fsjoule.statistics.evidence import History, Hypotheses, evidence
 
 Floats = npt.NDArray[np.float64]
 HYPOTHESES = Hypotheses.about(-math.log(0.95))

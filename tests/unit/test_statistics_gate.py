@@ -7,8 +7,9 @@ import pytest
 from rules import gate
 from simulation import PLAIN, STALLS, Scenario, trials
 
-from fsjoule.metrics import Figure, Metric
-from fsjoule.statistics import Decision, Gate, Policy, Rates, SequentialTest, State
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.gate import Decision, Gate, Rates, SequentialTest, State
+from fsjoule.statistics.policy import Policy
 
 RATES = Rates(smallest_effect=0.05)
 CALM = (100.0, 100.3, 99.8, 100.1, 99.9, 100.2)

@@ -5,9 +5,24 @@ from dataclasses import replace
 import pytest
 from results_factory import make_measurement
 
-from fsjoule.metrics import FIO_METRICS, TIMED_METRICS, Metric, figure_of, uncertainty_of
-from fsjoule.model import FioWorkload, IoPattern, Measurement, Planned, Provision, TimedKind, TimedWorkload
-from fsjoule.statistics import Side, interleaved, one_per_boot
+from fsjoule.model import (
+    FioWorkload,
+    IoPattern,
+    Measurement,
+    Planned,
+    Provision,
+    TimedKind,
+    TimedWorkload,
+)
+from fsjoule.model.metrics import (
+    FIO_METRICS,
+    TIMED_METRICS,
+    Metric,
+    figure_of,
+    uncertainty_of,
+)
+from fsjoule.statistics.figures import one_per_boot
+from fsjoule.statistics.order import Side, interleaved
 
 
 def measured(operation: IoPattern | TimedKind) -> Measurement:

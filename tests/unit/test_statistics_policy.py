@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import Metric
-from fsjoule.statistics import Policy, parse_policy
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.policy import Policy, parse_policy
 
 FILE = Path("policy.toml")
 GOOD = """\

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulation import PLAIN, STALLS, Scenario, boots
 
-from fsjoule.statistics import detectable, rank_test, relative_noise
-from fsjoule.statistics.ranks import least_p, repetitions_for_alpha, repetitions_for_effect
+from fsjoule.statistics.ranks import (
+    detectable,
+    least_p,
+    rank_test,
+    relative_noise,
+    repetitions_for_alpha,
+    repetitions_for_effect,
+)
 
 Floats = npt.NDArray[np.float64]
 DISTINCT = st.lists(st.integers(1, 10**6), min_size=4, max_size=16, unique=True)

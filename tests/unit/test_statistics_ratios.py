@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulation import PLAIN, STALLS, Scenario, boots
 
-from fsjoule.statistics import ratio_of_medians
+from fsjoule.statistics.ratios import ratio_of_medians
 
 SAMPLES = st.lists(st.floats(0.1, 1000), min_size=1, max_size=12)
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from fsjoule.bench.storage import attach, name_of
 from fsjoule.errors import BoardError
 from fsjoule.model import CARD, MIB, Storage
 from fsjoule.ports import CommandResult
-from fsjoule.storages import attach, name_of
 from fsjoule.testing import FakeShell
 
 STICK = Storage("sda", 512 * MIB)

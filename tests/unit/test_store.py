@@ -16,7 +16,8 @@ from results_factory import MadeRun, make_run, make_trace
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model import Measurement, RunStatus, Value
-from fsjoule.store import RunFolder, load_run
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
 
 _HELPERS = Path(__file__).parents[1] / "helpers"
 _DATA = Path(__file__).parent / "data"
@@ -76,7 +77,7 @@ import os, signal, sys
 sys.path.insert(0, {str(_HELPERS)!r})
 from pathlib import Path
 from results_factory import make_run
-from fsjoule.store import RunFolder
+from fsjoule.store.folder import RunFolder
 made = make_run(repeat=1)
 folder = RunFolder(Path({str(tmp_path)!r}))
 folder.begin(made.run.__class__(**{{**{{f: getattr(made.run, f) for f in made.run.__slots__}}, "status": "running"}}))
@@ -261,7 +262,7 @@ from dataclasses import replace
 from pathlib import Path
 from results_factory import make_run, make_trace
 from fsjoule.errors import LabError
-from fsjoule.store import RunFolder
+from fsjoule.store.folder import RunFolder
 made = make_run(repeat=1)
 folder = RunFolder(Path(sys.argv[2]))
 folder.begin(made.run)

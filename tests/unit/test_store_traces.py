@@ -19,10 +19,10 @@ from hypothesis.extra import numpy as hnp
 from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
+from fsjoule.host.plaintext import is_plain
 from fsjoule.model import Mark, MarkSource, MeterCalibration, Trace
-from fsjoule.plaintext import is_plain
-from fsjoule.store import Recording, read_trace
-from fsjoule.store.traces import encode_trace
+from fsjoule.store.recordings import Recording
+from fsjoule.store.traces import encode_trace, read_trace
 
 _WIDE = st.integers(-(2**63), 2**63 - 1)
 _TIMES = st.integers(-(2**55), 2**55)

@@ -7,8 +7,29 @@ import pytest
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import CARD, KIB, MIB, PURE_PATTERNS, FioWorkload, IoPattern, Planned, Provision, TimedKind
-from fsjoule.suites import SUITES, Planning, Rates, Space, check_fits, estimate, learned, plan_entries, scaled, suite
+from fsjoule.model import (
+    CARD,
+    KIB,
+    MIB,
+    PURE_PATTERNS,
+    FioWorkload,
+    IoPattern,
+    Planned,
+    Provision,
+    TimedKind,
+)
+from fsjoule.suites import (
+    SUITES,
+    Planning,
+    Rates,
+    Space,
+    check_fits,
+    estimate,
+    learned,
+    plan_entries,
+    scaled,
+    suite,
+)
 
 
 def entries(

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsjoule.errors import MeterError
-from fsjoule.frames import FLAG_CLIPPED, FLAG_I2C_FAULT, Frame, FrameDecoder, InfoFrame
+from fsjoule.meter.protocol.frames import (
+    FLAG_CLIPPED,
+    FLAG_I2C_FAULT,
+    Frame,
+    FrameDecoder,
+    InfoFrame,
+)
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Mark, MarkSource, Trace
-from fsjoule.trace_builder import TraceBuilder
 
 
 def _decode(data: bytes) -> list[Frame]:

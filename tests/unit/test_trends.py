@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from nights import Nights
 
-from fsjoule.metrics import Figure, Metric
 from fsjoule.model import REFERENCE_KERNEL, IoPattern
+from fsjoule.model.metrics import Figure, Metric
 from fsjoule.store.confirmations import Confirmation, ConfirmedSide, confirmations, keep
-from fsjoule.store.index import Order, Where, import_runs, open_index
-from fsjoule.trends.changes import Status
-from fsjoule.trends.history import interval
-from fsjoule.trends.trend import Trend, trend_of
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.records import Order, Where
+from fsjoule.verdicts.trend.changes import Status
+from fsjoule.verdicts.trend.history import interval
+from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 EVERYTHING = Where()
 BTRFS = Where(filesystems=("btrfs",), workloads=("randwrite-16k",))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from traces import trace_of
 
-from fsjoule import validity
-from fsjoule.energy import energy
+from fsjoule.meter.energy import energy, validity
 from fsjoule.model import Mark, SampleCounts, Window
 
 

@@ -11,12 +11,15 @@ import pytest
 from compared_runs import write_kernels
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.metrics import FIO_METRICS, Metric
 from fsjoule.model import Measurement
-from fsjoule.report.comparison import Compared, Judged
-from fsjoule.statistics import Criteria, Outcome
-from fsjoule.store.index import Point, Where, import_runs, open_index
-from fsjoule.verdicts import Sources, compare_sides
+from fsjoule.model.metrics import FIO_METRICS, Metric
+from fsjoule.statistics.comparison import Criteria, Outcome
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.records import Point, Where
+from fsjoule.verdicts.compare import compare_sides
+from fsjoule.verdicts.comparison import Compared, Judged
+from fsjoule.verdicts.sides import Sources
 
 EVERY = tuple(Metric)
 

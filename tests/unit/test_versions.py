@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.versions import revision
+from fsjoule.runs.versions import revision
 
 
 @pytest.mark.parametrize(

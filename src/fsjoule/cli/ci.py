@@ -8,7 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.ci import (
+from fsjoule.cli.common import progress
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.gitlab import (
     MOST,
     child_pipeline,
     job_of,
@@ -21,9 +23,7 @@ from fsjoule.ci import (
     read_matrix,
     registry_of,
 )
-from fsjoule.cli.common import progress
-from fsjoule.errors import ConfigError, StorageError
-from fsjoule.paths import project_dir
+from fsjoule.host.paths import project_dir
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _PIPELINE: Final = Path(".gitlab-ci.yml")

@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.interrupts import SIGNALS
-from fsjoule.terminal import PlainConsole
+from fsjoule.host.interrupts import SIGNALS
+from fsjoule.host.terminal import PlainConsole
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)

@@ -11,11 +11,17 @@ import typer
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.metrics import Metric
-from fsjoule.report.comparison import Compared, forest_chart, print_comparison, render_page, to_document, to_markdown
-from fsjoule.statistics import Criteria
-from fsjoule.store.index import Where
-from fsjoule.verdicts import Sources, compare_sides
+from fsjoule.model.metrics import Metric
+from fsjoule.report.comparison.as_json import to_document
+from fsjoule.report.comparison.chart import forest_chart
+from fsjoule.report.comparison.markdown import to_markdown
+from fsjoule.report.comparison.page import render_page
+from fsjoule.report.comparison.text import print_comparison
+from fsjoule.statistics.comparison import Criteria
+from fsjoule.store.index.records import Where
+from fsjoule.verdicts.compare import compare_sides
+from fsjoule.verdicts.comparison import Compared
+from fsjoule.verdicts.sides import Sources
 
 app = typer.Typer()
 _DEFAULTS = Criteria()

@@ -12,10 +12,10 @@ from typing import Any, Final, TextIO
 from typer import Abort
 from typer.core import TyperGroup
 
-from fsjoule import interrupts
 from fsjoule.cli.common import err
 from fsjoule.errors import FsjouleError, LabError, of_system
-from fsjoule.output import cannot_be_written, guarded
+from fsjoule.host import interrupts
+from fsjoule.host.output import cannot_be_written, guarded
 
 BUG: Final = 70
 INTERRUPTED: Final = 130

@@ -13,16 +13,20 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.choosing import Choice, choose
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.gating import Sides, build_sides, gate_measured, gate_recorded
 from fsjoule.lab import check_places
-from fsjoule.report.gating import Gated, print_gate, to_document, to_markdown
-from fsjoule.statistics import Policy, parse_policy
+from fsjoule.report.gating.as_json import to_document
+from fsjoule.report.gating.markdown import to_markdown
+from fsjoule.report.gating.text import print_gate
+from fsjoule.runs.gate import Sides, build_sides, gate_measured, gate_recorded
+from fsjoule.runs.request import Choice, choose
+from fsjoule.statistics.policy import Policy, parse_policy
 from fsjoule.store.files import check_writable
-from fsjoule.store.index import VARIABLE, Where
+from fsjoule.store.index.database import VARIABLE
+from fsjoule.store.index.records import Where
+from fsjoule.verdicts.gated import Gated
 
 app = typer.Typer()
 FILESYSTEMS: Final = "ext4,btrfs"

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule import images
+from fsjoule import images, kernels
 from fsjoule.cli.common import Json, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesystems, the cache.")
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = images.DEFAULT_RECIPE,
+    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = kernels.DEFAULT_RECIPE,
     check: Annotated[bool, typer.Option("--check", help="Make it a second time, and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache; prints its path.

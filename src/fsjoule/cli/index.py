@@ -16,10 +16,18 @@ from rich.table import Table
 
 from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.metrics import Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
-from fsjoule.store import index as runindex
-from fsjoule.store.index import Fault, ImportReport, Index, IndexedSeries, Order, Point, SeriesCount, Where
+from fsjoule.store.index.columns import COLUMNS
+from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
+from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs
+from fsjoule.store.index.importing import rebuild as rebuild_index
+from fsjoule.store.index.queries import list_series, points
+from fsjoule.store.index.queries import stats as index_stats
+from fsjoule.store.index.reading import Fault, check_folders
+from fsjoule.store.index.records import Order, Point, SeriesCount, Where
+from fsjoule.store.index.selection import resolve
+from fsjoule.store.index.serieskeys import IndexedSeries
 
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
@@ -49,11 +57,11 @@ Location = Annotated[
     typer.Option(
         "--index",
         metavar="URL",
-        envvar=runindex.VARIABLE,
+        envvar=VARIABLE,
         help="The index: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
     ),
 ]
-DEFAULT_LOCATION: Final = str(RESULTS / runindex.DEFAULT_NAME)
+DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 
 
 @app.command("rebuild")
@@ -68,9 +76,9 @@ def rebuild(
 
     Example: fsjoule index rebuild results copied/from/another/machine
     """
-    wanted = runindex.check_folders(folders or [RESULTS])  # before an index is made for nothing
-    with runindex.open_index(index, create=True) as opened, _watcher() as watch:
-        report = runindex.rebuild(opened, wanted, watch=watch)
+    wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
+    with open_index(index, create=True) as opened, _watcher() as watch:
+        report = rebuild_index(opened, wanted, watch=watch)
     _show_import(report, index, json_output=json_output)
 
 
@@ -86,9 +94,9 @@ def import_(
 
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
-    wanted = runindex.check_folders(folders)
-    with runindex.open_index(index, create=True) as opened, _watcher() as watch:
-        report = runindex.import_runs(opened, wanted, watch=watch)
+    wanted = check_folders(folders)
+    with open_index(index, create=True) as opened, _watcher() as watch:
+        report = import_runs(opened, wanted, watch=watch)
     _show_import(report, index, json_output=json_output)
 
 
@@ -98,8 +106,8 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
 
     Example: fsjoule index stats --json
     """
-    with runindex.open_index(index) as opened:
-        held = runindex.stats(opened)
+    with open_index(index) as opened:
+        held = index_stats(opened)
     if json_output:
         print_json({**dataclasses.asdict(held), "kernels": [dataclasses.asdict(kernel) for kernel in held.kernels]})
         return
@@ -130,22 +138,22 @@ def series(
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
     where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
-    with runindex.open_index(index) as opened:
+    with open_index(index) as opened:
         if of is not None:
-            chosen = runindex.resolve(opened, of).where
+            chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
         if key is None:
-            _show_list(runindex.list_series(opened, where), json_output=json_output)
+            _show_list(list_series(opened, where), json_output=json_output)
             return
         named = _only(opened, key)
         where = dataclasses.replace(where, series=(named.key,))
-        found = runindex.points(opened, where, metrics=tuple(metric or Metric), order=by)
+        found = points(opened, where, metrics=tuple(metric or Metric), order=by)
     _show_points(named, found.get(named, ()), tuple(metric or ()), json_output=json_output)
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
     """The one series whose key begins like this."""
-    found = [count.series for count in runindex.list_series(index, Where(series=(key,)))] if key else []
+    found = [count.series for count in list_series(index, Where(series=(key,)))] if key else []
     if not found:
         raise ConfigError(f"the index has no series {key!r}", hint="list them with: fsjoule index series")
     if len(found) > 1:
@@ -157,14 +165,14 @@ def _only(index: Index, key: str) -> IndexedSeries:
 
 
 @contextmanager
-def _watcher() -> Generator[runindex.Watcher]:
+def _watcher() -> Generator[Watcher]:
     """A bar for somebody who looks on, a line now and then for a log."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("run folders", total=None)
         said_s = time.monotonic()
 
-        def watch(done: runindex.Progress) -> None:
+        def watch(done: Progress) -> None:
             nonlocal said_s
             bar.update(task, completed=done.folders, total=done.of_folders)
             if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
@@ -264,8 +272,7 @@ def _figure(point: Point, metric: Metric) -> str:
 def _point(point: Point) -> dict[str, object]:
     kernel = dataclasses.asdict(point.kernel) if point.kernel else None
     figures, uncertainties = (
-        {runindex.COLUMNS[metric]: value for metric, value in values.items()}
-        for values in (point.figures, point.uncertainties)
+        {COLUMNS[metric]: value for metric, value in values.items()} for values in (point.figures, point.uncertainties)
     )
     told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
     plain = {name: value for name, value in point._asdict().items() if name != "origin"}
@@ -278,7 +285,7 @@ def _named(series: IndexedSeries) -> dict[str, object]:
 
 def _plain(index: str) -> str:
     """The index as it was named, without a password."""
-    return runindex.index_url(index).render_as_string(hide_password=True) if "://" in index else index
+    return index_url(index).render_as_string(hide_password=True) if "://" in index else index
 
 
 def _some(names: Sequence[str]) -> str:

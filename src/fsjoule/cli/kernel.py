@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fsjoule import images
+from fsjoule import kernels
 from fsjoule.cli.common import Json, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --kernel.")
@@ -28,20 +28,20 @@ def kernel_build(
 
     Example: fsjoule kernel build --tree ~/linux --rev v6.12 --config CONFIG_EXT4_DEBUG=y
     """
-    folder = images.build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
+    folder = kernels.build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
     out.print(str(folder), soft_wrap=True)
 
 
 @app.command("list")
 def kernel_list(json_output: Json = False) -> None:
     """List the kernels that were built."""
-    kernels = images.built_kernels()
+    built = kernels.built_kernels()
     if json_output:
-        print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in kernels])
+        print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in built])
         return
     table = Table("revision", "built", "took", "MiB", box=None)
     table.add_column("path", overflow="fold")
-    for entry, notes in kernels:
+    for entry, notes in built:
         size = f"{entry.size_bytes / 2**20:.0f}"
         table.add_row(notes.git_describe, entry.created_utc, f"{notes.seconds:.0f} s", size, str(entry.path))
     out.print(table)
@@ -50,5 +50,5 @@ def kernel_list(json_output: Json = False) -> None:
 @app.command("clean")
 def kernel_clean() -> None:
     """Remove all kernels that were built, and the folders that they were built in."""
-    freed_bytes = images.clean_kernels(progress=progress)
+    freed_bytes = kernels.clean_kernels(progress=progress)
     out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from fsjoule import images, interrupts
+from fsjoule import images
 from fsjoule.cli.common import Json, out, print_json, progress
-from fsjoule.virtual import lab as virtual_lab
+from fsjoule.host import interrupts
+from fsjoule.virtual.lab import lab as virtual_lab
 
 app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
 

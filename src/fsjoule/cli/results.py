@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule import __version__, images, report, store
+from fsjoule import __version__, images, kernels
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.filesystems import FILESYSTEMS
-from fsjoule.session import show_run, summary_of
+from fsjoule.report.as_json import to_json
+from fsjoule.runs.session import show_run, summary_of
+from fsjoule.store.reader import load_run
+from fsjoule.store.schemas import write_json_schemas
 from fsjoule.suites import SUITES
 
 app = typer.Typer()
@@ -35,13 +38,13 @@ def show(
     if not json_output:
         show_run(run, out)
         return
-    loaded = store.load_run(run)
-    typer.echo(report.to_json(summary_of(loaded), loaded.measurements), nl=False)
+    loaded = load_run(run)
+    typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
 
 
 @app.command()
 def choices(
-    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = images.DEFAULT_RECIPE,
+    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = kernels.DEFAULT_RECIPE,
     json_output: Json = False,
 ) -> None:
     """List what --fs, --kernel and --suite can be.
@@ -50,7 +53,7 @@ def choices(
     """
     document = {
         "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
-        "kernels": list(images.kernel_choices(recipe)),
+        "kernels": list(kernels.kernel_choices(recipe)),
         "suites": {name: suite.title for name, suite in SUITES.items()},
         "root filesystems": list(images.root_filesystem_choices(recipe)),
     }
@@ -71,5 +74,5 @@ def schema(
     folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas"),
 ) -> None:
     """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
-    for path in store.write_json_schemas(folder):
+    for path in write_json_schemas(folder):
         out.print(str(path))

@@ -11,14 +11,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule import lab, store
-from fsjoule.choosing import choose, planned
+from fsjoule import lab
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
+from fsjoule.host.inside import list_inside
 from fsjoule.model import MIB, BoardProfile, Planned, Workload
-from fsjoule.report import plan_lines
-from fsjoule.report.labels import size_label, workload_label
+from fsjoule.model.labels import size_label, workload_label
 from fsjoule.report.numbers import seconds_text
+from fsjoule.report.oneline import plan_lines
+from fsjoule.runs.request import choose, planned
+from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import SUITES, Rates, estimate, learned, suite
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")
@@ -153,17 +155,17 @@ def _described(name: str) -> dict[str, object]:
 def _rates(results: Path, profile: BoardProfile) -> Rates:
     """Learned from the newest runs of this board below `results`."""
     try:
-        names = store.list_inside(results).folders
+        names = list_inside(results).folders
     except ResultError:
         return Rates()
     folders = [results / name for name in sorted(names, reverse=True) if f"-{profile.name}-" in name]
-    loaded: list[store.LoadedRun] = []
+    loaded: list[LoadedRun] = []
     for folder in folders:
         try:
-            run = store.load_run_file(folder)
+            run = load_run_file(folder)
             # A folder of `virtual-x86` has the name `virtual` in its own as well.
             if {board.name for board in run.boards.values()} == {profile.name}:
-                loaded.append(store.load_run(folder))
+                loaded.append(load_run(folder))
         except ResultError:
             continue  # an estimate can do without a damaged run
         if len(loaded) == _RUNS_LOOKED_AT:

@@ -12,12 +12,13 @@ from rich.text import Text
 
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.metrics import Metric
+from fsjoule.model.metrics import Metric
+from fsjoule.report.trend import words
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index import DEFAULT_NAME, VARIABLE, Index, Order, Where, open_index
-from fsjoule.trends import words
-from fsjoule.trends.changes import Change, Status
-from fsjoule.trends.trend import Trend, trend_of
+from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, open_index
+from fsjoule.store.index.records import Order, Where
+from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 app = typer.Typer()
 
@@ -119,7 +120,7 @@ def trend(
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
     if json_output:
-        from fsjoule.trends.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
+        from fsjoule.report.trend.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
 
         print_json(document(found))
     else:
@@ -134,8 +135,8 @@ def _confirm(
     candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
 ) -> None:
     # The lab takes a second to import, and all else does without it.
-    from fsjoule.statistics import Policy, parse_policy  # noqa: PLC0415
-    from fsjoule.trends.confirm import Fresh, confirm_changes  # noqa: PLC0415
+    from fsjoule.runs.confirm import Fresh, confirm_changes  # noqa: PLC0415
+    from fsjoule.statistics.policy import Policy, parse_policy  # noqa: PLC0415
 
     try:
         asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
@@ -149,7 +150,7 @@ def _confirm(
 
 
 def _write_page(file: Path, *trends: Trend) -> None:
-    from fsjoule.trends.page import trend_page  # noqa: PLC0415 - charts take long to import
+    from fsjoule.report.trend.page import trend_page  # noqa: PLC0415 - charts take long to import
 
     by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
     _write(file, trend_page(by_time, by_kernel))
@@ -157,7 +158,7 @@ def _write_page(file: Path, *trends: Trend) -> None:
 
 
 def _write_charts(folder: Path, found: Trend) -> None:
-    from fsjoule.trends.charts import charts  # noqa: PLC0415 - charts take long to import
+    from fsjoule.report.trend.charts import charts  # noqa: PLC0415 - charts take long to import
 
     written = 0
     for name, drawn in charts(found):

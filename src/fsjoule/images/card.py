@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from fsjoule import process
+from fsjoule.host import process
 from fsjoule.images.initramfs import build_initramfs
-from fsjoule.images.kernel import Kernel
-from fsjoule.images.kernelimage import unpacked_kernel
-from fsjoule.images.recipe import CardLayout, Recipe
 from fsjoule.images.userland import Userland
+from fsjoule.kernels.image import unpacked_kernel
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.recipe import CardLayout, Recipe
 from fsjoule.model import MIB, ImageFacts
 
 # Raise it when this file, initramfs.py or kernelimage.py changes what is in an entry.

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fsjoule import process
 from fsjoule.errors import LabError
-from fsjoule.images.apt import PrivateApt, debian_mirror, source_line
-from fsjoule.images.cache import Progress, build_once, cache_key
-from fsjoule.images.recipe import Recipe
+from fsjoule.host import process
+from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes what is in an entry.
 STAGE_VERSION: Final = 2

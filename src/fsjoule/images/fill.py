@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fsjoule import process
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.images.cache import Progress
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress
 from fsjoule.images.card import copy_data, partition_table
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.initramfs import build_initramfs
-from fsjoule.images.kernel import Kernel
-from fsjoule.images.makefs import fill_holes, make_filesystem
-from fsjoule.images.recipe import Recipe
+from fsjoule.images.make_filesystem import fill_holes, make_filesystem
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
 _TIMEOUT_S: Final = 1200.0

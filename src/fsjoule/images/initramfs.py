@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fsjoule.images.kernel import Kernel
-from fsjoule.images.modules import closure
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.modules import closure
 
 _APPLETS: Final = ("cat", "insmod", "mount", "sh", "stty", "switch_root", "usleep")
 _FOLDERS: Final = ("bin", "dev", "modules", "proc", "root", "sys")

@@ -8,14 +8,14 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from fsjoule import process
-from fsjoule.images.cache import Progress, build_once, cache_key, folder_digest
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.fill import fill_on_board
-from fsjoule.images.kernel import Kernel
-from fsjoule.images.makefs import make_filesystem
-from fsjoule.images.recipe import Recipe
+from fsjoule.images.make_filesystem import make_filesystem
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
-from fsjoule.images.userland import Userland, require_root
+from fsjoule.images.userland import Userland
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file or makefs.py changes what is in an entry.
 STAGE_VERSION: Final = 6
@@ -65,7 +65,7 @@ def root_partition(
     """
 
     def build(folder: Path) -> None:
-        require_root("a root partition is made")
+        process.require_root("a root partition is made")
         progress(f"root partition: collecting files for {filesystem}")
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)

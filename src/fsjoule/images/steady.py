@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fsjoule import process
-from fsjoule.images.cache import Progress, build_once, cache_key
-from fsjoule.paths import project_dir
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.paths import project_dir
 
 # The time of everything on a card, in seconds of the epoch: 2026-01-01.
 IMAGE_TIME_S: Final = 1_767_225_600

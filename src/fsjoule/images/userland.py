@@ -6,7 +6,6 @@ The entry holds `tree/` and `packages.json` (Debian versions by name).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from fsjoule import process
-from fsjoule.errors import LabError
-from fsjoule.images.apt import debian_mirror, source_line
-from fsjoule.images.cache import Progress, build_once, cache_key, entry_digest
-from fsjoule.images.recipe import Recipe
-from fsjoule.images.watched import run_watched, size_mib
+from fsjoule.host import process
+from fsjoule.host.apt import debian_mirror, source_line
+from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes what is in an entry.
 STAGE_VERSION: Final = 4
@@ -50,14 +48,8 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     return Userland(entry_digest(folder), folder / "tree", json.loads((folder / "packages.json").read_text()))
 
 
-def require_root(what: str) -> None:
-    """Raises LabError if this process is not root's: only root can give the board's files to the board's root."""
-    if os.geteuid() != 0:
-        raise LabError(f"{what} as root only", hint="run the same command with sudo; what is cached needs no root")
-
-
 def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
-    require_root("the board's user land is unpacked")
+    process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and what they depend on")

@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
 from fsjoule.model import CardModel
-from fsjoule.paths import project_dir
 
 _ADAPTER: Final = TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(CardModel))
 

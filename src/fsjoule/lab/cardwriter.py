@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from labgrid.util.managedfile import ManagedFile
 
-from fsjoule import process
 from fsjoule.errors import LabError
+from fsjoule.host import process
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _SYNC_TIMEOUT_S: Final = 600.0

@@ -11,15 +11,15 @@ from typing import Final
 
 from labgrid import Target
 
-from fsjoule import commands
-from fsjoule.commands import Command
 from fsjoule.errors import MeterError
-from fsjoule.frames import Frame, InfoFrame
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.frames import Frame, InfoFrame
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import MeterInfo, Trace
 from fsjoule.ports import Meter
-from fsjoule.trace_builder import TraceBuilder
 
 _HINT: Final = "call arm() before disarm()"
 

@@ -15,11 +15,11 @@ from labgrid.step import step
 from labgrid.util.proxy import proxymanager
 
 from fsjoule.errors import LabError, MeterError
-from fsjoule.frames import StreamCounters
 from fsjoule.lab.translate import lab_errors
-from fsjoule.meter.client import MeterClient
-from fsjoule.meter.receiver import Receiver
-from fsjoule.meter.streams import NetworkStream, Stream, TtyStream
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
+from fsjoule.meter.protocol.frames import StreamCounters
 from fsjoule.model import MeterInfo, MeterStatus, Trace
 
 _HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import PlaceHeldError
-from fsjoule.paths import state_dir
+from fsjoule.host.paths import state_dir
 
 _LONGEST: Final = 100_000
 _SHOWN: Final = 200

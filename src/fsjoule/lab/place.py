@@ -12,7 +12,7 @@ from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, LabError, PlaceLostError
-from fsjoule.interrupts import interruptible, shielded
+from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, since, user
 from fsjoule.lab.notes import Note, one_run_only
 from fsjoule.lab.placenames import check_usable, may_use

@@ -29,7 +29,13 @@ from fsjoule.model.meter import (
     SampleCounts,
     Trace,
 )
-from fsjoule.model.outcome import FileFate, FlakeyModel, FlakeyWorkload, Outcome, PowerLossWorkload
+from fsjoule.model.outcome import (
+    FileFate,
+    FlakeyModel,
+    FlakeyWorkload,
+    Outcome,
+    PowerLossWorkload,
+)
 from fsjoule.model.plan import (
     CARD,
     KIB,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import altair as alt
 
+from fsjoule.model.labels import workload_label
 from fsjoule.report import style
-from fsjoule.report.labels import workload_label
 from fsjoule.report.summary import Summary
 from fsjoule.report.svg import draw, specification
 from fsjoule.statistics.spread import Spread

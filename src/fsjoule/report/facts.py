@@ -7,8 +7,16 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
-from fsjoule.report.labels import size_label, workload_label
+from fsjoule.model import (
+    BoardFacts,
+    EnergyBudget,
+    ImageFacts,
+    KernelFacts,
+    Measurement,
+    Run,
+    Value,
+)
+from fsjoule.model.labels import size_label, workload_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
 

@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsjoule.model import FileFate, FlakeyWorkload, Measurement, Outcome, PowerLossWorkload, SeriesKey
+from fsjoule.model import (
+    FileFate,
+    FlakeyWorkload,
+    Measurement,
+    Outcome,
+    PowerLossWorkload,
+    SeriesKey,
+)
 from fsjoule.statistics.proportions import clopper_pearson
 
 

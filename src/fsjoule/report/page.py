@@ -10,13 +10,18 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
-from fsjoule.publications import PUBLICATIONS
+from fsjoule.model.labels import workload_label
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
-from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
-from fsjoule.report.labels import workload_label
+from fsjoule.report.facts import (
+    Fact,
+    command_text,
+    kernels_text,
+    measurement_facts,
+    run_facts,
+)
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.outcomes import outcome_text
-from fsjoule.report.suite import NOTE, suite_page
+from fsjoule.report.publications import NOTE, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
@@ -30,6 +35,7 @@ from fsjoule.report.tables import (
 )
 from fsjoule.report.templating import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
+from fsjoule.suites.published import PUBLICATIONS
 
 # A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
 _WIDE: Final = 860

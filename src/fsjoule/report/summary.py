@@ -22,11 +22,11 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
-from fsjoule.publications import PublishedRow, row_for
-from fsjoule.publications.summary import SuiteSummary, suite_summary
-from fsjoule.report.labels import series_labels
+from fsjoule.model.labels import series_labels
 from fsjoule.report.outcomes import OutcomeRow, outcome_row
 from fsjoule.statistics.spread import Spread, spread_of
+from fsjoule.suites.published import PublishedRow, row_for
+from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 
 # The order of phases in tables; what a run holds besides follows behind.
 _MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")

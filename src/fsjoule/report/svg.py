@@ -11,7 +11,7 @@ from typing import Any, Final
 import altair as alt
 import vl_convert
 
-from fsjoule.plaintext import plain, plain_line
+from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.report.style import chart_config
 
 # Rows of a chart's data, by the name under which the chart asks for it. They go past Altair, which would check each of

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.report.labels import size_label, workload_label
+from fsjoule.model.labels import size_label, workload_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
 from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow
 from fsjoule.statistics.spread import Spread

@@ -15,7 +15,7 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
-from fsjoule.report.suite import NOTE, SuitePage, suite_page
+from fsjoule.report.publications import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,

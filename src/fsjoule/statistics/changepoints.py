@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from fsjoule.metrics import Figure
+from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.ratios import Floats
 

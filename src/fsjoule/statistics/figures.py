@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
 
-from fsjoule.metrics import Figure
+from fsjoule.model.metrics import Figure
 
 
 def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ...]:

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from fsjoule.metrics import Figure, Metric
+from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.evidence import Floats, History, Hypotheses, effect_bounds, evidence
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.policy import Policy

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import FIO_METRICS, TIMED_METRICS, Metric
-from fsjoule.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of
+from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Metric
 
 _TABLE: Final = "gate"
 

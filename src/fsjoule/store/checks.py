@@ -11,8 +11,8 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
+from fsjoule.host.plaintext import plain_line
 from fsjoule.model import LabStep, Measurement, MeterInfo, Run, Workload
-from fsjoule.plaintext import plain_line
 
 _LONGEST_ID: Final = 99
 _LONGEST_NAME: Final = 1000

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
 from fsjoule.store.documents import parse
-from fsjoule.store.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"

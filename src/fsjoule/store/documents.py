@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from typing import Any, Final, cast
 
-from fsjoule.plaintext import is_plain, plain
-from fsjoule.store.inside import DOCUMENT_BYTES, MIB, MOST_ENTRIES
+from fsjoule.host.inside import DOCUMENT_BYTES, MIB, MOST_ENTRIES
+from fsjoule.host.plaintext import is_plain, plain
 
 # What fsjoule writes is some six levels deep.
 _DEEPEST: Final = 40

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.inside import list_inside
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
-from fsjoule.store.inside import list_inside
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
 

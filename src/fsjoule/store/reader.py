@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError
-from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run, RunStatus, Trace
-from fsjoule.plaintext import plain_line
-from fsjoule.store.files import PARTIAL_SUFFIX
-from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE, TRACE_FILE, is_being_written
-from fsjoule.store.inside import (
+from fsjoule.host.inside import (
     ATTACHMENT_BYTES,
     DOCUMENT_BYTES,
     TRACE_BYTES,
@@ -20,6 +16,23 @@ from fsjoule.store.inside import (
     read_inside,
     shown,
     wrong_name,
+)
+from fsjoule.host.plaintext import plain_line
+from fsjoule.model import (
+    MEASUREMENT_SCHEMA,
+    RUN_SCHEMA,
+    Measurement,
+    Run,
+    RunStatus,
+    Trace,
+)
+from fsjoule.store.files import PARTIAL_SUFFIX
+from fsjoule.store.folder import (
+    MEASUREMENT_FILE,
+    MEASUREMENTS_FOLDER,
+    RUN_FILE,
+    TRACE_FILE,
+    is_being_written,
 )
 from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace

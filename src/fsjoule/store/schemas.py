@@ -17,11 +17,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import SchemaValidator
 
 from fsjoule.errors import ResultError
+from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
+from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
-from fsjoule.plaintext import plain_line
 from fsjoule.store.checks import check_measurement, check_run
 from fsjoule.store.documents import parse
-from fsjoule.store.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.store.upgrade import Document, upgraded_measurement, upgraded_run
 
 T = TypeVar("T")

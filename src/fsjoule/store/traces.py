@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, with_config
 
 from fsjoule.errors import ResultError
+from fsjoule.host.inside import ATTACHMENT_BYTES
+from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.model import Mark, MeterInfo, Trace
-from fsjoule.plaintext import plain, plain_line
 from fsjoule.store.checks import check_meter
-from fsjoule.store.inside import ATTACHMENT_BYTES
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/2"

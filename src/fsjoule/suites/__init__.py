@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.suites import copy2015, elc2015, energy_emmc, ext4_zfs, home_usage, operations, quick
+from fsjoule.suites import (
+    copy2015,
+    elc2015,
+    energy_emmc,
+    ext4_zfs,
+    home_usage,
+    operations,
+    quick,
+)
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
-from fsjoule.suites.planning import (
+from fsjoule.suites.plan import (
     SCRATCH_ROOT,
     Arranged,
     Planning,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fsjoule.metrics import Figure, Metric
-from fsjoule.store.index import IndexedSeries
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.store.index.serieskeys import IndexedSeries
 
 Test = tuple[IndexedSeries, Metric]
 Figures = Mapping[Test, tuple[Figure, Figure]]

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.metrics import Figure, Metric, metrics_of_series
-from fsjoule.statistics import one_per_boot
-from fsjoule.store.index import IndexedSeries, Point, comparable
+from fsjoule.model.metrics import Figure, Metric, metrics_of_series
+from fsjoule.statistics.figures import one_per_boot
+from fsjoule.store.index.records import Point
+from fsjoule.store.index.selection import comparable
+from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Pair, Test
+from fsjoule.verdicts.remarks import origin_notes
 from fsjoule.verdicts.sides import Side
-from fsjoule.verdicts.telling import origin_notes
 
 _INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
 _ANYWAY: Final = "--drift-not-excluded takes them as they are"

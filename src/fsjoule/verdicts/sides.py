@@ -10,26 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.metrics import Metric
-from fsjoule.store import load_run_file
+from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RUN_FILE
-from fsjoule.store.index import (
-    DEFAULT_NAME,
-    Fault,
-    Index,
-    IndexedSeries,
-    Origin,
-    Point,
-    Selection,
-    Where,
-    import_runs,
-    open_index,
-    points,
-    resolve,
-    resolve_kernel,
-    run_folders,
-    run_origins,
-)
+from fsjoule.store.index.database import DEFAULT_NAME, Index, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.queries import points, run_folders, run_origins
+from fsjoule.store.index.reading import Fault
+from fsjoule.store.index.records import Origin, Point, Where
+from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import load_run_file
 
 _AT: Final = "@"
 # An index may hold thousands of runs of a kernel; its newest tell what it is measured with.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from fsjoule.report.comparison.model import Compared, Judged
 from fsjoule.report.comparison.words import headline
+from fsjoule.verdicts.comparison import Compared, Judged
 
 COMPARE_SCHEMA: Final = "fsjoule.compare/1"
 

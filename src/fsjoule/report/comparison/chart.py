@@ -8,13 +8,13 @@ from typing import Final
 
 import altair as alt
 
-from fsjoule.metrics import Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.report import style
-from fsjoule.report.comparison.model import Compared, Judged
 from fsjoule.report.comparison.table import metrics_of
 from fsjoule.report.comparison.words import sides, subject_text
 from fsjoule.report.svg import Rows, draw, specification, stacked
-from fsjoule.statistics import Outcome
+from fsjoule.statistics.comparison import Outcome
+from fsjoule.verdicts.comparison import Compared, Judged
 
 _WIDTH: Final = 300
 _ROW: Final = 18

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.model import Compared
 from fsjoule.report.comparison.table import comparison_table
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
+from fsjoule.verdicts.comparison import Compared
 
 
 def to_markdown(compared: Compared, *, only_changes: bool = False) -> str:

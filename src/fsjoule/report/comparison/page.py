@@ -5,9 +5,9 @@ from __future__ import annotations
 from fsjoule import __version__
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.chart import forest_chart
-from fsjoule.report.comparison.model import Compared
 from fsjoule.report.comparison.table import TONES, comparison_table, metrics_of
 from fsjoule.report.templating import marked_up, render
+from fsjoule.verdicts.comparison import Compared
 
 
 def render_page(compared: Compared) -> str:

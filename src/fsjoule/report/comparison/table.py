@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from fsjoule.metrics import Figure, Metric
-from fsjoule.report.comparison.model import Compared, Judged, Subject
+from fsjoule.model.metrics import Figure, Metric
 from fsjoule.report.comparison.words import subject_text, verdict_text
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Cell, Column, Table, Tone
-from fsjoule.statistics import Interval, Outcome, Ratio, Verdict
+from fsjoule.statistics.comparison import Outcome, Verdict
+from fsjoule.statistics.ratios import Interval, Ratio
+from fsjoule.verdicts.comparison import Compared, Judged, Subject
 
 _SIGNIFICANT: Final = 4
 # Percent: without decimals from here on, and no less than this is told.

@@ -9,10 +9,10 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.model import Compared
 from fsjoule.report.comparison.table import comparison_table
 from fsjoule.report.text import footnote, named_lines, rich_table
-from fsjoule.statistics import Outcome
+from fsjoule.statistics.comparison import Outcome
+from fsjoule.verdicts.comparison import Compared
 
 _SHOWN: Final = 20
 

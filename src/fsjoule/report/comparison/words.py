@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fsjoule.metrics import Metric
-from fsjoule.report.comparison.model import Compared, ComparedSide, Judged
-from fsjoule.statistics import Criteria, Outcome, Ratio
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.comparison import Criteria, Outcome
+from fsjoule.statistics.ratios import Ratio
+from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 
 # What less of a figure is called, and what more of it is.
 _WORDS: Final = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from fsjoule.report.gating.model import Gated, Tested
 from fsjoule.report.gating.words import headline
+from fsjoule.verdicts.gated import Gated, Tested
 
 GATE_SCHEMA: Final = "fsjoule.gate/1"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsjoule.report.gating import words
-from fsjoule.report.gating.model import Gated
 from fsjoule.report.gating.table import changes, gate_table, the_rest
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
+from fsjoule.verdicts.gated import Gated
 
 
 def to_markdown(gated: Gated) -> str:

@@ -8,9 +8,9 @@ from typing import Final
 
 from fsjoule.report.comparison.table import figure_text
 from fsjoule.report.gating import words
-from fsjoule.report.gating.model import Gated, GateVerdict, Tested
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.verdicts.gated import Gated, GateVerdict, Tested
 
 _COLUMNS: Final = (
     Column("series", is_figure=False, head=True),

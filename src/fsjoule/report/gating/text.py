@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.gating import words
-from fsjoule.report.gating.model import Gated, GateVerdict
 from fsjoule.report.gating.table import changes, gate_table, the_rest
 from fsjoule.report.text import footnote, named_lines, rich_table
+from fsjoule.verdicts.gated import Gated, GateVerdict
 
 _STYLES: Final = {
     GateVerdict.REGRESSED: "bold red",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fsjoule.report.comparison.words import direction
-from fsjoule.report.gating.model import Gated, GateVerdict, Tested
+from fsjoule.verdicts.gated import Gated, GateVerdict, Tested
 
 _NAMED: Final = 3
 

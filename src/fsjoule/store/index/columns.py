@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.metrics import METERED, Metric, figure_of, uncertainty_of
 from fsjoule.model import Measurement
+from fsjoule.model.metrics import METERED, Metric, figure_of, uncertainty_of
 
 COLUMNS: Final = {
     Metric.THROUGHPUT: "throughput_mib_per_s",

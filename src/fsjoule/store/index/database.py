@@ -15,7 +15,13 @@ from typing import Final, Protocol, Self
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
+from fsjoule.errors import (
+    ConfigError,
+    FsjouleError,
+    LabError,
+    ResultError,
+    StorageError,
+)
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, newest, revision_of, upgrade
 
 VARIABLE: Final = "FSJOULE_INDEX"

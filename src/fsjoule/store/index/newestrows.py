@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Select, bindparam, select
 
-from fsjoule.metrics import Metric
 from fsjoule.model import REFERENCE_KERNEL
+from fsjoule.model.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index

@@ -14,7 +14,7 @@ from typing import Any, cast
 from sqlalchemy import Column, Connection, Integer, Row, Select, func, select
 from sqlalchemy import cast as sql_cast
 
-from fsjoule.metrics import Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index

@@ -14,14 +14,14 @@ from typing import Final
 from pydantic_core import from_json
 
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
+from fsjoule.host.plaintext import is_plain, plain_line
 from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.plaintext import is_plain, plain_line
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.inside import DOCUMENT_BYTES, read_inside
 from fsjoule.store.reader import LoadedRun, load_run
 
 # A name longer than this was not meant as one, and PostgreSQL could not index it.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from fsjoule.metrics import Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
 

@@ -1,0 +1,1 @@
+"""The use case over ports: provision, measure, judge, store."""

@@ -1,0 +1,221 @@
+"""From what a measurement left behind to its figures, and to whether they may be believed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fsjoule.bench.card_projection import project
+from fsjoule.bench.onboard.marks import Usage
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.filesystems import filesystem
+from fsjoule.meter import energy
+from fsjoule.meter.energy import validity
+from fsjoule.model import (
+    KIB,
+    MIB,
+    BoardProfile,
+    Energy,
+    FioResult,
+    Measurement,
+    Outcome,
+    Planned,
+    Projection,
+    SeriesKey,
+    Space,
+    Trace,
+    Window,
+    Workload,
+)
+
+# Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
+_IDLE_MARGIN_US = 150_000.0
+
+
+@dataclass
+class Evidence:
+    """What is known after the work, before it is judged.
+
+    `marks` are the texts of the start and the stop mark; the first `idle_s` seconds of the trace show idle power, or,
+    with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none, and
+    `unmount_s` the time of the unmount that came after it in the same window. After `board_lost` the board answers no
+    more.
+    """
+
+    trace: Trace | None
+    marks: tuple[str, str]
+    idle_s: float
+    idle_after: bool = False
+    usage: Usage | None = None
+    duration_s: float | None = None
+    user_s: float | None = None
+    sys_s: float | None = None
+    unmount_s: float | None = None
+    space: Space | None = None
+    kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    outcome: Outcome | None = None
+    board_lost: bool = False
+    moved_bytes: int = 0
+    fio: FioResult | None = None
+    kernel_log: str = ""
+    complaints: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What the trace says. All None without a trace or without its marks."""
+
+    window: Window | None = None
+    idle_window: Window | None = None
+    energy: Energy | None = None
+    complaints: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def judge(
+    entry: Planned,
+    evidence: Evidence,
+    *,
+    profile: BoardProfile,
+    boot: int,
+    storage: str,
+    started_utc: str,
+) -> Measurement:
+    """The measurement, with every reason for which it is not to be believed. `storage` is what it was measured on."""
+    jobs = entry.workload.jobs if entry.workload.kind == "fio" else 1
+    metered = _metered(evidence, jobs * profile.window_excess_s)
+    if evidence.outcome is None:
+        complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
+    else:
+        # It has what the kernel says of a filesystem that was damaged on purpose, and owes nothing to the meter.
+        complaints = evidence.complaints
+        if metered.complaints:
+            metered = Metered(notes=(*metered.notes, *(f"no energy: {each}" for each in metered.complaints)))
+    moved_mib = evidence.moved_bytes / MIB
+    duration_s = evidence.duration_s
+    if metered.window is not None and (duration_s is None or jobs > 1):
+        # Nothing on the board lives as long as a boot does. Of several jobs each knows its own time, none when the
+        # first of them began and the last was done: what they moved in their window is never too much.
+        duration_s = metered.window.duration_s
+    # Of what is read and written at once the device's counter tells what was written, fio's bytes are both.
+    only_writes = not entry.workload.operation.reads if entry.workload.kind == "fio" else moved_mib > 0
+    usage, fio = evidence.usage, evidence.fio
+    return Measurement(
+        number=entry.number,
+        slug=entry.slug,
+        repetition=entry.repetition,
+        boot=boot,
+        kernel=entry.kernel,
+        series=_series_key(entry, profile, storage),
+        workload=entry.workload,
+        started_utc=started_utc,
+        # An emulated meter says so itself, whatever the environment file calls the board.
+        simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
+        invalid_reasons=tuple(complaints),
+        notes=(*evidence.notes, *metered.notes),
+        window_s=metered.window.duration_s if metered.window else None,
+        duration_s=duration_s,
+        throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
+        iops=fio.ios / duration_s if fio and duration_s else None,
+        energy=metered.energy,
+        energy_mj_per_mib=energy.per_mib(metered.energy.gross_mj, evidence.moved_bytes) if metered.energy else None,
+        energy_net_mj_per_mib=energy.per_mib(metered.energy.net_mj, evidence.moved_bytes) if metered.energy else None,
+        cpu_s_per_mib=usage.cpu_busy_s / moved_mib if usage and moved_mib else None,
+        write_amplification=(
+            usage.device.written_bytes / evidence.moved_bytes
+            if usage and only_writes and evidence.moved_bytes
+            else None
+        ),
+        samples=evidence.trace.counts if evidence.trace else None,
+        counters=usage.device if usage else None,
+        cpu_busy_s=usage.cpu_busy_s if usage else None,
+        user_s=evidence.user_s,
+        sys_s=evidence.sys_s,
+        unmount_s=evidence.unmount_s,
+        space=evidence.space,
+        kernel_threads_s=evidence.kernel_threads_s,
+        outcome=evidence.outcome,
+        projected=_projected(evidence, profile, metered.energy, duration_s),
+        fio=fio,
+        window=metered.window,
+        idle_window=metered.idle_window,
+    )
+
+
+def _projected(
+    evidence: Evidence, profile: BoardProfile, energy: Energy | None, duration_s: float | None
+) -> Projection | None:
+    """What the board's card would take, if it has a model of one. The counters of a boot reach beyond its window."""
+    if profile.card_model is None or evidence.usage is None or duration_s is None or evidence.idle_after:
+        return None
+    return project(
+        profile.card_model,
+        evidence.usage.device,
+        moved_bytes=evidence.moved_bytes,
+        duration_s=duration_s,
+        energy=energy,
+    )
+
+
+def _series_key(entry: Planned, profile: BoardProfile, storage: str) -> SeriesKey:
+    """The series that a planned measurement belongs to on this board."""
+    kind = filesystem(entry.filesystem)
+    return SeriesKey(
+        suite=entry.suite,
+        board=profile.name,
+        storage=storage,
+        filesystem=kind.name,
+        make_options=kind.make[1:],
+        mount_options=kind.mount_options,
+        provision=entry.provision,
+        workload=_identity(entry.workload),
+    )
+
+
+def _identity(workload: Workload) -> str:
+    """The workload with its size, without which figures must not be compared."""
+    words = [workload.slug]
+    words += [f"{workload.size_bytes // KIB}KiB"] if workload.size_bytes else []
+    words += [f"of {workload.io_bytes // KIB}KiB"] if workload.kind == "fio" and workload.io_bytes else []
+    return " ".join(words)
+
+
+def _metered(evidence: Evidence, allowed_s: float) -> Metered:
+    trace = evidence.trace
+    if trace is None:
+        return Metered()
+    complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
+    notes = tuple(validity.trace_notes(trace))
+    window = _window(trace, evidence.marks)
+    if window is None:
+        return Metered(complaints=tuple(complaints), notes=notes)
+    worked_s = None if evidence.duration_s is None else evidence.duration_s + (evidence.unmount_s or 0.0)
+    if worked_s is not None:
+        complaints += validity.window_complaints(window, worked_s, allowed_s)
+    idle = _idle_window(trace, evidence)
+    complaints += validity.clipping_complaints(trace, window, "the window")
+    complaints += validity.clipping_complaints(trace, idle, "the idle window")
+    slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
+    try:
+        result = energy.energy(trace, window, idle, slack_s=slack_s)
+    except MeasurementInvalid as error:
+        return Metered(window, idle, None, (*complaints, *error.reasons), notes)
+    complaints += validity.energy_complaints(result)
+    return Metered(window, idle, result, tuple(complaints), notes)
+
+
+def _window(trace: Trace, marks: tuple[str, str]) -> Window | None:
+    start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in marks)
+    return Window(float(start[0]), float(stop[-1])) if start and stop else None
+
+
+def _idle_window(trace: Trace, evidence: Evidence) -> Window:
+    if not len(trace.times_us):
+        return Window(0.0, 0.0)
+    length_us = evidence.idle_s * 1e6 - 2 * _IDLE_MARGIN_US
+    if evidence.idle_after:
+        stop_us = float(trace.times_us[-1]) - _IDLE_MARGIN_US
+        return Window(stop_us - length_us, stop_us)
+    start_us = float(trace.times_us[0]) + _IDLE_MARGIN_US
+    return Window(start_us, start_us + length_us)

@@ -1,0 +1,347 @@
+"""One measurement on a booted board: provision, arm the meter, work, disarm. What is left is for `judging`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID, uuid5
+
+from fsjoule.bench import fio
+from fsjoule.bench.judge import Evidence
+from fsjoule.bench.onboard import files as onboard_files
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.phases import Phases
+from fsjoule.bench.scratch import Scratch, checked, settle, working_directory
+from fsjoule.bench.storage import attach, scratch_node, takes_discards
+from fsjoule.bench.timed import TimedWork
+from fsjoule.errors import MeasurementInvalid, MeterError, also
+from fsjoule.filesystems import Filesystem, filesystem
+from fsjoule.model import (
+    CARD,
+    MIB,
+    BoardProfile,
+    FioWorkload,
+    Planned,
+    Provision,
+    TimedWorkload,
+    Trace,
+)
+from fsjoule.ports import Clock, CommandResult, Meter, Shell
+
+IDLE_S: Final = 1.0
+_NO_ENERGY: Final = "no energy: "
+_TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
+_SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
+_SEEDING_TIMEOUT_S: Final = 120.0
+_LEFT_BEHIND: Final = (
+    *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
+    *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
+)
+_INSTALLER: Final = f"{onboard.DIRECTORY}/install"
+_END: Final = "end-of-fsjoule-script"
+_UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
+
+
+@dataclass
+class Recording:
+    """What the meter recorded, or why it could not."""
+
+    trace: Trace | None = None
+    note: str = ""
+
+
+def lost_energy(notes: Iterable[str]) -> str:
+    """Why the meter has cost a measurement its energy, by its notes; empty if it has not."""
+    return next((note.removeprefix(_NO_ENERGY) for note in notes if note.startswith(_NO_ENERGY)), "")
+
+
+@contextmanager
+def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
+    """Record the meter around a body. A silent meter costs the energy, not the measurement.
+
+    `rest` lets seconds pass in which the board has nothing to do. After a body that failed the board is left alone.
+    """
+    recording = Recording()
+
+    def failed(error: MeterError) -> None:
+        recording.note = f"{_NO_ENERGY}{error.what}"
+        say(recording.note)
+
+    try:
+        meter.arm()
+    except MeterError as error:
+        failed(error)
+    try:
+        yield recording
+    except BaseException as error:
+        if not recording.note:
+            with also(error, "ending the meter's recording"):
+                meter.disarm()
+        raise
+    if not recording.note:
+        rest(_TAIL_S)
+        try:
+            recording.trace = meter.disarm()
+        except MeterError as error:
+            failed(error)
+
+
+@dataclass
+class Measurer:
+    """Measures on one boot of one board. `seed` is that of the boot's repetition.
+
+    `storage_model` is what the storage device says it is that it measures on, empty for the card.
+    """
+
+    shell: Shell
+    meter: Meter
+    clock: Clock
+    profile: BoardProfile
+    seed: int
+    phases: Phases
+    say: Callable[[str], None]
+    scratch: Scratch = field(init=False)
+    storage_model: str = field(default="", init=False)
+    _storage: str = field(default="", init=False)
+    _block_device: str = field(init=False)
+    _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _loaded: set[str] = field(default_factory=set[str], init=False)
+    _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
+    _measured: str = field(default="", init=False)
+    _made: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._block_device = self.profile.card_device
+        self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
+        # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
+        checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
+        checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
+        checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
+        checked(self.shell, "mkfifo", onboard.GATE)
+
+    def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
+        """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
+
+        `programs` are installed besides, in the same upload. Raises LabError if the board does not have the device.
+        """
+        programs = programs or {}
+        if name == self._storage:
+            self.install(programs)
+            return
+        self.scratch.unmount()
+        if name == CARD:
+            self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+            purge = self.profile.purge
+        else:
+            storage = self.profile.storages[name]
+            if name not in self._attached:
+                self._attached[name] = attach(self.shell, name, storage)
+            self._block_device, scratch = storage.device, scratch_node(storage)
+            self.storage_model = self._attached[name]
+            purge = self.profile.purge and takes_discards(self.shell, storage)
+        self._storage = name
+        self.scratch.device, self.scratch.purge = scratch, purge
+        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
+
+    def measure(self, entry: Planned) -> Evidence:
+        """Measure one entry of the plan that needs no boot of its own.
+
+        Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence, also if the
+        filesystem could not even be made or mounted.
+        """
+        workload = entry.workload
+
+        def work(kind: Filesystem) -> Evidence:
+            match workload:
+                case FioWorkload():
+                    return self._fio(entry, kind, workload)
+                case TimedWorkload():
+                    return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
+                case _:
+                    raise ValueError(f"{workload.kind} is measured by the run")
+
+        return self.around(entry, work)
+
+    def around(self, entry: Planned, work: Callable[[Filesystem], Evidence]) -> Evidence:
+        """Do an entry's work, given its filesystem, with the modules loaded that it needs and the kernel's log kept.
+
+        Raises LabError when the board does not answer.
+        """
+        kind = filesystem(entry.filesystem)
+        # Parts have workloads of one name, and one part such that differ in their size only.
+        self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
+        self.load_modules(*kind.modules)
+        with self.phases("provisioning"):
+            self.turn_to(entry.storage)
+        checked(self.shell, "dmesg", "-C")
+        try:
+            evidence = work(kind)
+        except MeasurementInvalid as error:
+            evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        if not evidence.board_lost:
+            evidence.kernel_log = self.kernel_log()
+        return evidence
+
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        """Put scripts on the board, into its memory, those that are not there already.
+
+        All at once: each line that is typed on a console takes a tenth of a second and more.
+        """
+        missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
+        if missing:
+            self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
+            checked(self.shell, "sh", "-e", _INSTALLER)
+            self._installed |= missing
+
+    def _identity(self) -> UUID | None:
+        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
+
+        A journal that is not written anew could otherwise be taken for one of the filesystem before.
+        """
+        self._made += 1
+        return uuid5(_UUIDS, f"{self.seed} {self._measured} {self._made}") if self.profile.guest_time else None
+
+    def load_modules(self, *names: str) -> None:
+        """Load a filesystem's modules, or the first mount of a boot would take a second longer than the others.
+
+        A kernel may have them built in and know no module of the name: a mount will say if it lacks one.
+        """
+        with self.phases("provisioning"):
+            for module in set(names) - self._loaded:
+                self.shell.run(("modprobe", module))
+                self._loaded.add(module)
+
+    def kernel_log(self) -> str:
+        """The kernel's messages since the last measurement began, or since the boot."""
+        return checked(self.shell, "dmesg").stdout
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass on the board, which has nothing to do."""
+        if self.profile.guest_time:
+            checked(self.shell, "sleep", f"{seconds:g}")
+        else:
+            self.clock.sleep(seconds)
+
+    def counters(self) -> str:
+        """The CPU's and the card's counters now, as `onboard.usage` takes them."""
+        return self.shell.run(onboard.counters_argv(self._block_device)).stdout
+
+    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
+        moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
+        limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
+        complaints: list[str] = []
+        with self.phases("provisioning"):
+            directory = working_directory(self.scratch, kind, entry.provision)
+            if workload.operation.reads:
+                laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
+                if laid_out.exit_code != 0:
+                    complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
+                if entry.provision is Provision.SCRATCH:
+                    self.scratch.forget(kind)
+            settle(self.shell)
+        number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
+        argv = fio.run_argv(
+            workload,
+            directory,
+            output=onboard.RESULT,
+            before=f"{onboard.START} {number} {workload.jobs} {threads}".rstrip(),
+            after="" if workload.jobs > 1 else f"{onboard.STOP} {number} {threads}".rstrip(),
+            seed=self.seed,
+        )
+        if workload.jobs > 1:
+            argv = (onboard.JOBS, number, threads, *argv)
+        evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
+        evidence.complaints[:0] = [*complaints, *_failure(done)]
+        if workload.kernel_threads:
+            readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
+            evidence.kernel_threads_s = onboard.kernel_threads_s(*readings)
+        text = self._file(onboard.RESULT)
+        evidence.attachments["fio.json"] = text
+        try:
+            evidence.fio = fio.parse(text.decode(errors="replace"))
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        else:
+            evidence.complaints += fio.complaints(evidence.fio)
+            evidence.duration_s = evidence.fio.runtime_ns / 1e9
+            evidence.moved_bytes = evidence.fio.io_bytes
+        return evidence
+
+    def _timed(self, number: int, work: TimedWork) -> Evidence:
+        with self.phases("provisioning"):
+            argv = work.prepare()
+            settle(self.shell)
+        unmounts = work.unmounts_after
+        evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
+        evidence.complaints[:0] = _failure(done)
+        evidence.moved_bytes = work.moved_bytes
+        if not evidence.complaints:
+            try:
+                with self.phases("provisioning"):
+                    evidence.space = work.space()
+            except MeasurementInvalid as error:
+                evidence.complaints += error.reasons
+        return evidence
+
+    def timed(
+        self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
+    ) -> tuple[Evidence, CommandResult]:
+        """Run a program between two marks, and take its time; then the one that unmounts, if there is one.
+
+        Whether it was to succeed is for the caller to say.
+        """
+        argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
+        evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
+        try:
+            spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        else:
+            evidence.duration_s, evidence.unmount_s = spent.duration_s, spent.unmount_s
+            evidence.user_s, evidence.sys_s = spent.user_s, spent.sys_s
+        return evidence, done
+
+    def _work(
+        self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float
+    ) -> tuple[Evidence, CommandResult]:
+        checked(self.shell, "rm", "-f", *_LEFT_BEHIND)
+        with recorded(self.meter, self.say, self.rest) as recording:
+            with self.phases("idle"):
+                self.rest(IDLE_S)
+            with self.phases(phase):
+                done = self.shell.run(argv, timeout_s=timeout_s)
+        evidence = Evidence(
+            trace=recording.trace, marks=(onboard.start_mark(number), onboard.stop_mark(number)), idle_s=IDLE_S
+        )
+        evidence.notes += [recording.note] if recording.note else []
+        try:
+            readings = [self._text(path) for path in (onboard.BEFORE, onboard.AFTER)]
+            evidence.usage = onboard.usage(*readings)
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        return evidence, done
+
+    def _text(self, path: str) -> str:
+        return self._file(path).decode(errors="replace")
+
+    def _file(self, path: str) -> bytes:
+        """A file of the board; empty if the work did not get as far as writing it."""
+        if self.shell.run(("test", "-s", path)).exit_code != 0:
+            return b""
+        return self.shell.get(path)
+
+
+def _unpacking(path: str, text: bytes) -> bytes:
+    """Shell commands that make a script."""
+    return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
+
+
+def _failure(done: CommandResult) -> list[str]:
+    """What to say of a program that should have succeeded."""
+    if done.exit_code == 0:
+        return []
+    return [f"`{done.argv[0]}` ended with exit code {done.exit_code}: {done.stdout.strip()[-300:]}"]

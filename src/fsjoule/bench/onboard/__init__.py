@@ -1,0 +1,1 @@
+"""Shell scripts that run on the board."""

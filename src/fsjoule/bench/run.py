@@ -1,0 +1,398 @@
+"""The use case: a plan is measured on a board, entry by entry, and everything is stored as soon as it is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule.bench.faults import fault_of
+from fsjoule.bench.flakey import Flakey
+from fsjoule.bench.instrument import check_board, check_meter, meter_of
+from fsjoule.bench.judge import Evidence, judge
+from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.phases import Phases
+from fsjoule.bench.power_loss import PowerLoss
+from fsjoule.bench.scratch import working_directory
+from fsjoule.bench.transcript import Transcript
+from fsjoule.errors import (
+    FsjouleError,
+    LabError,
+    MeasurementInvalid,
+    MeterError,
+    PlaceLostError,
+    StorageError,
+)
+from fsjoule.filesystems import filesystem
+from fsjoule.model import (
+    BoardFacts,
+    BoardProfile,
+    FlakeyWorkload,
+    LabStep,
+    Measurement,
+    MeterInfo,
+    Plan,
+    Planned,
+    PowerLossWorkload,
+    Provision,
+    Run,
+    RunStatus,
+    TimedKind,
+    TimedWorkload,
+    Trace,
+)
+from fsjoule.ports import Board, Clock, Meter, ResultStore, Shell
+from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.suites import SCRATCH_ROOT, repetition_seed
+
+_ATTEMPTS: Final = 2
+# What a block device's and a CPU's counters are when the board is switched on.
+_ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
+
+
+@dataclass
+class Booted:
+    """One boot of the board: its number, and what it was booted for."""
+
+    number: int
+    repetition: int
+    kernel: str
+    provision: Provision
+    root_filesystem: str
+    transcript: Transcript
+    measurer: Measurer
+
+
+@dataclass
+class Bench:
+    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
+
+    A board that was taken away meanwhile (PlaceLostError) is left as it is, and nothing more is measured.
+
+    `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
+    `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it.
+    """
+
+    run: Run
+    profile: BoardProfile
+    board: Board
+    meter: Meter
+    store: ResultStore
+    clock: Clock
+    say: Callable[[str], None]
+    on_measured: Callable[[Measurement], None]
+    kept: Sequence[Measurement] = ()
+    take_steps: Callable[[], tuple[LabStep, ...]] = tuple
+    diagnose: Callable[[], tuple[str, ...]] = tuple
+    phases: Phases = field(init=False)
+    results: list[Measurement] = field(init=False)
+    failures_in_a_row: int = field(default=0, init=False)
+    _booted: Booted | None = field(default=None, init=False)
+    _boots: int = field(init=False)
+    _over: str | None = field(default=None, init=False)
+    _met: set[str] = field(default_factory=set[str], init=False)
+    _on_since_s: float | None = field(default=None, init=False)
+    _lost: PlaceLostError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = Phases(self.clock, dict(self.run.phases_s))
+        self.results = list(self.kept)
+        self._boots = max((each.boot for each in self.kept), default=0)
+
+    @property
+    def plan(self) -> Plan:
+        return self.run.plan
+
+    def begin(self) -> None:
+        """Open the run's folder. Raises InstrumentError if a run that goes on has another meter than it began with."""
+        if self.run.meter is not None and (now := self._ask_meter()) is not None:
+            check_meter(self.run.meter, now)
+        self.store.begin(self.run)
+
+    def measure(self, entry: Planned) -> Measurement:
+        """Measure one entry and store it, boots included; a transient fault of the lab is given a second try.
+
+        One that is kept is returned as it is.
+        Raises LabError when the lab does not do its part. An invalid measurement is returned and stored like any other.
+        """
+        for kept in self.kept:
+            if kept.number == entry.number:
+                return kept
+        for attempt in range(1, _ATTEMPTS + 1):
+            started_utc = self.clock.utc()
+            try:
+                self.board.check_ours()
+                measurement = self._measure(entry)
+            except Exception as error:
+                self._check_lost(entry, started_utc, error)
+                if isinstance(error, LabError):
+                    error.blame(self.diagnose())
+                # Noted whatever it is, a bug too, which then goes on its way.
+                self._note(entry, started_utc, error)
+                if not isinstance(error, LabError):
+                    raise
+                self._switch_off_or_say()
+                self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
+                self._over = error.what if error.ends_run else self._over
+                if not error.transient or attempt == _ATTEMPTS:
+                    raise
+                self.say(f"{entry.slug}: {error.what}: trying again")
+            else:
+                self.failures_in_a_row = 0
+                return measurement
+        raise AssertionError("unreachable")
+
+    def booted(self, entry: Planned) -> Shell:
+        """The shell of a board that is booted as the entry needs it; boots it if it is not."""
+        return self._boot_for(entry).transcript
+
+    def provisioned(self, entry: Planned) -> str:
+        """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
+        booted = self._boot_for(entry)
+        with self.phases("provisioning"):
+            booted.measurer.turn_to(entry.storage)
+            return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
+
+    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
+        """Switch the board off and close the run: complete, or aborted with the reason.
+
+        `expected` is how many entries of the plan were to be measured; without it, all of them. `ended_early` says why
+        a run is complete with less than that.
+        """
+        reason = reason or self._over
+        wanted = len(self.plan.entries) if expected is None else expected
+        missing = wanted - len(self.results)
+        if reason is None and ended_early is None and missing:
+            reason = f"{missing} of {wanted} measurements were not taken"
+        try:
+            if self._lost is None:
+                self._switch_off()
+            else:
+                reason = self._lost.what
+        except FsjouleError as error:
+            reason = reason or f"the board could not be switched off: {error.what}"
+        self.run = dataclasses.replace(
+            self.run,
+            status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
+            abort_reason=reason,
+            ended_early=None if reason else ended_early,
+            finished_utc=self.clock.utc(),
+            phases_s=dict(self.phases.spent_s),
+        )
+        self.store.finish(self.run)
+        return self.run
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _measure(self, entry: Planned) -> Measurement:
+        started_utc = self.clock.utc()
+        booted, evidence = self._work(entry)
+        facts = self._learn_facts(entry)
+        self._check_meter(evidence.trace)
+        measurement = judge(
+            entry,
+            evidence,
+            profile=self.profile,
+            boot=booted.number,
+            storage=booted.measurer.storage_model or facts.storage,
+            started_utc=started_utc,
+        )
+        # What was measured on a board that somebody else had meanwhile is nobody's.
+        self.board.check_ours()
+        with self.phases("store"):
+            attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
+            attachments["kernel.log"] = evidence.kernel_log.encode()
+            if steps := self.take_steps():
+                attachments[STEPS_FILE] = encode_steps(steps)
+            self.store.add(measurement, evidence.trace, attachments)
+        self.results.append(measurement)
+        self.on_measured(measurement)
+        if evidence.board_lost:
+            # It is stored: what fails now is no reason to measure it again.
+            self._switch_off_or_say()
+        return measurement
+
+    def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
+        """Do what the entry asks for; returns the boot that is to be named for it, and what it left behind."""
+        match entry.workload:
+            case TimedWorkload(operation=TimedKind.BOOT):
+                return self._measure_boot(entry)
+            case PowerLossWorkload():
+                return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
+            case FlakeyWorkload():
+                booted = self._boot_for(entry)
+                # A board that panics over a damaged filesystem cannot be asked any more.
+                self._learn_facts(entry)
+                return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
+            case _:
+                booted = self._boot_for(entry)
+                return booted, booted.measurer.measure(entry)
+
+    def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
+        """Raise PlaceLostError if the board was taken away: that explains whatever else went wrong with it."""
+        if not isinstance(error, LabError) or isinstance(error, StorageError):
+            return
+        try:
+            self.board.check_ours()
+        except PlaceLostError as lost:
+            self._lost, self._booted = lost, None
+            self._note(entry, started_utc, lost)
+            raise lost from error
+        except LabError:
+            return  # the first error is the one to be told
+
+    def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
+        """Keep an attempt that failed, so that whoever reads the run later knows of it."""
+        fault = fault_of(error, entry, started_utc=started_utc, ended_utc=self.clock.utc(), steps=self.take_steps())
+        self.run = dataclasses.replace(self.run, faults=(*self.run.faults, fault))
+        try:
+            self.store.update(self.run)
+        except StorageError as full:
+            self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
+
+    def _root_filesystem(self, entry: Planned) -> str:
+        return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT
+
+    def _boot_for(self, entry: Planned) -> Booted:
+        root = self._root_filesystem(entry)
+        wanted, booted = (entry.repetition, entry.kernel, entry.provision, root), self._booted
+        if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
+            return booted
+        self._prepare(entry)
+        return self._boot(entry)
+
+    def _prepare(self, entry: Planned) -> None:
+        self._switch_off()
+        with self.phases("flash"):
+            self.board.prepare(entry.kernel, self._root_filesystem(entry))
+
+    def _boot(self, entry: Planned) -> Booted:
+        with self.phases("boot"):
+            self._on_since_s = self.clock.now_s()
+            shell = Transcript(self.board.boot(self._boot_seed(entry)))
+            self._boots += 1
+            measurer = Measurer(
+                shell=shell,
+                meter=self.meter,
+                clock=self.clock,
+                profile=self.profile,
+                seed=repetition_seed(self.plan.seed, entry.repetition),
+                phases=self.phases,
+                say=self.say,
+            )
+            root = self._root_filesystem(entry)
+            self._booted = Booted(self._boots, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
+        return self._booted
+
+    def _boot_seed(self, entry: Planned) -> int:
+        """The same in every run with the same seed, whatever else that run does; no two boots of a run share one."""
+        boot = f"{self.plan.seed} {entry.repetition} {entry.kernel} {self._root_filesystem(entry)}"
+        return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
+
+    def _learn_facts(self, entry: Planned) -> BoardFacts:
+        """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.
+
+        Raises LabError if the board runs another kernel than the one on its card, or is not the one of the run.
+        """
+        run, image = self.run, self.board.image()
+        if entry.kernel not in self._met:
+            board = self.board.facts()
+            self._check_kernel(entry.kernel, board)
+            if entry.kernel in run.boards:
+                check_board(run.boards[entry.kernel], board)
+            else:
+                run = dataclasses.replace(
+                    run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
+                )
+            self._met.add(entry.kernel)
+        if image not in run.images:
+            run = dataclasses.replace(run, images=(*run.images, image))
+        if run is not self.run:
+            self.run = run
+            self.store.update(run)
+        return run.boards[entry.kernel]
+
+    def _ask_meter(self) -> MeterInfo | None:
+        try:
+            return self.meter.info()
+        except MeterError as error:
+            self.say(error.what)
+            return None
+
+    def _check_meter(self, trace: Trace | None) -> None:
+        """Note a meter that was silent until now. Raises InstrumentError if the trace is not of the run's meter."""
+        meter = meter_of(self.run.meter, trace)
+        if meter != self.run.meter:
+            self.run = dataclasses.replace(self.run, meter=meter)
+            self.store.update(self.run)
+
+    def _check_kernel(self, label: str, board: BoardFacts) -> None:
+        wanted = next((kernel.release for kernel in self.run.kernels if kernel.label == label), board.kernel_release)
+        if board.kernel_release != wanted:
+            raise LabError(
+                f"the board runs kernel {board.kernel_release}, its card has {wanted}",
+                hint="does its boot loader take the kernel from the card?",
+            )
+
+    def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
+        self._prepare(entry)
+        with recorded(self.meter, self.say, self._rest) as recording:
+            booted = self._boot(entry)
+            with self.phases("idle"):
+                self._rest(IDLE_S)
+        evidence = Evidence(
+            trace=recording.trace, marks=(onboard.BOOT_START, onboard.BOOT_STOP), idle_s=IDLE_S, idle_after=True
+        )
+        evidence.notes.append("counters since power-on; idle power from the second after the boot")
+        evidence.notes += [recording.note] if recording.note else []
+        evidence.kernel_log = booted.measurer.kernel_log()
+        try:
+            evidence.usage = onboard.usage(_ZERO_COUNTERS, booted.measurer.counters())
+        except MeasurementInvalid as error:
+            evidence.complaints += error.reasons
+        return booted, evidence
+
+    def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[Booted, Evidence]:
+        """From a board that runs to one that has been booted after the cut, on which the next iteration begins.
+
+        That one may be another repetition's: the boot of an iteration is the one after its cut.
+        """
+        booted = self._booted
+        if booted is None or (booted.kernel, booted.provision) != (entry.kernel, entry.provision):
+            booted = self._boot_for(entry)
+        self._learn_facts(entry)
+        try:
+            loss.begin(booted.measurer)
+        except MeasurementInvalid as error:
+            return booted, Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        with self.phases("power-loss"):
+            cut = self.board.cut(loss.cut_after_s, loss.seed)
+        before = booted.transcript.take()
+        self._switch_off()
+        booted = self._boot(entry)
+        evidence = loss.recover(booted.measurer, cut)
+        evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
+        return booted, evidence
+
+    def _rest(self, seconds: float) -> None:
+        """Let time pass on the board; the host's, if there is no board to let it pass on."""
+        if self._booted is not None:
+            self._booted.measurer.rest(seconds)
+        else:
+            self.clock.sleep(seconds)
+
+    def _switch_off_or_say(self) -> None:
+        try:
+            self._switch_off()
+        except FsjouleError as error:
+            self.say(f"the board could not be switched off: {error.what}")
+
+    def _switch_off(self) -> None:
+        self._booted = None
+        self.board.off()
+        if self._on_since_s is not None:
+            self.phases.add("board_on", self.clock.now_s() - self._on_since_s)
+            self._on_since_s = None

@@ -1,0 +1,208 @@
+"""The square-load self-test: how late marks are against the power that they mark.
+
+The board loads its CPU in a known pattern and marks each edge on its mark line. The meter sees both, the marks and the
+steps of power, in one clock; the difference of the two is the marks' latency, that of the board's own software and
+wiring included. Nothing but a shell and `sleep` is needed on the board.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fsjoule.bench.onboard.marks import DIRECTORY, start_mark, stop_mark
+from fsjoule.errors import LabError, MeasurementInvalid
+from fsjoule.model import MarkSource, MeterInfo, Trace
+from fsjoule.ports import Clock, Meter, Shell
+
+PULSES: Final = 20
+BUSY_S: Final = 0.1
+IDLE_S: Final = 0.4
+_SCRIPT: Final = f"{DIRECTORY}/square"
+# All sleeps are started before the first pulse, and so no program is started at any edge: a shell waits for them one
+# after the other by itself.
+_TEXT: Final = """#!/bin/sh
+mark=$1; loops=$2; shift 2
+pids=
+for delay; do sleep "$delay" & pids="$pids $!"; done
+n=0
+for pid in $pids; do
+ n=$((n+1)); wait "$pid"
+ echo "S$n" > "$mark"
+ i=0; while [ $i -lt "$loops" ]; do i=$((i+1)); done
+ echo "E$n" > "$mark"
+done
+"""
+# How many rounds of the shell's loop take how long, by the board's own clock.
+_TIMING: Final = (
+    'read a rest < /proc/uptime; i=0; while [ $i -lt "$0" ]; do i=$((i+1)); done; '
+    "read b rest < /proc/uptime; echo $a $b"
+)
+_FIRST_LOOPS: Final = 2000
+_LEAST_TIMED_S: Final = 0.5
+_LEAD_S: Final = 2.0  # from the first sleep to the first pulse
+_TAIL_S: Final = 0.3
+_TIMEOUT_S: Final = 120.0
+_ATTEMPTS: Final = 3
+_LEAST_SAMPLES: Final = 4
+_LEAST_HEIGHT_W: Final = 0.005
+_LEAST_REST_S: Final = 0.08
+_SD_OF_MAD: Final = 1.4826  # the standard deviation of a normal distribution over its median absolute deviation
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Marks against steps, in seconds: positive is a mark that comes after its step. `spread_s` is the SD."""
+
+    steps: int
+    median_s: float
+    spread_s: float
+    least_s: float
+    largest_s: float
+
+    @property
+    def farthest_s(self) -> float:
+        """How far the worst mark is off, either way."""
+        return max(abs(self.least_s), abs(self.largest_s))
+
+
+@dataclass(frozen=True, slots=True)
+class SquareLoad:
+    """What a square load showed: power at rest and under load, in W, and how late its start and stop marks came."""
+
+    pulses: int
+    low_w: float
+    high_w: float
+    noise_w: float
+    start: Latency
+    stop: Latency
+
+
+def square_load(
+    shell: Shell, meter: Meter, clock: Clock, mark_device: str, say: Callable[[str], None]
+) -> tuple[SquareLoad, MeterInfo]:
+    """Have a booted board draw a square load and find its steps; a busy host may spoil an emulated one twice.
+
+    Raises LabError, MeasurementInvalid with why the last try was spoilt.
+    """
+
+    def attempt() -> tuple[SquareLoad, MeterInfo]:
+        say("the board draws a square load")
+        trace = run_square_load(shell, meter, clock, mark_device)
+        return analyse(trace), trace.info
+
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except MeasurementInvalid as error:
+            say(error.what)
+    return attempt()
+
+
+def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_device: str, *, pulses: int = PULSES) -> Trace:
+    """Have a booted board draw a square load. Returns what the meter saw. Raises LabError."""
+    shell.run(("mkdir", "-p", DIRECTORY))
+    shell.put(_SCRIPT, _TEXT.encode())
+    loops = round(BUSY_S * _loops_per_s(shell))
+    delays = [f"{_LEAD_S + number * (BUSY_S + IDLE_S):.3f}" for number in range(pulses)]
+    meter.arm()
+    done = shell.run(("sh", _SCRIPT, mark_device, str(loops), *delays), timeout_s=_TIMEOUT_S)
+    clock.sleep(_TAIL_S)
+    trace = meter.disarm()
+    if done.exit_code != 0:
+        raise LabError(f"the square load failed on the board with exit code {done.exit_code}: {done.stdout.strip()}")
+    return trace
+
+
+def _loops_per_s(shell: Shell) -> float:
+    loops = _FIRST_LOOPS
+    while True:
+        done = shell.run(("sh", "-c", _TIMING, str(loops)), timeout_s=_TIMEOUT_S)
+        try:
+            begin_s, end_s = (float(word) for word in done.stdout.split())
+        except ValueError as error:
+            raise LabError(f"the board's clock cannot be read: {shlex.quote(done.stdout.strip())}") from error
+        if end_s - begin_s >= _LEAST_TIMED_S:
+            return loops / (end_s - begin_s)
+        loops *= 2
+
+
+def analyse(trace: Trace, pulses: int = PULSES) -> SquareLoad:
+    """Find the steps of a square load and hold its marks against them.
+
+    A step is looked for between the middles of a pulse and of the rest beside it. Where a busy board left next to no
+    rest there is no step. Raises MeasurementInvalid if marks are missing, or if too few steps are to be seen at them.
+    """
+    starts, stops = (_mark_times(trace, [text(n + 1) for n in range(pulses)]) for text in (start_mark, stop_mark))
+    tops, rest_us = (starts + stops) / 2, starts[1:] - stops[:-1]
+    rested = np.concatenate([[True], rest_us >= _LEAST_REST_S * 1e6, [True]])  # before each pulse, and after the last
+    outer_us = IDLE_S * 1e6 / 2
+    rests = np.concatenate([[starts[0] - outer_us], stops[:-1] + rest_us / 2, [stops[-1] + outer_us]])
+    power = _Power(trace.times_us.astype(np.float64), trace.power_w, trace.info.tick_us)
+    low_w, noise_w = power.level(rests[rested], _LEAST_REST_S * 1e6 / 4)
+    high_w, _ = power.level(tops, float((stops - starts).mean()) / 4)
+    if min(rested[:-1].sum(), rested[1:].sum()) < pulses / 2 or high_w - low_w < _LEAST_HEIGHT_W + 4 * noise_w:
+        seen = f"{low_w:.4f} W at rest (noise {noise_w:.4f} W), {high_w:.4f} W under load"
+        raise MeasurementInvalid("square load", [f"too few steps, or too small ones, are to be seen: {seen}"])
+    before, after = np.flatnonzero(rested[:-1]), np.flatnonzero(rested[1:])
+    up = np.array([power.step(rests[n], tops[n], low_w, high_w) for n in before])
+    down = np.array([power.step(tops[n], rests[n + 1], high_w, low_w) for n in after])
+    return SquareLoad(
+        pulses, low_w, high_w, noise_w, start=_latency(starts[before] - up), stop=_latency(stops[after] - down)
+    )
+
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Power:
+    """Samples: when each begins, and its power."""
+
+    begin_us: _Floats
+    watts: _Floats
+    tick_us: float
+
+    def level(self, middles: _Floats, reach_us: float) -> tuple[float, float]:
+        """Median power around some moments, and its noise there, for which a few steps count nothing (from the MAD)."""
+        near = np.zeros(len(self.watts), dtype=np.bool_)
+        for middle in middles:
+            near |= (self.begin_us >= middle - reach_us) & (self.begin_us < middle + reach_us)
+        if not near.any():
+            raise MeasurementInvalid("square load", ["the trace does not reach over the pulses"])
+        median = float(np.median(self.watts[near]))
+        return median, _SD_OF_MAD * float(np.median(np.abs(self.watts[near] - median)))
+
+    def step(self, first_us: float, last_us: float, before_w: float, after_w: float) -> float:
+        """When the power went from one level to the other between two moments.
+
+        The moment at which the sum of what is above the threshold, midway between the levels, turns: the most likely
+        one under noise. Within its tick, by how much of the step the sample has.
+        """
+        inside = np.flatnonzero((self.begin_us >= first_us) & (self.begin_us < last_us))
+        if len(inside) < _LEAST_SAMPLES:
+            raise MeasurementInvalid("square load", [f"{len(inside)} samples around a step are too few to find it"])
+        # Grows as long as the power is at the level before, and falls at the level after.
+        side = np.cumsum((self.watts[inside] - (before_w + after_w) / 2) * np.sign(before_w - after_w))
+        at = inside[min(int(np.argmax(side)) + 1, len(inside) - 1)]
+        # The last sample of before may hold the beginning of the step, or the first one of after its end.
+        parts = np.clip((self.watts[[at - 1, at]] - before_w) / (after_w - before_w), 0.0, 1.0)
+        return float(self.begin_us[at] + self.tick_us * (1 - parts.sum()))
+
+
+def _mark_times(trace: Trace, texts: Sequence[str]) -> _Floats:
+    times = {mark.text: float(mark.time_us) for mark in trace.marks if mark.source is MarkSource.LINE}
+    if missing := [text for text in texts if text not in times]:
+        raise MeasurementInvalid("square load", [f"marks did not arrive: {', '.join(missing)}"])
+    return np.array([times[text] for text in texts])
+
+
+def _latency(late_us: _Floats) -> Latency:
+    late_s = late_us * 1e-6
+    spread_s = float(late_s.std(ddof=1))
+    return Latency(len(late_s), float(np.median(late_s)), spread_s, float(late_s.min()), float(late_s.max()))

@@ -1,0 +1,157 @@
+"""`fsjoule meter calibrate`: zero, then two points of gain, each by hand or by options."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from fsjoule.cli.common import Json, err, print_json, progress
+from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
+from fsjoule.errors import ConfigError
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.tools import calibration as calibrating
+from fsjoule.meter.tools import words
+from fsjoule.meter.tools.calibration import HIGH, LOW, Point, Reference, Zeroed
+from fsjoule.meter.tools.expected import expected
+from fsjoule.model import MeterInfo
+from fsjoule.runs.meter import open_meter
+
+
+def calibrate(
+    *,
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    zero: Annotated[
+        bool | None, typer.Option("--zero/--no-zero", help="Zero, with no load.", show_default=False)
+    ] = None,
+    low_ua: Annotated[int | None, typer.Option(help="True current of the low point, in uA.")] = None,
+    low_uv: Annotated[int | None, typer.Option(help="True voltage of the low point, in uV.")] = None,
+    high_ua: Annotated[int | None, typer.Option(help="True current of the high point, in uA.")] = None,
+    high_uv: Annotated[int | None, typer.Option(help="True voltage of the high point, in uV.")] = None,
+    reference_uncertainty: Annotated[
+        int | None, typer.Option(min=0, help="Standard uncertainty (k=1) of the reference's power, in ppm.")
+    ] = None,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget the calibration that there is, first.")] = False,
+    save: Annotated[
+        bool | None, typer.Option("--save/--no-save", help="Keep it over a loss of power.", show_default=False)
+    ] = None,
+    volts: Volts = 5.0,
+    amperes: Amperes = 0.25,
+    json_output: Json = False,
+) -> None:
+    """Calibrate the meter: zero at no load, then gain by a low and a high load that a reference measures.
+
+    Without options it asks for everything. With options it does what they say and asks nothing: then the two points
+    take two calls, for the load has to be changed in between.
+
+    Example: fsjoule meter calibrate
+
+    Example: fsjoule meter calibrate --zero --save
+
+    Example: fsjoule meter calibrate --low-ua 50000 --low-uv 5000000 --reference-uncertainty 300; (change the load)
+    fsjoule meter calibrate --high-ua 700000 --high-uv 4990000 --reference-uncertainty 300 --save
+    """
+    low = _reference("low", low_ua, low_uv, reference_uncertainty)
+    high = _reference("high", high_ua, high_uv, reference_uncertainty)
+    if bool(zero) + bool(low) + bool(high) > 1:
+        raise ConfigError(
+            "zero and the two points are different loads", hint="one call for each, the load changed between"
+        )
+    asked = not (zero or forget or low or high)
+    if asked and not sys.stdin.isatty():
+        raise ConfigError(
+            "nothing is to be calibrated", hint="without a terminal to ask at, give --zero, --low-ua, ..."
+        )
+    with open_meter(meter, lg_env, progress) as client:
+        before = client.info().info
+        _tell("before", before, volts, amperes)
+        done: list[Zeroed | Point] = []
+        if forget:
+            calibrating.forget(client)
+        if asked:
+            _walk(client, reference_uncertainty, done)
+        if zero:
+            done.append(_zero(client))
+        for number, reference in ((LOW, low), (HIGH, high)):
+            if reference is not None:
+                done.append(_gain(client, number, reference))
+        after = client.info().info
+        _tell("after", after, volts, amperes)
+        saved = save if save is not None else asked and typer.confirm("Save it on the meter?", default=True, err=True)
+        if saved:
+            client.save()
+    err.print("saved" if saved else "not saved: it ends with the meter's power; fsjoule meter set --save")
+    if json_output:
+        print_json(_document(before, after, done, volts, amperes) | {"saved": saved})
+
+
+def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | Point]) -> None:
+    if typer.confirm("Zero: disconnect the load and leave the supply on. Ready?", default=True, err=True):
+        done.append(_zero(client))
+    if not typer.confirm("Gain: have you a reference for current and voltage, and two loads?", default=True, err=True):
+        return
+    if uncertainty_ppm is None:
+        uncertainty_ppm = int(typer.prompt("Standard uncertainty (k=1) of its power, in ppm", type=int, err=True))
+    for number, name in ((LOW, "low"), (HIGH, "high")):
+        amperes = typer.prompt(f"Connect the {name} load. The reference's current, in A", type=float, err=True)
+        volts = typer.prompt("The reference's voltage, in V", type=float, err=True)
+        done.append(_gain(client, number, Reference(round(amperes * 1e6), round(volts * 1e6), uncertainty_ppm)))
+
+
+def _reference(name: str, current_ua: int | None, bus_uv: int | None, uncertainty_ppm: int | None) -> Reference | None:
+    """One of the two points, if its options are given."""
+    if current_ua is None and bus_uv is None:
+        return None
+    if current_ua is None or bus_uv is None:
+        raise ConfigError(f"the {name} point is not whole", hint=f"give both --{name}-ua and --{name}-uv")
+    if uncertainty_ppm is None:
+        raise ConfigError("how well the reference is known is not said", hint="give --reference-uncertainty, in ppm")
+    return Reference(current_ua, bus_uv, uncertainty_ppm)
+
+
+def _zero(client: MeterClient) -> Zeroed:
+    found = calibrating.zero(client)
+    _say(f"offset {found.offset_uv:+.2f} uV, spread {found.spread_uv:.0f} uV, over {found.samples} samples")
+    return found
+
+
+def _gain(client: MeterClient, number: int, reference: Reference) -> Point:
+    found = calibrating.gain(client, number, reference)
+    _say(f"the meter reads {found.shunt_uv:.2f} uV and {found.bus_mv:.2f} mV, over {found.samples} samples")
+    if number == LOW:
+        _say("the low point is taken; the gains are computed with the high one")
+    return found
+
+
+def _tell(when: str, info: MeterInfo, volts: float, amperes: float) -> None:
+    calibration, uncertainty = info.calibration, expected(info, volts, amperes)
+    _say(
+        f"{when}: offset {calibration.shunt_offset_nv / 1e3:+.2f} uV, current {calibration.current_gain_ppm:+d} ppm, "
+        f"bus {calibration.bus_gain_ppm:+d} ppm"
+    )
+    _say(f"  expected uncertainty {uncertainty.text(volts, amperes)}: {uncertainty.causes()}")
+
+
+def _say(text: str) -> None:
+    err.print(text, highlight=False, soft_wrap=True)
+
+
+def _document(
+    before: MeterInfo, after: MeterInfo, done: list[Zeroed | Point], volts: float, amperes: float
+) -> dict[str, Any]:
+    def state(info: MeterInfo) -> dict[str, Any]:
+        return {
+            "calibration": words.calibration_document(info),
+            "expected_uncertainty": expected(info, volts, amperes).as_document(volts, amperes),
+        }
+
+    return {
+        "meter": after.serial_number,
+        "simulated": after.simulated,
+        "before": state(before),
+        "after": state(after),
+        "measured": [dataclasses.asdict(each) for each in done],
+    }

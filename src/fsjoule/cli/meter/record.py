@@ -1,0 +1,89 @@
+"""`fsjoule meter record`: samples into files."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.live import Live as Screen
+from rich.text import Text
+
+from fsjoule.cli.common import Json, ending, err, labelled, out, print_json, progress
+from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
+from fsjoule.meter.tools.live import Reading
+from fsjoule.meter.tools.recorder import Recorded, record
+from fsjoule.runs.meter import open_meter
+
+_MIB: Final = 1024 * 1024
+
+
+def record_command(
+    *,
+    output: Annotated[
+        list[Path],
+        typer.Option("--output", "-o", help="FILE.parquet, or FILE.csv as devlib reads it; may be repeated."),
+    ],
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    seconds: Seconds = None,
+    json_output: Json = False,
+) -> None:
+    """Record samples and marks until Ctrl-C, SIGTERM or --seconds; hours need no more memory than seconds.
+
+    Parquet keeps what the meter sent, raw, to be evaluated again; CSV has volts, amperes and watts. At the end it tells
+    what was missed and lost, and how fast the meter's clock goes against this computer's.
+
+    Example: fsjoule meter record --seconds 60 -o trace.parquet -o trace.csv
+    """
+    with open_meter(meter, lg_env, progress) as client, ending() as ended:
+        if err.is_terminal and not json_output:
+            with Screen(console=err, auto_refresh=False, transient=True) as screen:
+                done = record(
+                    client, output, ended, seconds=seconds, say=lambda r: screen.update(Text(_line(r)), refresh=True)
+                )
+        else:
+            done = record(client, output, ended, seconds=seconds)
+    if json_output:
+        print_json(_document(done))
+    else:
+        _show(done)
+    if done.failures:
+        raise done.failures[0]
+
+
+def _line(reading: Reading) -> str:
+    watts = "no samples" if reading.watts is None else f"{reading.watts:.4f} W, {reading.joules:.3f} J"
+    return f"{reading.seconds:.0f} s: {watts}; {_counts(reading)}; Ctrl-C ends"
+
+
+def _counts(reading: Reading) -> str:
+    return f"{reading.received} samples, {reading.missed} missed, {reading.lost} lost"
+
+
+def _show(done: Recorded) -> None:
+    reading, drift = done.reading, done.drift
+    mean = "" if reading.mean_watts is None else f", {reading.mean_watts:.4f} W on average, {reading.joules:.3f} J"
+    out.print(with_simulated(f"{reading.seconds:.1f} s{mean}", done.info))
+    out.print(_counts(reading), highlight=False)
+    if drift is not None:
+        out.print(
+            f"the meter's clock against this computer's: {drift.ppm:+.2f} ± {drift.uncertainty_ppm:.2f} ppm",
+            highlight=False,
+        )
+    for fault in done.faults:
+        out.print(labelled("note", "yellow", fault), soft_wrap=True)
+    for path in done.files:
+        out.print(f"{path}  {path.stat().st_size / _MIB:.2f} MiB", highlight=False, soft_wrap=True)
+
+
+def _document(done: Recorded) -> dict[str, Any]:
+    return {
+        "meter": done.info.serial_number,
+        "simulated": done.info.simulated,
+        "drift": None if done.drift is None else dataclasses.asdict(done.drift),
+        "faults": list(done.faults),
+        "files": [str(path) for path in done.files],
+        "failures": [failure.what for failure in done.failures],
+    } | dataclasses.asdict(done.reading)

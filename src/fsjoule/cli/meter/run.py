@@ -1,0 +1,156 @@
+"""`fsjoule meter run -- COMMAND`: joules, watts and time of any command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from fsjoule.cli.common import Json, err, progress
+from fsjoule.cli.meter.common import Environment, MeterAddress, with_simulated
+from fsjoule.meter.tools.command_energy import Ran, run_command
+from fsjoule.meter.tools.recorder import keep
+from fsjoule.model import Value
+from fsjoule.runs.meter import open_meter
+
+# What is told of a run, with its title, unit and decimals.
+_FIGURES: Final = (
+    ("seconds", "time", "s", 3),
+    ("joules", "gross", "J", 4),
+    ("net_joules", "net", "J", 4),
+    ("watts", "mean", "W", 4),
+    ("idle_watts", "idle", "W", 4),
+)
+
+
+def run(
+    *,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What is to be run.")],
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    idle: Annotated[
+        float, typer.Option(min=0.0, help="Seconds of idle power to measure before, for the net energy; 0 for none.")
+    ] = 1.0,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to run it.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Keep the trace in FILE.parquet or FILE.csv; of several runs also FILE-2 ..."
+        ),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Run a command and tell the energy that was drawn meanwhile, gross and net of idle power, with its uncertainty.
+
+    Marks on the meter bracket the command, so the energy is that of its time in the meter's own clock. The command has
+    this terminal; the figures go to standard error (with --json as one line), its exit code is passed on. A run that
+    fails is the last one.
+
+    Example: fsjoule meter run --idle 2 --repeat 5 -- ssh board md5sum /boot/zImage
+    """
+    runs: list[Ran] = []
+    with open_meter(meter, lg_env, progress) as client:
+        for number in range(1, repeat + 1):
+            runs.append(run_command(client, command, number=number, idle_s=idle))
+            _keep(output, number, runs[-1])
+            if runs[-1].exit_code != 0:
+                break
+    if json_output:
+        typer.echo(json.dumps(_document(command, runs)), err=True)
+    else:
+        _show(command, runs)
+    raise typer.Exit(runs[-1].exit_code)
+
+
+def _keep(output: Path | None, number: int, ran: Ran) -> None:
+    if output is None or ran.trace is None:
+        return
+    path = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
+    keep(path, ran.trace)
+
+
+def _figures(ran: Ran) -> dict[str, Value]:
+    """What is known of a run, by the names of the figures; of the time no uncertainty is told."""
+    found = {"seconds": Value(ran.seconds, 0.0)}
+    if ran.energy is not None:
+        found["joules"] = _joules(ran.energy.gross_mj)
+        found["watts"] = ran.energy.mean_power_w
+        if ran.has_net:
+            found["net_joules"] = _joules(ran.energy.net_mj)
+            found["idle_watts"] = ran.energy.idle_power_w
+    return found
+
+
+def _joules(millijoules: Value) -> Value:
+    return Value(millijoules.value / 1e3, millijoules.uncertainty / 1e3)
+
+
+def _over_runs(runs: Sequence[Ran]) -> dict[str, dict[str, float]]:
+    """Of each figure its mean and standard deviation over the runs, and the meter's own uncertainty, the largest."""
+    found: dict[str, dict[str, float]] = {}
+    for name, *_ in _FIGURES:
+        values = [figures[name] for ran in runs if name in (figures := _figures(ran))]
+        if len(values) > 1:
+            numbers = [each.value for each in values]
+            found[name] = {
+                "mean": statistics.mean(numbers),
+                "sd": statistics.stdev(numbers),
+                "uncertainty": max(each.uncertainty for each in values),
+            }
+    return found
+
+
+def _document(command: Sequence[str], runs: Sequence[Ran]) -> dict[str, Any]:
+    return {
+        "command": list(command),
+        "meter": runs[0].info.serial_number,
+        "simulated": runs[0].info.simulated,
+        "runs": [
+            {name: dataclasses.asdict(value) for name, value in _figures(ran).items()}
+            | {"exit_code": ran.exit_code, "window_seconds": ran.window_s, "remarks": list(ran.remarks)}
+            for ran in runs
+        ],
+        "over_runs": _over_runs(runs),
+    }
+
+
+def _show(command: Sequence[str], runs: Sequence[Ran]) -> None:
+    err.print(with_simulated(f"\n{shlex.join(command)}", runs[0].info), soft_wrap=True)
+    err.print(_one_run(runs[0]) if len(runs) == 1 else _several_runs(runs))
+    for number, ran in enumerate(runs, start=1):
+        for remark in ran.remarks:
+            err.print(f"run {number}: {remark}", style="yellow", highlight=False, soft_wrap=True)
+
+
+def _one_run(ran: Ran) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=True)
+    figures = _figures(ran)
+    for name, title, unit, decimals in _FIGURES:
+        if name in figures:
+            value = figures[name]
+            known = f" ± {value.uncertainty:.{decimals}f}" if value.uncertainty else ""
+            table.add_row(title, f"{value.value:.{decimals}f}{known} {unit}")
+    return table
+
+
+def _several_runs(runs: Sequence[Ran]) -> Table:
+    table = Table("run", box=None)
+    for _, title, unit, _ in _FIGURES:
+        table.add_column(f"{title}/{unit}", justify="right")
+    for number, ran in enumerate(runs, start=1):
+        table.add_row(str(number), *_cells({name: value.value for name, value in _figures(ran).items()}))
+    over = _over_runs(runs)
+    for what, title in (("mean", "mean"), ("sd", "SD"), ("uncertainty", "± of the meter")):
+        table.add_row(title, *_cells({name: found[what] for name, found in over.items()}), style="bold")
+    return table
+
+
+def _cells(numbers: Mapping[str, float]) -> list[str]:
+    return [f"{numbers[name]:.{decimals}f}" if name in numbers else "-" for name, _, _, decimals in _FIGURES]

@@ -1,0 +1,128 @@
+"""`fsjoule meter selftest`: the meter's own test, and the square load with a board."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from contextlib import redirect_stdout
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fsjoule import images, lab
+from fsjoule.bench.square_load import Latency, SquareLoad, square_load
+from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
+from fsjoule.cli.meter.common import Environment, MeterAddress, named
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.host.clock import HostClock
+from fsjoule.meter.energy import Instrument
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.notices import notices
+from fsjoule.meter.tools.self_test import SelfTest, self_test
+from fsjoule.model import BoardProfile, MeterInfo
+from fsjoule.runs.meter import KERNEL, environment_target, open_meter
+from fsjoule.suites import SCRATCH_ROOT
+
+_FAILED = 5
+
+
+def selftest(
+    *,
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel of the board's card.")] = KERNEL,
+    json_output: Json = False,
+) -> None:
+    """Have the meter test itself; with --lg-env also its marks, by a square load that the board draws.
+
+    The board boots, loads its CPU in a known pattern and marks each edge; the steps in the meter's trace tell how late
+    the marks are. A mark may be off by what energy's uncertainty allows for: the meter's own part, and what the board's
+    environment file says a window may be too long (window_excess). Exit code 5 if something is not as it should be.
+
+    Example: fsjoule meter selftest --lg-env env/virtual.yaml
+    """
+    if lg_env is None:
+        with open_meter(meter, None, progress) as client:
+            passed, document = _own(client, json_output)
+    else:
+        with environment_target(lg_env, progress, kernel=kernel) as (target, profile):
+            driver = lab.meter(target)
+            passed, document = _own(driver.client(), json_output)
+            if passed:
+                square_passed, square = _square(target, driver, profile, kernel, json_output)
+                passed, document = passed and square_passed, document | {"square_load": square}
+    if json_output:
+        print_json(document | {"passed": passed})
+    else:
+        out.print("passed" if passed else "failed", style="green" if passed else "red")
+    raise typer.Exit(0 if passed else _FAILED)
+
+
+def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
+    test, frame = self_test(client), client.info()
+    if not quiet:
+        meter = named(frame.info)
+        out.print(Text.assemble("meter ", meter, f": it reads {test.shunt_mv:.3f} mV, {test.bus_v:.3f} V"))
+        for failure in test.failures:
+            out.print(labelled("failure", "red", str(failure)), soft_wrap=True)
+        for notice in notices(frame):
+            out.print(labelled("note", "yellow", notice), soft_wrap=True)
+    return not test.failures, _document(test, frame.info) | {"notices": notices(frame)}
+
+
+def _document(test: SelfTest, info: MeterInfo) -> dict[str, Any]:
+    return {"meter": info.serial_number, "simulated": info.simulated} | dataclasses.asdict(test)
+
+
+def _square(
+    target: Any,  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+    driver: lab.MeterDriver,
+    profile: BoardProfile,
+    kernel: str,
+    quiet: bool,
+) -> tuple[bool, dict[str, Any]]:
+    card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
+    wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
+    board = lab.LabgridBoard(target, {wanted: card}, progress)
+    with redirect_stdout(sys.stderr):  # labgrid shows what its tools say
+        board.prepare(*wanted)
+        shell = board.boot()
+        try:
+            found, info = square_load(shell, driver, HostClock(), profile.mark_device, progress)
+        except MeasurementInvalid as error:
+            err.print(labelled("failure", "red", error.what), soft_wrap=True)
+            return False, {"failures": list(error.reasons)}
+        finally:
+            board.off()
+    instrument = Instrument.of(info)
+    mark_s = instrument.mark_s + instrument.sample_s
+    limit_s = mark_s + profile.window_excess_s
+    if not quiet:
+        out.print(_table(found))
+        allowed = f"{mark_s * 1e3:.2f} ms, energy's mark term, and {profile.window_excess_s * 1e3:.0f} ms, the board's"
+        out.print(f"a mark may be off by {allowed} window_excess", highlight=False, soft_wrap=True)
+    passed = max(found.start.farthest_s, found.stop.farthest_s) <= limit_s
+    terms = {"mark_term_s": mark_s, "window_excess_s": profile.window_excess_s, "limit_s": limit_s}
+    return passed, dataclasses.asdict(found) | terms | {"within_limit": passed}
+
+
+def _table(found: SquareLoad) -> Table:
+    table = Table(
+        "marks against steps", "steps", "median/ms", "SD/ms", "earliest/ms", "latest/ms", box=None, title_justify="left"
+    )
+    for name, latency in (("start", found.start), ("stop", found.stop)):
+        table.add_row(name, *_cells(latency))
+    table.title = (
+        f"{found.pulses} pulses from {found.low_w:.4f} W to {found.high_w:.4f} W, "
+        f"a step of {(found.high_w - found.low_w) * 1e3:.1f} mW"
+    )
+    return table
+
+
+def _cells(latency: Latency) -> list[str]:
+    median, spread, least, largest = (
+        value * 1e3 for value in (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
+    )
+    return [str(latency.steps), f"{median:+.2f}", f"{spread:.2f}", f"{least:+.2f}", f"{largest:+.2f}"]

@@ -1,0 +1,191 @@
+"""`fsjoule meter watch`: what the meter reads, as it reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group
+from rich.live import Live as Screen
+from rich.text import Text
+
+from fsjoule.cli.common import Ending, Json, ending, out, progress
+from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.protocol.frames import Frame
+from fsjoule.meter.tools.live import Live, Reading
+from fsjoule.meter.tools.plot import dots_across, plot
+from fsjoule.model import Mark, MarkSource
+from fsjoule.runs.meter import open_meter
+
+_SCREEN_PAUSE_S: Final = 0.1
+_LINE_PAUSE_S: Final = 1.0
+_PLOT_HEIGHT: Final = 12
+_OTHER_LINES: Final = 9  # of the screen, besides the plot
+_LEAST_HEIGHT: Final = 3
+_SOURCES: Final = {MarkSource.LINE: "mark line", MarkSource.HOST: "host"}
+_EDGES: Final = {MarkSource.RISING: "↑", MarkSource.FALLING: "↓"}
+
+
+def watch(
+    *,
+    meter: MeterAddress = None,
+    lg_env: Environment = None,
+    seconds: Seconds = None,
+    span: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds that the plot reaches back.")] = 30.0,
+    json_output: Json = False,
+) -> None:
+    """Show live what the meter reads: watts, volts, amperes, joules since the start, marks as they come, losses.
+
+    On a terminal it is a plot, elsewhere a line a second; with --json a line of JSON a second. Ctrl-C ends it.
+
+    Example: fsjoule meter watch --span 60
+    """
+    with open_meter(meter, lg_env, progress) as client, ending() as ended:
+        watching = _Watching(client, span)
+        if json_output:
+            shower, pause_s = _json_line, _LINE_PAUSE_S
+        elif out.is_terminal:
+            _on_screen(watching, seconds, ended)
+            return
+        else:
+            shower, pause_s = _text_line, _LINE_PAUSE_S
+        with watching.listening():
+            _repeat(watching, pause_s, seconds, ended, lambda: typer.echo(shower(watching)))
+
+
+class _Watching:
+    """The figures, which the receiving thread keeps up to date while they are looked at."""
+
+    def __init__(self, client: MeterClient, span_s: float) -> None:
+        self.receiver: Receiver = client.receiver
+        self.span_s = span_s
+        self._live = Live(self.receiver.wait_info(), span_s)
+        self._lock = threading.Lock()
+        self._new_marks: list[Mark] = []
+
+    def listening(self) -> Any:  # noqa: ANN401 - a context manager
+        return self.receiver.listening(self._take)
+
+    def _take(self, frames: Sequence[Frame], _heard_s: float) -> None:
+        with self._lock:
+            self._new_marks += self._live.take(frames)
+
+    def look(self, columns: int = 0) -> _View:
+        """What there is to see now; the marks are those since the last look."""
+        with self._lock:
+            marks, self._new_marks = self._new_marks, []
+            return _View(
+                self._live.reading(),
+                self._live.info.serial_number,
+                self._live.info.simulated,
+                tuple(marks),
+                tuple(self._live.marks),
+                self._live.ranges(columns, self.span_s) if columns else (),
+                self.receiver.silence or (str(self.receiver.stray) if self.receiver.stray else ""),
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _View:
+    reading: Reading
+    serial_number: str
+    simulated: bool
+    new_marks: tuple[Mark, ...]
+    last_marks: tuple[tuple[float, Mark], ...]
+    ranges: Sequence[tuple[float, float] | None]
+    trouble: str
+
+
+def _repeat(
+    watching: _Watching, pause_s: float, seconds: float | None, ended: Ending, show: Callable[[], None]
+) -> None:
+    begin = time.monotonic()
+    shown = 0
+    over = False
+    while not over:
+        shown += 1
+        until = begin + shown * pause_s if seconds is None else begin + min(shown * pause_s, seconds)
+        over = ended.wait(max(0.0, until - time.monotonic()))
+        show()
+        watching.receiver.raise_if_over()
+        if seconds is not None and time.monotonic() - begin >= seconds:
+            return
+
+
+def _json_line(watching: _Watching) -> str:
+    view = watching.look()
+    document = dataclasses.asdict(view.reading) | {
+        "marks": [dataclasses.asdict(mark) for mark in view.new_marks],
+        "trouble": view.trouble or None,
+        "meter": view.serial_number,
+        "simulated": view.simulated,
+    }
+    return json.dumps(document)
+
+
+def _text_line(watching: _Watching) -> str:
+    view = watching.look()
+    marks = "".join(f"  [{mark_text(mark)}]" for mark in view.new_marks)
+    word = "  simulated" if view.simulated else ""
+    return f"{view.reading.seconds:8.1f} s  {_figures(view.reading)}{word}{marks}{_trouble(view)}"
+
+
+def _figures(reading: Reading) -> str:
+    if reading.watts is None or reading.volts is None or reading.amperes is None:
+        return "no samples"
+    return f"{reading.watts:7.4f} W  {reading.volts:6.3f} V  {reading.amperes:8.5f} A  {reading.joules:10.3f} J"
+
+
+def _trouble(view: _View) -> str:
+    reading = view.reading
+    gone = f"  {reading.missed} missed, {reading.lost} lost" if reading.missed or reading.lost else ""
+    return gone + (f"  {view.trouble}" if view.trouble else "")
+
+
+def mark_text(mark: Mark) -> str:
+    """A mark in a few characters: its text, or the edge that it is."""
+    return _EDGES.get(mark.source) or mark.text
+
+
+# --------------------------------------------------------------------------------------------------- on a terminal
+
+
+def _on_screen(watching: _Watching, seconds: float | None, ended: Ending) -> None:
+    with watching.listening(), Screen(console=out, auto_refresh=False, vertical_overflow="crop") as screen:
+        _repeat(watching, _SCREEN_PAUSE_S, seconds, ended, lambda: screen.update(_picture(watching), refresh=True))
+
+
+def _picture(watching: _Watching) -> Group:
+    width = max(20, out.width - 1)
+    height = max(_LEAST_HEIGHT, min(_PLOT_HEIGHT, out.height - _OTHER_LINES))
+    view = watching.look(dots_across(width))
+    reading = view.reading
+    head = Text(f"meter {view.serial_number}", style="bold")
+    if view.simulated:
+        head.append("  simulated", style="yellow")
+    lines = [head, Text(_figures(reading), style="bold cyan")]
+    if reading.least_watts is not None and reading.mean_watts is not None and reading.largest_watts is not None:
+        lines.append(
+            Text(
+                f"min {reading.least_watts:.4f}  mean {reading.mean_watts:.4f}  max {reading.largest_watts:.4f} W"
+                f"  in {reading.seconds:.1f} s"
+            )
+        )
+    lines += [Text(line) for line in plot(view.ranges, width, height)]
+    lines.append(Text(f"{'':>8}└ the last {watching.span_s:g} s; Ctrl-C ends", style="dim"))
+    marks = "  ".join(
+        f"{at:.2f} s {mark_text(mark)} ({_SOURCES.get(mark.source, 'pin')})" for at, mark in view.last_marks
+    )
+    lines.append(Text(f"marks   {marks or 'none yet'}"))
+    counts = f"samples {reading.received} received, {reading.missed} missed, {reading.lost} lost"
+    lines.append(Text(counts, style="red" if reading.missed or reading.lost else ""))
+    if view.trouble:
+        lines.append(Text(view.trouble, style="bold red"))
+    return Group(*lines)

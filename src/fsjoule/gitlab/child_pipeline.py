@@ -1,0 +1,178 @@
+"""The child pipeline: a job for each board, kernel and filesystem."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fsjoule import kernels, lab
+from fsjoule.errors import ConfigError
+from fsjoule.host.toml_lines import line_of
+from fsjoule.runs.request import choose, planned
+
+HEAD: Final = "head"
+_TEMPLATES: Final = (".fsjoule", ".virtual", ".bench", ".board")
+_TOP: Final = ("default", "variables")
+_STAGE: Final = "board"
+_HINT: Final = "docs/ci.md explains the matrix"
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class MatrixBoard(BaseModel):
+    """A board of the matrix. A real one is measured if the CI/CD variable `place_variable` names its place."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    environment: _Name
+    place_variable: str | None = None
+
+
+class Matrix(BaseModel):
+    """What is measured. `leave_out` names jobs that are not; `repeat` counts boots."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    boards: dict[_Name, MatrixBoard]
+    kernels: Annotated[list[_Name], Field(min_length=1)]
+    filesystems: Annotated[list[_Name], Field(min_length=1)]
+    suite: str = "quick"
+    repeat: Annotated[int, Field(ge=1)] = 3
+    leave_out: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixJob:
+    """A job of the child pipeline. `place` is None for an emulated board."""
+
+    board: str
+    environment: str
+    kernel: str
+    filesystem: str
+    place: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.board} {self.kernel} {self.filesystem}"
+
+
+def read_matrix(file: Path) -> Matrix:
+    """The matrix of a TOML file. Raises ConfigError with file and line."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=int(where[1]) if where else None) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the matrix cannot be read: {error}", file=file, hint=_HINT) from error
+    try:
+        matrix = Matrix.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        message = f"{'.'.join(path)}: {first['msg']}"
+        raise ConfigError(message, file=file, line=line_of(text, path), hint=_HINT) from error
+    everything = {job.name for job in _jobs(matrix, dict.fromkeys(matrix.boards))}
+    for name in matrix.leave_out:
+        if name not in everything:
+            raise ConfigError(
+                f"leave_out: no job is called {name!r}",
+                file=file,
+                line=line_of(text, ["leave_out"]),
+                hint=f"jobs are called like {min(everything)!r}" if everything else _HINT,
+            )
+    return matrix
+
+
+def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, file: Path) -> tuple[MatrixJob, ...]:
+    """The jobs of a matrix where the CI/CD variables name places; environment files are relative to `project`.
+
+    Raises ConfigError for what cannot be measured on a board, and if nothing is left.
+    """
+    places = {
+        name: variables.get(board.place_variable) if board.place_variable else None
+        for name, board in matrix.boards.items()
+        if not board.place_variable or variables.get(board.place_variable)
+    }
+    jobs = tuple(job for job in _jobs(matrix, places) if job.name not in matrix.leave_out)
+    if not jobs:
+        places_missing = [board.place_variable for board in matrix.boards.values() if board.place_variable]
+        hint = f"set a CI/CD variable: {', '.join(places_missing)}" if places_missing else "add a board"
+        raise ConfigError("the matrix has no job", file=file, hint=hint)
+    for job in jobs:
+        try:
+            _check(job, matrix, project)
+        except ConfigError as error:
+            raise ConfigError(f"{job.name}: {error.what}", file=file, hint=error.hint) from error
+    return jobs
+
+
+def _jobs(matrix: Matrix, places: Mapping[str, str | None]) -> Iterator[MatrixJob]:
+    for board, kernel, filesystem in product(places, matrix.kernels, matrix.filesystems):
+        yield MatrixJob(board, matrix.boards[board].environment, kernel, filesystem, places[board])
+
+
+def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
+    """Raises ConfigError for what the job would stumble over at its very start."""
+    environment = project / job.environment
+    profile = lab.read_environment(environment).profile
+    # What the kernel under test will be is not known before its job has built it.
+    kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
+    choice = choose(
+        suite_name=matrix.suite,
+        filesystems=job.filesystem,
+        kernels=kernel,
+        repeat=matrix.repeat,
+        provision=None,
+        results=project,
+        seed=None,
+        environment_file=environment,
+    )
+    planned(choice, profile, choice.kernels)
+
+
+def child_pipeline(pipeline: Path, jobs: tuple[MatrixJob, ...], matrix: Matrix) -> str:
+    """The child pipeline's YAML: the templates of the pipeline that it belongs to, and the jobs.
+
+    Raises ConfigError if the pipeline has not got the templates.
+    """
+    try:
+        parent = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"the pipeline cannot be read: {error}", file=pipeline) from error
+    if not isinstance(parent, dict):
+        raise ConfigError("no pipeline", file=pipeline)
+    found = cast("dict[str, Any]", parent)
+    for name in _TEMPLATES:
+        if name not in found:
+            raise ConfigError(f"the template {name} is missing", file=pipeline, hint="take it from fsjoule's")
+    document = {
+        # A child pipeline has no rules of its own: whoever triggers it has them.
+        "workflow": {"rules": [{"when": "always"}]},
+        "stages": [_STAGE],
+        **{name: found[name] for name in (*_TOP, *_TEMPLATES) if name in found},
+        **{job.name: _job(job, matrix) for job in jobs},
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _job(job: MatrixJob, matrix: Matrix) -> dict[str, object]:
+    variables = {
+        "ENVIRONMENT": job.environment,
+        "KERNEL": "" if job.kernel == HEAD else job.kernel,
+        "FS": job.filesystem,
+        "SUITE": matrix.suite,
+        "REPEAT": str(matrix.repeat),
+    }
+    if job.place is None:
+        return {"extends": ".bench", "stage": _STAGE, "variables": variables}
+    return {"extends": ".board", "variables": variables | {"PLACE": job.place}}

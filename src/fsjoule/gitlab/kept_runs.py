@@ -1,0 +1,264 @@
+"""Run folders in a project's package registry, where they outlive the jobs that measured them.
+
+Each is a generic package (https://docs.gitlab.com/user/packages/generic_packages/) with the folder's name as its
+version. A job's own token may upload, list and download them.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, cast
+
+import gitlab
+import requests
+from gitlab.exceptions import GitlabGetError
+from gitlab.v4.objects import Project
+
+from fsjoule.errors import ResultError, StorageError
+from fsjoule.gitlab.server import needed, told_without_token
+from fsjoule.host.inside import list_inside, read_inside
+from fsjoule.store.index.reading import check_folders, find_runs
+from fsjoule.store.reader import load_run
+
+PACKAGE: Final = "fsjoule-run"
+MOST: Final = 120
+_FILE: Final = "run.tar.gz"
+_TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
+_TIMEOUT_S: Final = 120.0
+_MOST_BYTES: Final = 1 << 30
+_PART_BYTES: Final = 1 << 20
+_TOO_LARGE: Final = "it is too large for a run folder"
+# As run folders are called: the time at which the run began, the board, the run's id.
+_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
+# Clocks differ.
+_AHEAD: Final = timedelta(days=1)
+# A name twice, a file as a folder, a name too long: the archive's fault, not that of the disk.
+_BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+# measurements/<name>/<file>
+_DEEPEST: Final = 2
+_MODE: Final = 0o644
+# What unpacking raises of an archive that is none, or not all of one. What Python 3.11's tarfile takes for numbers in
+# an extended header it does not check.
+_DAMAGED: Final = (
+    tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, LookupError
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The package registry of the project that a job belongs to, and the job's token."""
+
+    server: str
+    project: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """How many run folders were uploaded, how many the registry had, and what was left out."""
+
+    uploaded: int
+    known: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """How many run folders came, how many had been there before, and what could not be used."""
+
+    fetched: int
+    known: int
+    problems: tuple[str, ...]
+
+
+def registry_of(variables: Mapping[str, str]) -> Registry | str:
+    """The registry that GitLab's variables name, or why there is none. Raises ConfigError if some are missing."""
+    token = variables.get(_TOKEN, "").strip()
+    if not token:
+        return f"this is no job of GitLab ({_TOKEN} is not set)"
+    return Registry(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
+
+
+def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
+    """Upload the run folders at and below `paths` that the registry does not have.
+
+    Raises ConfigError if there is none, GitLabError when the server cannot be reached or refuses.
+    """
+    folders, faults = find_runs(check_folders(paths))
+    problems = [f"{fault.path}: {fault.reason}" for fault in faults]
+    uploaded = known_before = 0
+    with _project(where, "the runs could not be kept in the package registry") as project:
+        known = set(_versions(project))
+        for folder in folders:
+            if folder.name in known:
+                known_before += 1
+                continue
+            with TemporaryDirectory() as work:
+                packed = Path(work) / _FILE
+                try:
+                    problems += _pack(folder, packed)
+                except ResultError as error:
+                    problems.append(f"{folder.name}: {error.what}")
+                    continue
+                project.generic_packages.upload(PACKAGE, folder.name, _FILE, path=packed)
+            uploaded += 1
+    return Pushed(uploaded, known_before, tuple(problems))
+
+
+def _pack(folder: Path, packed: Path) -> list[str]:
+    """Make an archive of a run folder; returns what is in it and no part of a run folder: links, devices.
+
+    Raises ResultError if it cannot be read, or is too large to be fetched again.
+    """
+    problems: list[str] = []
+    size_bytes = 0
+    with tarfile.open(packed, "w:gz") as archive:
+        for names in _walk(folder, (), problems):
+            content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
+            if content is None:
+                continue  # somebody removed it meanwhile
+            size_bytes += len(content)
+            member = tarfile.TarInfo("/".join((folder.name, *names)))
+            member.size, member.mode = len(content), _MODE
+            archive.addfile(member, io.BytesIO(content))
+    return problems
+
+
+def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
+    """The files of a run folder, each by its names from there; what is none is added to the problems."""
+    listed = list_inside(folder, *below)
+    where = "/".join((folder.name, *below))
+    problems += [f"{where}/{name}: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        yield (*below, name)
+    for name in listed.folders:
+        if len(below) < _DEEPEST:
+            yield from _walk(folder, (*below, name), problems)
+        else:
+            problems.append(f"{where}/{name}: a run folder has no folder there")
+
+
+def pull_runs(where: Registry, into: Path, *, most: int = MOST) -> Pulled:
+    """Download the `most` newest run folders that are not in the folder `into` yet.
+
+    One that cannot be unpacked, or is no run, is named and left out. Raises StorageError if they cannot be written,
+    GitLabError when the server cannot be reached or refuses.
+    """
+    fetched, problems = 0, list[str]()
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with _project(where, "the earlier runs could not be fetched from the package registry") as project:
+            wanted = list(islice(_versions(project), most))
+            missing = [name for name in wanted if not (into / name).exists()]
+            for name in missing:
+                try:
+                    _pull(project, name, into)
+                    fetched += 1
+                except (*_DAMAGED, ResultError) as error:
+                    problems.append(f"{name}: {error}")
+                except GitlabGetError as error:
+                    if error.response_code != HTTPStatus.NOT_FOUND:
+                        raise
+                    problems.append(f"{name}: the registry has no {_FILE} of it")
+    except OSError as error:
+        raise StorageError(f"{into} could not be written: {error.strerror or error}") from error
+    return Pulled(fetched, len(wanted) - len(missing), tuple(problems))
+
+
+def _pull(project: Project, name: str, into: Path) -> None:
+    """A folder appears with its name when all of it is there."""
+    with TemporaryDirectory(prefix=".pull-", dir=into) as work:
+        packed = Path(work) / _FILE
+        with packed.open("wb") as file:
+            project.generic_packages.download(
+                PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=_PART_BYTES
+            )
+        with tarfile.open(packed) as archive:
+            # What a header says is not what comes: that is counted while it is copied.
+            sizes = [member.size for member in archive]
+            if min(sizes, default=0) < 0:
+                raise ResultError("a file in its archive has a size below 0")
+            if sum(sizes) > _MOST_BYTES:
+                raise ResultError(_TOO_LARGE)
+            _unpack(archive, Path(work))
+        load_run(Path(work) / name)
+        (Path(work) / name).rename(into / name)
+
+
+def _unpack(archive: tarfile.TarFile, into: Path) -> None:
+    """Files and folders below `into`, which is empty; whose they are and their modes are not taken over.
+
+    Raises ResultError for anything else that an archive can have in it, and a run folder has not: links, devices, names
+    that lead out of it, too many bytes. tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2.
+    """
+    left_bytes = _MOST_BYTES
+    for member in archive:
+        if not (member.isreg() or member.isdir()):
+            raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
+        # A name that cannot be shown is no text, or has control characters in it.
+        if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
+            raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
+        path = into / member.name
+        try:
+            if member.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = archive.extractfile(member)
+            assert content is not None, "it is a file"
+            with content, path.open("xb") as file:
+                while part := content.read(min(_PART_BYTES, left_bytes + 1)):
+                    left_bytes -= len(part)
+                    if left_bytes < 0:
+                        raise ResultError(_TOO_LARGE)
+                    file.write(part)
+        except OSError as error:
+            if error.errno not in _BAD_NAME:
+                raise
+            raise ResultError(f"{member.name!r} in its archive cannot be made: {error.strerror}") from error
+
+
+def _versions(project: Project) -> Iterator[str]:
+    """Names of the run folders in the registry, the newest first: they begin with the date."""
+    found = project.packages.list(
+        iterator=True, per_page=100, package_type="generic", package_name=PACKAGE, order_by="version", sort="desc"
+    )
+    latest = f"{datetime.now(UTC) + _AHEAD:%Y%m%dT%H%M%SZ}"
+    for package in found:
+        version = cast("str", package.version)
+        # GitLab finds names that have this one in them, too. A run from the future would stay the newest.
+        named = _NAME.fullmatch(version)
+        if package.name == PACKAGE and named is not None and named[1] <= latest:
+            yield version
+
+
+class _Session(requests.Session):
+    """Packages can lie with an object storage, to which GitLab redirects: the job's token is not for that."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        super().rebuild_auth(prepared_request, response)
+        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+            prepared_request.headers.pop("JOB-TOKEN", None)
+
+
+@contextmanager
+def _project(where: Registry, what: str) -> Generator[Project]:
+    hint = "in Settings, CI/CD, Job token permissions: jobs of this project need its package registry (docs/ci.md)"
+    with (
+        told_without_token(where.token, f"{what} of {where.server}", hint),
+        gitlab.Gitlab(where.server, job_token=where.token, timeout=_TIMEOUT_S, session=_Session()) as server,
+    ):
+        yield server.projects.get(where.project, lazy=True)

@@ -1,0 +1,120 @@
+"""The one note on a merge request: found again by a hidden marker, updated in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import gitlab
+
+from fsjoule.errors import ConfigError
+from fsjoule.gitlab.server import needed, told_without_token
+
+TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
+_TIMEOUT_S: Final = 30.0
+_MARKER: Final = re.compile(r"<!-- fsjoule note, pipeline (\d+) -->")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """Where the note belongs. `pipeline` counts up: a note of a later pipeline is not overwritten by an earlier one."""
+
+    server: str
+    project: str
+    number: int
+    pipeline: int
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a note says of where it comes from; empty where GitLab did not say."""
+
+    url: str = ""
+    pipeline_url: str = ""
+    commit: str = ""
+
+
+def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
+    """The merge request that GitLab's variables name and its token, or why no note can be posted.
+
+    Raises ConfigError for numbers that are none.
+    """
+    if not variables.get("CI_MERGE_REQUEST_IID"):
+        return "this is no pipeline of a merge request (CI_MERGE_REQUEST_IID is not set)"
+    # Stray white space, of a file for example, must not become an error message with the token in it.
+    token = variables.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        return f"no token ({TOKEN_VARIABLE} is not set)"
+    return MergeRequest(
+        server=needed(variables, "CI_SERVER_URL"),
+        # A pipeline of a fork's merge request can run in the project that it goes to, or in the fork.
+        project=variables.get("CI_MERGE_REQUEST_PROJECT_ID") or needed(variables, "CI_PROJECT_ID"),
+        number=_number(variables, "CI_MERGE_REQUEST_IID"),
+        pipeline=_number(variables, "CI_PIPELINE_ID"),
+        token=token,
+    )
+
+
+def job_of(variables: Mapping[str, str], url: str) -> Job:
+    """What GitLab's variables say of the pipeline; `url` is that of the job that made what the note tells."""
+    return Job(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
+
+
+def note_text(told: str | None, job: Job) -> str:
+    """The note: what a gate told, or that it told nothing, and links."""
+    if told is None or not told.strip():
+        # A job that has begun says where it is.
+        why = "its job ended without one; its log says why" if job.url else "its job did not run"
+        told = f"**fsjoule gate: no answer**: {why}\n"
+    links = " · ".join(_links(job))
+    return told.rstrip() + "\n" + (f"\n{links}\n" if links else "")
+
+
+def _links(job: Job) -> Iterator[str]:
+    if job.commit:
+        yield f"commit {job.commit}"
+    if job.pipeline_url:
+        yield f"[pipeline]({job.pipeline_url})"
+    if job.url:
+        yield f"[job]({job.url})"
+        yield f"[reports and run folders]({job.url}/artifacts/browse)"
+
+
+def post_note(where: MergeRequest, text: str) -> str:
+    """Post the note, or update the one that is there. Returns what was done.
+
+    Raises GitLabError when the server cannot be reached or refuses. The token is in no message.
+    """
+    body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
+    # A bearer token, because requests takes that one out when a server redirects to another one.
+    what = f"the note of merge request !{where.number} at {where.server} could not be written"
+    hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
+    with (
+        told_without_token(where.token, what, hint),
+        gitlab.Gitlab(where.server, oauth_token=where.token, timeout=_TIMEOUT_S) as server,
+    ):
+        server.auth()
+        me = None if server.user is None else server.user.attributes["id"]
+        merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)
+        for note in merge_request.notes.list(iterator=True, order_by="created_at", sort="asc"):
+            marker = _MARKER.match(note.body)
+            # Somebody else's cannot be edited; the user of a project token changes when the token is renewed.
+            if marker is None or note.author["id"] != me:
+                continue
+            if int(marker[1]) > where.pipeline:
+                return f"left alone: the note of a later pipeline, {marker[1]}, is there"
+            note.body = body
+            note.save()
+            return "updated"
+        merge_request.notes.create({"body": body})
+    return "posted"
+
+
+def _number(variables: Mapping[str, str], name: str) -> int:
+    text = needed(variables, name)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{name} is {text!r}, which is no number", hint="GitLab sets it in each job of a pipeline")
+    return int(text)

@@ -1,0 +1,1 @@
+"""This computer: processes, paths, terminals, signals, files and caches."""

@@ -1,0 +1,1 @@
+"""The cache: entries that are whole or built again."""

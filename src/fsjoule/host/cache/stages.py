@@ -1,0 +1,370 @@
+"""The cache of build stages: `<cache>/images/<stage>/<name>-<key>/`.
+
+An entry is built in a temporary folder beside its place, under a lock of its own, brought to the disk and renamed into
+its place when it is whole: two builders never build the same one. Its file `entry.json` records all that it holds, with
+digests. It is compared before each use, by its files' times and sizes if they are those of the last comparison
+(`.<name>-<key>.checked`), else by their content; an entry that is damaged is said, thrown away and built again. The key
+is a digest of everything that goes into the stage; what is no longer asked for stays until `clean`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import glob
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from fsjoule.errors import LabError, ResultError, StorageError
+from fsjoule.host.cache.contents import (
+    Contents,
+    contents_digest,
+    contents_of,
+    difference,
+    fingerprint,
+)
+from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
+from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
+from fsjoule.host.paths import cache_folder
+from fsjoule.host.watched import size_mib
+
+Progress = Callable[[str], None]
+
+# In the order of building.
+STAGES: Final = ("steady", "emulator", "dkms", "kernel", "userland", "partition", "card")
+LOCK_TIMEOUT_S: Final = 1800.0
+_CLEAN_TIMEOUT_S: Final = 5.0
+_ENTRY_FILE: Final = "entry.json"
+UNFINISHED: Final = ".part-"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_LITTLE_BYTES: Final = 8 * 2**20
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One built stage. `name` says what for (`imx6ul-6.1-ext4`), `size_bytes` is what it takes on the disk.
+
+    `damage` says why it cannot be used, and is None for one that can.
+    """
+
+    stage: str
+    name: str
+    key: str
+    path: Path
+    created_utc: str
+    size_bytes: int
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What `entry.json` holds. `digest` is that of `contents`."""
+
+    stage: str
+    name: str
+    key: str
+    created_utc: str
+    digest: str
+    contents: Contents
+
+
+_STORED: Final = TypeAdapter(_Stored)
+
+
+def images_cache() -> Path:
+    """The folder of all stages; made if absent. Raises StorageError if it cannot be."""
+    return cache_folder("images")
+
+
+def cache_key(inputs: Mapping[str, Any]) -> str:
+    """A digest of everything that goes into a stage; equal for equal content, whatever the order of the keys."""
+    canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(canonical).hexdigest()[:16]
+
+
+def folder_digest(folder: Path) -> str:
+    """A digest of the names, modes and contents of all files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        executable = bool(path.stat().st_mode & 0o100)
+        header = json.dumps([path.relative_to(folder).as_posix(), executable, path.stat().st_size])
+        digest.update(header.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def entry_digest(entry: Path) -> str:
+    """A digest of all that an entry holds, whenever and wherever it was built: what is made from it takes it as key."""
+    return _stored(entry).digest
+
+
+def build_once(
+    stage: str,
+    name: str,
+    key: str,
+    build: Callable[[Path], None],
+    *,
+    progress: Progress,
+    root: Path | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+) -> Path:
+    """The folder of a stage's result; `build` is called with an empty folder to fill if there is no whole one yet.
+
+    `clean` leaves it alone until this process ends. Raises LabError when another process holds the entry's lock for
+    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and whatever `build` raises; nothing is
+    left in the cache then.
+    """
+    folder = (root or images_cache()) / stage
+    final = folder / f"{name}-{key}"
+    with _told(folder):
+        if os.path.lexists(folder) and not folder.is_dir():
+            discard(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        use(_beside(final, "use"))
+        if os.path.lexists(final) and damage(final) is None:
+            return final
+        with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
+            sweep(final)
+            if os.path.lexists(final):
+                found = damage(final)
+                if found is None:
+                    return final
+                progress(f"the cached {stage} {name} is damaged: {found}; building it again")
+                discard(_moved_away(final))
+            _build(final, build, {"stage": stage, "name": name, "key": key})
+    return final
+
+
+def sweep(final: Path) -> None:
+    """Remove what builders of an entry left that were killed; whoever calls it holds the entry's lock.
+
+    What they had started may not have ended yet.
+    """
+    for leftover in final.parent.glob(f".{glob.escape(final.name)}{UNFINISHED}*"):
+        shutil.rmtree(_moved_away(leftover), ignore_errors=True)
+
+
+def damage(entry: Path) -> str | None:
+    """Why an entry cannot be used, in words; None for a whole one. All of it is read unless that was done before."""
+    if entry.is_symlink() or not entry.is_dir():
+        return "it is no folder"
+    try:
+        seen = fingerprint(entry)
+        stored = _stored(entry)
+    except FileNotFoundError:
+        found = f"{_ENTRY_FILE} is missing"
+    except ValidationError:
+        found = f"{_ENTRY_FILE} does not say what belongs there"
+    except ResultError as error:
+        found = error.what
+    except OSError as error:
+        found = f"it cannot be read: {error.strerror}"
+    else:
+        found = _damage(entry, stored, seen)
+    return found
+
+
+def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
+    """How an entry differs from its record; `seen` is its fingerprint."""
+    if f"{stored.name}-{stored.key}" != entry.name or contents_digest(stored.contents) != stored.digest:
+        return f"{_ENTRY_FILE} is not that of this entry"
+    stamp = _beside(entry, "checked")
+    with suppress(ResultError):
+        if read_inside(stamp.parent, stamp.name, at_most=ATTACHMENT_BYTES) == seen.encode():
+            return None
+    found = difference(entry, stored.contents, without=_ENTRY_FILE)
+    if found is None:
+        _stamp(entry, seen)
+    return found
+
+
+def _stamp(entry: Path, seen: str) -> None:
+    """Note that an entry with that fingerprint was whole. Anything may stand in the place of the note, a FIFO too."""
+    stamp = _beside(entry, "checked")
+    with suppress(OSError):  # somebody else's cache, or a full disk: it is read again next time
+        discard(stamp)
+        stamp.write_text(seen)
+
+
+def _stored(entry: Path) -> _Stored:
+    """Raises FileNotFoundError, ResultError for what is no file or cannot be read, ValidationError."""
+    content = read_inside(entry, _ENTRY_FILE, at_most=ATTACHMENT_BYTES)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(entry / _ENTRY_FILE))
+    return _STORED.validate_json(content)
+
+
+def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
+    """All entries by stage and name, damaged ones and what interrupted builds left included."""
+    base = root or images_cache()
+    return [_listed(stage, path) for stage in stages for path in _places(base / stage)]
+
+
+def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
+    """Remove entries; returns the bytes set free.
+
+    Raises, after all others are removed, StorageError for those that cannot be removed, and LabError for those that are
+    being built or used right now.
+    """
+    freed = 0
+    kept: list[str] = []
+    failed: dict[Path, str] = {}
+    for entry in entries:
+        what = f"{entry.stage} {entry.name}".strip()
+        try:
+            if not _removed(entry, what, progress):
+                progress(f"kept {what}: another process uses it")
+                kept.append(what)
+                continue
+        except OSError as error:
+            failed[entry.path] = error.strerror or str(error)
+            progress(f"kept {what}: it cannot be removed: {failed[entry.path]}")
+            continue
+        progress(f"removed {what} ({entry.size_bytes / 2**20:.0f} MiB)")
+        freed += entry.size_bytes
+    if failed:
+        path, why = next(iter(failed.items()))
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise StorageError(
+            f"the cache cannot be written: {path}: {why}{more}",
+            hint=f"let this user write there, or remove by hand: {' '.join(map(str, failed))}",
+        )
+    if kept:
+        hint = "end what uses them, and clean again"
+        raise LabError(f"not removed, for another process uses them: {', '.join(kept)}", transient=True, hint=hint)
+    return freed
+
+
+def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{UNFINISHED}", dir=final.parent))
+    try:
+        unfinished.chmod(0o755)
+        build(unfinished)
+        created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        contents = contents_of(unfinished, without=_ENTRY_FILE)
+        stored = _Stored(**names, created_utc=created, digest=contents_digest(contents), contents=contents)
+        (unfinished / _ENTRY_FILE).write_bytes(_STORED.dump_json(stored, indent=2) + b"\n")
+        _to_disk(unfinished, _libc.syncfs)  # one call for thousands of files
+        unfinished.rename(final)
+        _to_disk(final.parent, _libc.fsync)
+        _stamp(final, fingerprint(final))
+    except LabError as error:
+        if not isinstance(error, StorageError) and _is_full(final.parent, error):
+            raise _full(final.parent) from error
+        raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
+    """Bring a folder, or all of its filesystem, to the disk; raises OSError if that failed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if synchronise(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def _places(stage: Path) -> Iterator[Path]:
+    """Where entries are, or what stands in their place; unfinished ones too, unless somebody is building them."""
+    if not stage.is_dir():
+        yield from [stage] if os.path.lexists(stage) else []
+        return
+    try:
+        there = sorted(stage.iterdir())
+    except OSError:
+        there = [stage]  # it is told why
+    for path in there:
+        name, unfinished, _ = path.name.partition(UNFINISHED)
+        left = unfinished and not is_locked(path.with_name(f"{name}.lock"))
+        if left or not path.name.startswith("."):
+            yield path
+
+
+def _listed(stage: str, path: Path) -> CacheEntry:
+    size = round(size_mib(path) * 2**20)
+    called = path.name.partition(UNFINISHED)[0].removeprefix(".")
+    name, _, key = called.rpartition("-") if path.name != stage else ("", "", "")
+    if path.name.startswith("."):
+        return CacheEntry(stage, name, key, path, "", size, "its build was interrupted")
+    if found := damage(path):
+        return CacheEntry(stage, name or called, key, path, "", size, found)
+    stored = _stored(path)
+    return CacheEntry(stored.stage, stored.name, stored.key, path, stored.created_utc, size)
+
+
+def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
+    """Remove an entry, if nobody builds or uses it."""
+    if not os.path.lexists(entry.path):
+        return True
+    if entry.path.name == entry.stage:  # what stands in the place of a whole stage
+        discard(entry.path)
+        return True
+    final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
+    lock, used = _beside(final, "lock"), _beside(final, "use")
+    try:
+        with locked(lock, what, progress, _CLEAN_TIMEOUT_S), unused(used) as nobody:
+            if not nobody:
+                return False
+            discard(_moved_away(entry.path))
+            for beside in (_beside(final, "checked"), used, lock):
+                discard(beside)
+    except LabError:
+        return False
+    return True
+
+
+def _beside(entry: Path, kind: str) -> Path:
+    return entry.with_name(f".{entry.name}.{kind}")
+
+
+def _moved_away(path: Path) -> Path:
+    """Renamed first: a removal that is interrupted must not leave half an entry in its place."""
+    name = path.name.partition(UNFINISHED)[0].removeprefix(".")
+    doomed = path.with_name(f".{name}{UNFINISHED}removed")
+    if doomed != path:
+        discard(doomed)
+        path.rename(doomed)
+    return doomed
+
+
+@contextmanager
+def _told(folder: Path) -> Generator[None]:
+    """A cache that cannot be written is told as such."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _full(folder) from error
+        if error.filename is None or not Path(error.filename).is_relative_to(folder.parent):
+            raise
+        raise StorageError(
+            f"the cache cannot be written: {error.filename}: {error.strerror}",
+            hint="let this user write there, or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+        ) from error
+
+
+def _full(folder: Path) -> StorageError:
+    return StorageError(
+        f"the disk of the cache is full: {folder}: {os.strerror(errno.ENOSPC)}",
+        hint="make room (fsjoule image clean empties the cache), or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+    )
+
+
+def _is_full(folder: Path, error: LabError) -> bool:
+    """Whether a program failed for want of room."""
+    free = os.statvfs(folder)
+    words = tuple(os.strerror(number) for number in _FULL)
+    return free.f_bavail * free.f_frsize < _LITTLE_BYTES or any(word in error.what for word in words)

@@ -1,0 +1,102 @@
+"""Where fsjoule keeps things: the checkout, the cache (may be thrown away), the state of running labs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from fsjoule.errors import ConfigError, StorageError
+
+_CACHE: Final = "FSJOULE_CACHE_DIR"
+_STATE: Final = "FSJOULE_STATE_DIR"
+
+
+def cache_dir() -> Path:
+    """What can be built again: card images, the meter's simulator. `FSJOULE_CACHE_DIR` overrides it. Made if absent.
+
+    What is in a cache that cannot be written can be used. Raises ConfigError for a folder that cannot be used at all.
+    """
+    return _made(_CACHE, platformdirs.user_cache_path("fsjoule"))
+
+
+def cache_folder(name: str) -> Path:
+    """A folder in the cache, made if absent.
+
+    Raises ConfigError as `cache_dir` does and for what is no folder, StorageError if it cannot be made.
+    """
+    path = cache_dir() / name
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} is no folder", hint=f"remove it, or name another folder: {_CACHE}=FOLDER") from error
+    except OSError as error:
+        raise StorageError(
+            f"the cache cannot be written: {path}: {error.strerror}",
+            hint=f"let this user write there, or name another folder: {_CACHE}=FOLDER",
+        ) from error
+    return path
+
+
+def state_dir() -> Path:
+    """What is running: one folder a lab. `FSJOULE_STATE_DIR` overrides it. Made if absent.
+
+    Raises ConfigError for a folder that cannot be written.
+    """
+    path = _made(_STATE, platformdirs.user_state_path("fsjoule"))
+    if not os.access(path, os.W_OK):
+        raise _unusable(_STATE, path, "it cannot be written")
+    return path
+
+
+def project_dir() -> Path:
+    """The checkout that this package is run from; recipes, environment files and the meter's sources are data in it.
+
+    Raises ConfigError if the package was installed without its checkout.
+    """
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "images").is_dir():
+        raise ConfigError(
+            f"{root} is not a checkout of fsjoule: it has no folder 'images'",
+            hint="run fsjoule from a clone of its repository, installed with: uv sync",
+        )
+    return root
+
+
+def _made(variable: str, default: Path) -> Path:
+    # Set to nothing is as not set: so scripts take a variable back, and so XDG's own are read.
+    named = os.environ.get(variable) or None
+    path = default.absolute() if named is None else _absolute(variable, named)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise _unusable(variable, path, "it is a file, or a link to nothing") from error
+    except (OSError, ValueError) as error:
+        raise _unusable(variable, path, getattr(error, "strerror", None) or str(error)) from error
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise _unusable(variable, path, "it cannot be read")
+    return path
+
+
+def _absolute(variable: str, named: str) -> Path:
+    """The folder that a variable names. Relative ones would be another folder for each command."""
+    path = Path(named)
+    if named == "~" or named.startswith("~/"):
+        with suppress(RuntimeError):  # a user without a home
+            path = path.expanduser()
+    if not path.is_absolute():
+        raise ConfigError(
+            f"{variable}={named!r} is not the full path of a folder",
+            hint=f"give one that begins with / or ~/, or unset {variable}",
+        )
+    return path
+
+
+def _unusable(variable: str, path: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"the folder {path} cannot be used: {why}",
+        hint=f"let this user write there, or name another folder: {variable}=FOLDER",
+    )

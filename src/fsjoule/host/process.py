@@ -1,0 +1,188 @@
+"""The one door through which programs of the host are started. Argument lists only, always with a time limit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from fsjoule.errors import ConfigError, LabError, MissingToolError
+
+# Debian's package for each program that fsjoule starts; packages.txt installs the same set.
+PACKAGES: Final[dict[str, str]] = {
+    "apt-get": "apt",
+    "bmaptool": "bmap-tools",
+    "cc": "gcc",
+    "cmake": "cmake",
+    "cpio": "cpio",
+    "depmod": "kmod",
+    "dpkg-deb": "dpkg",
+    "fdtget": "device-tree-compiler",
+    "fdtput": "device-tree-compiler",
+    "fsck.ext4": "e2fsprogs",
+    "git": "git",
+    "losetup": "mount",
+    "mcopy": "mtools",
+    "mdir": "mtools",
+    "mke2fs": "e2fsprogs",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.f2fs": "f2fs-tools",
+    "mkfs.vfat": "dosfstools",
+    "mkfs.xfs": "xfsprogs",
+    "mmdebstrap": "mmdebstrap",
+    "modprobe": "kmod",
+    "ninja": "ninja-build",
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "rsync": "rsync",
+    "ser2net": "ser2net",
+    "setpriv": "util-linux",
+    "sfdisk": "fdisk",
+    "sload.f2fs": "f2fs-tools",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
+    "tar": "tar",
+    "taskset": "util-linux",
+    "zstd": "zstd",
+}
+
+# What only `fsjoule kernel build` starts, itself or through tuxmake; not in packages.txt, for it is large.
+BUILD_PACKAGES: Final[dict[str, str]] = {
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
+    "bc": "bc",
+    "bison": "bison",
+    "flex": "flex",
+    "gcc": "gcc",
+    "make": "make",
+    "perl": "perl",
+    "xz": "xz-utils",
+}
+
+# Debian keeps servers and filesystem tools where an unprivileged user's PATH does not look.
+_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def find_tool(name: str) -> str:
+    """The absolute path of a program. Raises MissingToolError with the package to install."""
+    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    if found is None:
+        raise MissingToolError(name, PACKAGES.get(name) or BUILD_PACKAGES.get(name, name))
+    return found
+
+
+def require_root(what: str) -> None:
+    """Raises LabError if this process is not root's: only root can give the board's files to the board's root."""
+    if os.geteuid() != 0:
+        raise LabError(f"{what} as root only", hint="run the same command with sudo; what is cached needs no root")
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    input_bytes: bytes | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end and return its output.
+
+    Raises MissingToolError if it is not installed, LabError if it exits non-zero (with `check`) or takes too long.
+    """
+    command = [find_tool(str(argv[0])), *map(str, argv[1:])]
+    try:
+        done = subprocess.run(  # noqa: S603 - argument lists only
+            command,
+            cwd=cwd,
+            env=None if env is None else {**os.environ, **env},
+            input=input_bytes,
+            stdin=subprocess.DEVNULL if input_bytes is None else None,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{' '.join(command)} took longer than {timeout_s:.0f} s", transient=True) from error
+    if check and done.returncode != 0:
+        detail = (done.stderr or done.stdout).decode(errors="replace").strip()[-2000:]
+        raise LabError(f"{' '.join(command)} failed with exit code {done.returncode}: {detail}")
+    return done
+
+
+@contextmanager
+def _output(log: Path | IO[bytes] | None) -> Generator[IO[bytes] | int]:
+    if isinstance(log, Path):
+        with log.open("ab") as opened:
+            yield opened
+    else:
+        yield subprocess.DEVNULL if log is None else log
+
+
+def start(
+    argv: Sequence[str | Path],
+    *,
+    log: Path | IO[bytes] | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    new_session: bool = True,
+    die_with_parent: bool = True,
+) -> subprocess.Popen[bytes]:
+    """Start a long-lived program in a process group of its own, its output appended to `log`.
+
+    With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends, however that comes about:
+    call it from a thread that lives as long as the program should.
+    """
+    # No code of ours may run between fork and exec: the threads of gRPC, which labgrid has, abort the child there.
+    wrapper = [find_tool("setpriv"), "--pdeathsig", "TERM"] if die_with_parent else []
+    command = [*wrapper, find_tool(str(argv[0])), *map(str, argv[1:])]
+    with _output(log) as output:
+        return subprocess.Popen(  # noqa: S603 - argument lists only
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=None if env is None else {**os.environ, **env},
+            pass_fds=tuple(pass_fds),
+            start_new_session=new_session,
+        )
+
+
+def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program that has this one's terminal, input and output, and its signals, as from a shell.
+
+    Raises ConfigError if it is not there or may not be run.
+    """
+    try:
+        return subprocess.Popen(list(argv))  # noqa: S603 - argument lists only
+    except OSError as error:
+        raise ConfigError(
+            f"{argv[0]!r} cannot be run: {error.strerror}", hint="give a program and its arguments"
+        ) from error
+
+
+def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:
+    """End a program that `start` started, with its whole process group: SIGTERM, then SIGKILL."""
+    for sig, wait_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 5.0)):
+        if process.poll() is None:
+            _signal_group(process.pid, sig)
+            try:
+                process.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                continue
+    # The leader may be gone while members of its group are not (ser2net below a killed exporter).
+    _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal_group(pgid: int, sig: signal.Signals) -> None:
+    try:
+        os.killpg(pgid, sig)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,88 @@
+"""Run a long step of a build and keep saying how far it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+
+SAY_EVERY_S: Final = 5.0
+_GUARD: Final = """
+import os, signal, sys
+os.read(int(sys.argv[1]), 1)  # returns when the other end is closed: the kernel closes it when its process ends
+try:
+    os.killpg(int(sys.argv[2]), signal.SIGKILL)
+except ProcessLookupError:
+    pass
+"""
+
+
+def run_watched(
+    argv: Sequence[str | Path],
+    *,
+    log: Path,
+    timeout_s: float,
+    how_far: Callable[[], str],
+    progress: Callable[[str], None],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    transient: bool = False,
+) -> None:
+    """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every few seconds.
+
+    Raises LabError (`transient` as given) with the end of the log if it fails or takes longer than `timeout_s`.
+    """
+    started = said = time.monotonic()
+    child = process.start(argv, log=log, cwd=cwd, env=env)
+    guard, line = _guarded(child.pid)
+    try:
+        while child.poll() is None:
+            now = time.monotonic()
+            if now - started > timeout_s:
+                raise LabError(f"{argv[0]} took longer than {timeout_s:.0f} s", transient=True)
+            if now - said >= SAY_EVERY_S:
+                progress(how_far())
+                said = now
+            time.sleep(0.05)
+    finally:
+        process.stop(guard)
+        os.close(line)
+        process.stop(child)
+    if child.returncode != 0:
+        tail = log.read_text(errors="replace").strip()[-2000:]
+        raise LabError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
+
+
+def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:
+    """A process that ends a group of processes when this one is no more, however it ended; and the line it waits on.
+
+    The program that we start ends with us, but not what it started: compilers below make, apt below mmdebstrap.
+    """
+    reader, writer = os.pipe()
+    try:
+        command = [sys.executable, "-I", "-S", "-c", _GUARD, str(reader), str(group)]
+        return process.start(command, pass_fds=(reader,), die_with_parent=False), writer
+    except BaseException:
+        os.close(writer)
+        raise
+    finally:
+        os.close(reader)
+
+
+def size_mib(*paths: Path) -> float:
+    """MiB of all files below the given files and folders; files may come and go meanwhile."""
+    total = 0
+    for top in paths:
+        for path in [top, *top.rglob("*")]:
+            try:
+                total += path.lstat().st_blocks * 512
+            except OSError:
+                continue
+    return total / 2**20

@@ -1,0 +1,192 @@
+"""The way from a choice of kernel and root filesystem to a card image, one cached stage after the other."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host.cache.locks import locked
+from fsjoule.host.cache.stages import (
+    LOCK_TIMEOUT_S,
+    UNFINISHED,
+    Progress,
+    build_once,
+    cache_key,
+    images_cache,
+    sweep,
+)
+from fsjoule.images.card import (
+    STAGE_VERSION,
+    build_card_files,
+    kernel_arguments,
+    read_facts,
+)
+from fsjoule.images.emulator import emulator_program, needed_qemu
+from fsjoule.images.partition import partition_key, root_partition
+from fsjoule.images.steady import steady_environment
+from fsjoule.images.userland import userland as userland_stage
+from fsjoule.kernels import sources
+from fsjoule.kernels.recipe import DEFAULT_RECIPE, Recipe, load_recipe, recipes_folder
+from fsjoule.kernels.sources import TakenKernel
+from fsjoule.model import MIB, ImageFacts
+
+
+@dataclass(frozen=True, slots=True)
+class CardImage:
+    """A card image; its block map is beside it, `<path>.bmap`."""
+
+    path: Path
+    facts: ImageFacts
+
+
+def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
+    """Names of the filesystems that the root partition can have, in the recipe's order."""
+    return tuple(_recipe(recipe).filesystems)
+
+
+def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
+    """Bytes of a card's scratch partition, and half of those of its root, which are less than it has free."""
+    layout = _recipe(recipe).card
+    return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
+
+
+def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
+    """One QEMU program for boards with any of those kernels; most run on the installed one, some need a newer.
+
+    Raises ConfigError for an unknown kernel, MissingToolError, and LabError, transient if it was the download.
+    """
+    chosen = _recipe(recipe)
+
+    def needed(kernel: str | TakenKernel) -> str:
+        name = kernel if isinstance(kernel, str) else kernel.facts.asked
+        if name in chosen.kernels:
+            return chosen.kernels[name].qemu_at_least  # known without fetching the kernel
+        taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+        return needed_qemu(chosen, taken.facts.release)
+
+    return emulator_program(chosen, [needed(kernel) for kernel in asked], progress=progress)
+
+
+def build_card(
+    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
+) -> CardImage:
+    """The card image with that kernel and root filesystem; what is in the cache is not built again.
+
+    Raises ConfigError for a name that is not in the recipe or a mistake in it, MissingToolError, and LabError,
+    transient if it was the download.
+    """
+    return _card(kernel, root_filesystem, recipe, progress)
+
+
+def check_card(
+    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
+) -> CardImage:
+    """The card image, after it was made a second time from the same kernel and user land, and was equal.
+
+    Raises LabError that says where the two differ, and as `build_card` does.
+    """
+    first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
+    place = images_cache() / "card"
+    with locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S), _to_compare(place) as folder:
+        progress("making the card a second time")
+        second = _card(kernel, root_filesystem, recipe, progress, Path(folder))
+        if first.facts.card_sha256 != second.facts.card_sha256:
+            at = _first_difference(first.path, second.path)
+            raise LabError(
+                f"two builds of one card differ from byte {at} on: {first.path}",
+                hint="have the programs that make filesystems changed since the first? fsjoule image clean, and again",
+            )
+    return first
+
+
+@contextmanager
+def _to_compare(place: Path) -> Generator[str]:
+    """A folder that is listed and cleaned as what an interrupted build left, if this one is killed."""
+    sweep(place / "check")
+    with tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder:
+        yield folder
+
+
+def _card(
+    kernel: str | TakenKernel, root_filesystem: str, recipe: str, progress: Progress, root: Path | None = None
+) -> CardImage:
+    """A card and its root partition, from the cache or from the one below `root`."""
+    chosen = _recipe(recipe)
+    needed = chosen.filesystem(root_filesystem).modules
+    taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+    label, kernel_files = taken.facts.label, taken.files
+    if lacking := sorted(set(needed) & set(kernel_files.lacks)):
+        raise ConfigError(
+            f"the kernel {label} cannot mount a {root_filesystem} root: it has no {', '.join(lacking)}",
+            hint="switch it on in the kernel's configuration, or choose another root filesystem",
+        )
+    overlay, init, fill = (
+        recipes_folder() / "overlay",
+        recipes_folder() / "initramfs" / "init",
+        recipes_folder() / "initramfs" / "fill",
+    )
+    files = userland_stage(chosen, progress=progress)
+    name = f"{recipe}-{taken.short_name}-{root_filesystem}"
+    root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
+    inputs = {
+        "version": STAGE_VERSION,
+        "partition": root_key,
+        "layout": chosen.card.model_dump(),
+        "arguments": kernel_arguments(chosen, root_filesystem),
+        "modules": [*chosen.modules.card, *needed],
+        "init": init.read_text(),
+        "memory_base": chosen.boot.memory_base,
+    }
+
+    def build(folder: Path) -> None:
+        started = time.monotonic()
+        root_image = root_partition(
+            chosen,
+            root_filesystem,
+            kernel_files,
+            files,
+            name=name,
+            key=root_key,
+            overlay=overlay,
+            fill=fill,
+            progress=progress,
+            root=root,
+        )
+        progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {label} and {root_filesystem}")
+        build_card_files(
+            folder,
+            chosen,
+            label,
+            root_filesystem,
+            kernel=kernel_files,
+            userland=files,
+            root_image=root_image,
+            init=init,
+            steady=steady_environment(progress=progress),
+        )
+        progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
+
+    folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root)
+    # The same card can have been built for a kernel that was called something else.
+    facts = replace(read_facts(folder), kernel_choice=label, root_filesystem=root_filesystem)
+    return CardImage(folder / "card.img", facts)
+
+
+def _first_difference(one: Path, other: Path) -> int:
+    with one.open("rb") as first, other.open("rb") as second:
+        place = 0
+        while (block := first.read(MIB)) == second.read(MIB):
+            place += len(block)
+        first.seek(place)
+        second.seek(place)
+        pairs = zip(first.read(MIB), second.read(MIB), strict=False)
+        return place + next((number for number, (a, b) in enumerate(pairs) if a != b), 0)
+
+
+def _recipe(name: str) -> Recipe:
+    return load_recipe(recipes_folder(), name)

@@ -1,0 +1,198 @@
+"""Kernels in build folders: as `make` and `make modules_install` leave them, as tuxmake does, or collected by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress, folder_digest
+from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
+from fsjoule.kernels.recipe import Boot, Recipe
+
+_IMAGES: Final = ("", "arch/arm/boot", "arch/x86/boot", "boot")
+# Where INSTALL_MOD_PATH usually points: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
+_MODULES: Final = ("lib/modules", "usr/lib/modules", "modules/lib/modules", "modinstall/lib/modules")
+_DEVICE_TREES: Final = ("arch/arm/boot/dts", "dtbs", "boot", "usr/lib")
+_TARS: Final = (".tar", ".tar.xz", ".tar.gz")
+_BUILT_IN: Final = "modules.builtin"
+NOTES: Final = "fsjoule.json"  # of `fsjoule kernel build`
+_GIT_TIMEOUT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """What was found in a build folder.
+
+    `dtb` is the device tree or an archive of device trees, for a board that has one. `modules` is a folder
+    lib/modules/<release>, an archive of one, or the list of what is built in, for a kernel that has no modules.
+    """
+
+    folder: Path
+    image: Path
+    dtb: Path | None
+    modules: Path
+    git_describe: str
+
+    @property
+    def label(self) -> str:
+        """What to call its kernel in tables."""
+        return self.git_describe or self.folder.name
+
+    def files(self) -> dict[str, str]:
+        """SHA-256 of all that is used of it, by path within the folder."""
+        used = (self.image, self.dtb, self.modules)
+        return {path.relative_to(self.folder).as_posix(): _sha256(path) for path in used if path is not None}
+
+
+def build_folder(folder: Path, boot: Boot) -> BuildFolder:
+    """Look into a build folder. Raises ConfigError with all that is missing in it, and the command that makes it."""
+    images = [Path(place) / boot.image for place in _IMAGES]
+    image = _first(folder / name for name in images)
+    tree = None if boot.dtb is None else _found_device_tree(folder, boot.dtb)
+    modules = _modules(folder)
+    missing = {
+        f"no kernel image: {' or '.join(map(str, images))}; `make {boot.image}` makes it": image,
+        f"no device tree {boot.dtb}: in {', '.join(_DEVICE_TREES)} or dtbs.tar.xz; `make dtbs` makes it": (
+            tree or boot.dtb is None
+        ),
+        f"no modules: {_MODULES[0]}/RELEASE or modules.tar.xz; "
+        f"`make modules_install INSTALL_MOD_PATH={folder}` puts them there": modules,
+    }
+    if image is None or modules is None or not all(missing.values()):
+        listed = "".join(f"\n  {what}" for what, found in missing.items() if not found)
+        raise ConfigError(f"{folder} is no build folder of a kernel for this board:{listed}")
+    return BuildFolder(folder, image, tree, modules, git_describe(folder))
+
+
+def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> Kernel:
+    """The kernel in a build folder. Raises ConfigError if it lacks something that the board needs to boot."""
+    files = build.files()
+
+    def collect(work: Path) -> Parts:
+        progress(f"kernel {build.label}: taking it from {build.folder}")
+        return Parts(
+            image=build.image,
+            dtb=_device_tree(build.dtb, recipe.boot.dtb, work / "dtbs"),
+            modules=_installed(build, work / "tree"),
+            sha256=files,
+        )
+
+    key = {"build_folder": sorted(files.values())}
+    name = f"{recipe.name}-folder"
+    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card, progress=progress)
+
+
+def git_describe(folder: Path) -> str:
+    """Which revision was built, as was noted beside it, or by the source that the folder is; empty if unknown."""
+    for noted in (folder / NOTES, folder / "metadata.json"):
+        if noted.is_file():
+            return _noted_revision(noted)
+    source = folder / "source"  # a link that the kernel's own makefile leaves in a build folder of its own
+    for tree in (folder, source):
+        if (tree / "Kbuild").is_file() and (tree / ".git").exists():
+            command = ["git", "-C", tree, "describe", "--tags", "--always", "--dirty"]
+            done = process.run(command, timeout_s=_GIT_TIMEOUT_S, check=False)
+            return done.stdout.decode().strip()
+    return ""
+
+
+def _noted_revision(file: Path) -> str:
+    try:
+        notes = json.loads(file.read_text())
+        git = notes.get("git", notes)  # tuxmake has a table of its own for it
+        return str(git.get("git_describe") or git.get("git_commit", "")[:12])
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"its notes cannot be read: {error}", file=file, hint="build the kernel again") from error
+
+
+def _modules(folder: Path) -> Path | None:
+    releases = [path for top in _MODULES for path in sorted((folder / top).glob("*")) if path.is_dir()]
+    if len(releases) > 1:
+        built = folder / "include" / "config" / "kernel.release"
+        own = built.read_text().strip() if built.is_file() else ""
+        releases = [path for path in releases if path.name == own]
+        if len(releases) != 1:
+            raise ConfigError(
+                f"{folder} holds the modules of more than one kernel",
+                hint="leave only those that belong to the kernel image",
+            )
+    archive = _first(folder / f"modules{suffix}" for suffix in _TARS)
+    return releases[0] if releases else archive or _all_built_in(folder)
+
+
+def _all_built_in(folder: Path) -> Path | None:
+    """The list of what is built in, if nothing was built as a module (the makefile lists those in modules.order)."""
+    order = folder / "modules.order"
+    if order.is_file() and order.read_text().strip():
+        return None
+    return _first([folder / _BUILT_IN])
+
+
+def _installed(build: BuildFolder, tree: Path) -> Path:
+    """A folder lib/modules/<release> below `tree`, for depmod to write into."""
+    source, modules = build.modules, tree / "lib" / "modules"
+    modules.mkdir(parents=True)
+    if source.name == _BUILT_IN:
+        release = kernel_release(build.image.read_bytes())
+        if release is None:
+            raise ConfigError(
+                f"{build.image} does not say its release: it is packed in a way that is not known here",
+                hint="build it with CONFIG_KERNEL_GZIP or CONFIG_KERNEL_XZ, or install its modules as well",
+            )
+        (modules / release).mkdir()
+        (modules / release / _BUILT_IN).write_bytes(source.read_bytes())
+        return modules / release
+    if source.is_dir():
+        process.run(["cp", "--archive", source, modules], timeout_s=300)
+        return modules / source.name
+    _unpack(source, tree)
+    found = [path for path in modules.glob("*") if path.is_dir()]
+    if len(found) != 1:
+        raise ConfigError(f"{source} holds the modules of {len(found)} kernels", hint="one is wanted: build it again")
+    return found[0]
+
+
+def _device_tree(found: Path | None, dtb: str | None, work: Path) -> Path | None:
+    if found is None or dtb is None or found.name == dtb:
+        return found
+    _unpack(found, work)
+    inside = _first(work.rglob(dtb))
+    if inside is None:
+        raise ConfigError(f"{found} holds no {dtb}", hint="switch on what the board needs, then `make dtbs`")
+    return inside
+
+
+def _unpack(archive: Path, into: Path) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        process.run(["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", into], timeout_s=300)
+    except LabError as error:
+        raise ConfigError(f"{archive} cannot be unpacked: {error.what}", hint="build it again") from error
+
+
+def _found_device_tree(folder: Path, dtb: str) -> Path | None:
+    return _first([folder / dtb, *_below(folder, dtb)]) or _first(folder / f"dtbs{suffix}" for suffix in _TARS)
+
+
+def _below(folder: Path, dtb: str) -> Iterator[Path]:
+    for top in _DEVICE_TREES:
+        yield from sorted((folder / top).rglob(dtb))
+
+
+def _first(candidates: Iterable[Path]) -> Path | None:
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _sha256(path: Path) -> str:
+    """Of a file, or of all files below a folder."""
+    if path.is_dir():
+        return folder_digest(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,184 @@
+"""Stage `dkms`: kernel modules that Debian has as source only, built for one of the archive's kernels.
+
+They are built with the headers and the compiler that Debian has for that kernel, in an unpacked Debian of its suite
+that is thrown away afterwards. No package script runs, and nothing is installed on this machine.
+
+The entry holds the modules (`*.ko`), `dkms.json` and the build's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.kernels.kernel import wanted_modules
+from fsjoule.kernels.recipe import KernelSource, Recipe
+
+# Raise it when this file changes what is in an entry.
+STAGE_VERSION: Final = 2
+
+_UNPACK_TIMEOUT_S: Final = 1200.0
+_BUILD_TIMEOUT_S: Final = 3600.0
+# What dkms, a configure script and make start. The rest comes as their dependencies, and with the kernel's headers.
+_TOOLS: Final = (
+    *("dkms", "libc6-dev", "dash", "bash", "coreutils", "sed", "grep", "findutils", "mawk", "diffutils", "tar", "gzip"),
+    *("perl-base", "file"),
+)
+_ENVIRONMENT: Final = ("-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltModule:
+    """A built entry: a module, those that came with it, and the package that has their source."""
+
+    folder: Path
+    package: str
+    version: str
+    file: str
+    sha256: str
+
+    @property
+    def modules(self) -> list[Path]:
+        return sorted(self.folder.glob("*.ko*"))
+
+
+def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tuple[str, ...]:
+    """Those of the needed modules that a kernel does not come with. A kernel is given as the user has asked for it.
+
+    Raises ConfigError for a module that there is not on cards with that kernel.
+    """
+    known = wanted_modules(recipe)
+    missing = sorted({name for name in needed if name not in known})
+    for name in missing:
+        row = recipe.modules.dkms.get(name)
+        if row is None:
+            raise ConfigError(
+                f"cards of the recipe {recipe.name!r} have no module {name}",
+                hint=f"leave the filesystem out; if kernels have it, add it to [modules] of images/{recipe.name}.toml",
+            )
+        if kernel not in row.kernels:
+            raise ConfigError(
+                f"there is no module {name} for the kernel {kernel}: {row.package} is not built for it",
+                hint=f"choose from: {', '.join(row.kernels)}; or leave the filesystem out",
+            )
+    return tuple(missing)
+
+
+def built_module(
+    recipe: Recipe, name: str, source: KernelSource, *, release: str, version: str, progress: Progress
+) -> BuiltModule:
+    """One of `[modules.dkms]` for a kernel of the archive, given its release and the version of its package.
+
+    Raises LabError, transient if the download failed, and ConfigError if it cannot be built on this machine.
+    """
+    inputs = {
+        "version": STAGE_VERSION,
+        "package": recipe.modules.dkms[name].package,
+        "from": [recipe.userland.suite, *recipe.userland.components],
+        "kernel": [source.suite, source.flavour, release, version],
+        "architecture": recipe.architecture,
+    }
+
+    def build(folder: Path) -> None:
+        _check_machine(recipe, name)
+        tree, package = folder / "tree", folder / "package"
+        _unpack_tools(recipe, source, tree, progress)
+        if not (tree / "usr" / "src" / f"linux-headers-{release}").is_dir():
+            raise LabError(f"{source.suite} has other headers than those of {release}", hint="fsjoule image clean")
+        package.mkdir()
+        notes = _fetch(recipe, name, package, tree, progress)
+        _run_dkms(tree, folder / "build.log", name, release, progress)
+        for module in tree.glob("var/lib/dkms/*/*/*/*/module/*.ko*"):
+            shutil.copy(module, folder)
+        shutil.rmtree(tree)
+        shutil.rmtree(package)
+        (folder / "dkms.json").write_text(json.dumps(notes, indent=2) + "\n")
+
+    folder = build_once("dkms", f"{recipe.name}-{name}-{release}", cache_key(inputs), build, progress=progress)
+    return BuiltModule(folder, **json.loads((folder / "dkms.json").read_text()))
+
+
+def _check_machine(recipe: Recipe, name: str) -> None:
+    process.require_root(f"the module {name} is built")
+    here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
+    if here != recipe.architecture:
+        raise ConfigError(
+            f"{recipe.architecture}'s own compiler builds the module {name}: it does not run on {here}",
+            hint="leave the filesystem out, or build the card on another machine",
+        )
+
+
+def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Progress) -> None:
+    progress(f"modules: fetching headers and compiler of {source.suite}")
+    run_watched(
+        [
+            "mmdebstrap",
+            "--variant=extract",
+            f"--architectures={recipe.architecture}",
+            f"--include={','.join((*_TOOLS, f'linux-headers-{source.flavour}'))}",
+            source.suite,
+            tree,
+            source_line(debian_mirror(), source.suite, check_valid_until=source.check_valid_until),
+        ],
+        log=tree.with_name("unpack.log"),
+        timeout_s=_UNPACK_TIMEOUT_S,
+        how_far=lambda: f"modules: {size_mib(tree):.0f} MiB of headers and compiler so far",
+        progress=progress,
+        transient=True,
+    )
+    # A script of its package would have made this link.
+    (tree / "usr" / "bin" / "awk").symlink_to("mawk")
+
+
+def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress) -> dict[str, str]:
+    """Put the module's source where dkms looks for it; returns what is to be noted about it.
+
+    It is of the same suite as the user land: a filesystem's tools and its module are one version.
+    """
+    suite, components = recipe.userland.suite, recipe.userland.components
+    line = source_line(debian_mirror(), suite, components)
+    apt = PrivateApt(into / "apt", source=line, architecture=recipe.architecture)
+    apt.update(progress)
+    packages = apt.show([recipe.modules.dkms[name].package])
+    (file,) = apt.download(packages, into, progress)
+    process.run(["dpkg-deb", "--extract", file, tree], timeout_s=120)
+    package = packages[0]
+    progress(f"modules: {package.name} {package.version}")
+    return {"package": package.name, "version": package.version, "file": file.name, "sha256": package.sha256}
+
+
+def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress) -> None:
+    (config,) = tree.glob("usr/src/*/dkms.conf")
+    found = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
+    jobs = str(os.cpu_count() or 1)
+    command: Sequence[str | Path] = [
+        *("nice", "env", *_ENVIRONMENT, "chroot", tree),
+        *("dkms", "build", "-m", found["NAME"], "-v", found["VERSION"], "-k", release, "-j", jobs),
+    ]
+    made = tree / "var" / "lib" / "dkms"
+
+    def how_far() -> str:
+        count = sum(1 for _ in made.glob("*/*/build/module/**/*.o"))
+        return f"modules: {count} files of {name} compiled" if count else f"modules: configuring {name}"
+
+    try:
+        run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far, progress=progress)
+    except LabError as error:
+        if error.transient:
+            raise
+        logs = [file.read_text(errors="replace") for file in (log, *sorted(made.rglob("make.log")))]
+        said = "\n".join(text.strip()[-1000:] for text in logs)
+        raise LabError(
+            f"the module {name} does not build for {release}:\n{said}", hint="leave the filesystem out"
+        ) from error

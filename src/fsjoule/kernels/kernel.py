@@ -1,0 +1,210 @@
+"""Stage `kernel`: one kernel, cut down to what the recipe needs, wherever it came from.
+
+The entry holds the kernel's image, by the name that the recipe has for it, `board.dtb` if the board has a device tree,
+`modules/lib/modules/<release>/` (uncompressed, with depmod's indexes) and `kernel.json`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
+from fsjoule.kernels.recipe import Recipe
+
+# Raise it when this file changes what is in an entry.
+STAGE_VERSION: Final = 3
+
+_DEVICE_TREE: Final = "board.dtb"
+_INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A built entry. `content` is a digest of all its files, `package` is empty if it did not come in one.
+
+    `package_sha256` is by name of the files that it came from, `packages` Debian versions by name; `lacks` are modules
+    of the recipe that it does not have.
+    """
+
+    content: str
+    folder: Path
+    image: Path
+    release: str
+    package: str
+    packages: dict[str, str]
+    package_sha256: dict[str, str]
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def device_tree(self) -> Path | None:
+        file = self.folder / _DEVICE_TREE
+        return file if file.exists() else None
+
+    @property
+    def modules_root(self) -> Path:
+        """A folder with lib/modules/<release> in it."""
+        return self.folder / "modules"
+
+    def index(self) -> ModuleIndex:
+        return read_index(self.modules_root / "lib" / "modules" / self.release)
+
+    def digest(self) -> str:
+        """SHA-256 of all that goes onto the card: image, device tree, modules (their indexes follow from them)."""
+        tree = [] if self.device_tree is None else [self.device_tree]
+        files = [self.image, *tree, *sorted(self.modules_root.rglob("*.ko"))]
+        digest = hashlib.sha256()
+        for file in files:
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(self.folder)} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A kernel before it is cut down. `modules` is a folder lib/modules/<release> that depmod may write into.
+
+    The rest says where it came from, as in `Kernel`.
+    """
+
+    image: Path
+    dtb: Path | None
+    modules: Path
+    package: str = ""
+    packages: dict[str, str] = field(default_factory=dict[str, str])
+    sha256: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def kernel_entry(
+    recipe: Recipe,
+    name: str,
+    source: Mapping[str, Any],
+    collect: Callable[[Path], Parts],
+    *,
+    needs: Sequence[str],
+    built: Sequence[str] = (),
+    progress: Progress,
+) -> Kernel:
+    """The entry of a kernel; `collect` is called with an empty folder to work in if there is none yet.
+
+    `built` are modules beside those of the recipe, which `collect` brings. `source` is what the entry's key is made
+    from, beside the recipe. Raises ConfigError if the kernel lacks one of the modules in `needs`, or does not fit
+    together.
+    """
+    wanted = sorted({*wanted_modules(recipe), *built})
+    inputs = {
+        "version": STAGE_VERSION,
+        **source,
+        "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
+        "modules": wanted,
+    }
+
+    def build(folder: Path) -> None:
+        work = folder / "work"
+        work.mkdir()
+        stored = _take(collect(work), folder, recipe, wanted, needs)
+        shutil.rmtree(work)
+        (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
+
+    key = cache_key(inputs)
+    folder = build_once("kernel", name, key, build, progress=progress)
+    stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
+    lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
+    return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
+
+
+def wanted_modules(recipe: Recipe) -> list[str]:
+    """All module names of a recipe: of the card, of the root filesystems, and those loaded on demand; none to build."""
+    filesystems = [name for filesystem in recipe.filesystems.values() for name in filesystem.modules]
+    return sorted({*recipe.modules.card, *recipe.modules.root, *filesystems})
+
+
+def read_index(folder: Path) -> ModuleIndex:
+    """The indexes that depmod wrote below `lib/modules/<release>`."""
+    names = {"dep": "modules.dep", "softdep": "modules.softdep", "alias": "modules.alias", "builtin": "modules.builtin"}
+    return parse_index(**{part: (folder / file).read_text() for part, file in names.items()})
+
+
+def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], needs: Sequence[str]) -> dict[str, Any]:
+    """Take kernel, device tree and needed modules out of the parts; returns what is to be kept about them."""
+    release = parts.modules.name
+    if not (parts.modules / "modules.builtin").is_file():
+        raise ConfigError(
+            f"the modules of {release} are not whole: there is no modules.builtin",
+            hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
+        )
+    _check_release(parts.image, release)
+    image = shutil.copyfile(parts.image, folder / recipe.boot.image)
+    if parts.dtb is not None:
+        _change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
+    process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
+    index = read_index(parts.modules)
+    lacks = [name for name in wanted if not index.has(name)]
+    if missing := [name for name in lacks if name in needs]:
+        raise ConfigError(
+            f"the kernel {release} has no {', '.join(missing)}, neither built in nor as a module",
+            hint="switch them on in its configuration, build it, and install its modules as well",
+        )
+    target = folder / "modules" / "lib" / "modules" / release
+    target.mkdir(parents=True)
+    for module in closure([name for name in wanted if name not in lacks], index):
+        source = parts.modules / index.paths[module]
+        into = (target / index.paths[module]).with_name(f"{module_name(source.name)}.ko")
+        into.parent.mkdir(parents=True, exist_ok=True)
+        into.write_bytes(_decompressed(source))
+    for name in _INDEX_FILES:
+        if (parts.modules / name).exists():
+            shutil.copyfile(parts.modules / name, target / name)
+    process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
+    kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
+    return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
+
+
+def _check_release(image: Path, release: str) -> None:
+    """An image that was built anew, beside modules that were not installed anew, would boot and find no module."""
+    own = kernel_release(image.read_bytes())
+    if own is not None and own != release:
+        raise ConfigError(
+            f"the kernel image is {own}, its modules are those of {release}",
+            hint="install the modules of the same build: make modules_install INSTALL_MOD_PATH=FOLDER",
+        )
+
+
+def _change_device_tree(file: Path, recipe: Recipe) -> None:
+    for node, properties in recipe.boot.device_tree.items():
+        try:
+            present = process.run(["fdtget", "-p", file, node], timeout_s=10).stdout.decode().split()
+        except LabError as error:
+            raise ConfigError(
+                f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
+                hint=f"mend [boot.device_tree] in images/{recipe.name}.toml, or take another device tree",
+            ) from error
+        for name, text in properties.items():
+            if text is not False:
+                process.run(["fdtput", "-t", "s", file, node, name, text], timeout_s=10)
+            elif name in present:
+                process.run(["fdtput", "-d", file, node, name], timeout_s=10)
+
+
+def _decompressed(module: Path) -> bytes:
+    """A module's ELF file; uncompressed ones load fastest on a slow CPU, and every modprobe can read them."""
+    match module.suffix:
+        case ".xz":
+            return lzma.decompress(module.read_bytes())
+        case ".zst":
+            return process.run(["zstd", "--decompress", "--stdout", module], timeout_s=60).stdout
+        case ".gz":
+            return gzip.decompress(module.read_bytes())
+        case _:
+            return module.read_bytes()

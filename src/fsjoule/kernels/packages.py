@@ -1,0 +1,213 @@
+"""Kernels in Debian packages: those of the archive, and package files that the user names."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.apt import (
+    Package,
+    PrivateApt,
+    control_fields,
+    debian_mirror,
+    dependencies,
+    source_line,
+)
+from fsjoule.host.cache.stages import Progress
+from fsjoule.kernels.dkms import BuiltModule, built_module
+from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
+from fsjoule.kernels.recipe import Recipe
+
+_IMAGE: Final = "linux-image-"
+
+
+def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
+    """One of the recipe's kernels, fetched from Debian's archive if it is not in the cache.
+
+    `built` are modules of `[modules.dkms]` that it is to have. Raises ConfigError for an unknown kernel or module,
+    LabError, transient, if the download failed.
+    """
+    source = recipe.kernel(choice)
+
+    def collect(work: Path) -> Parts:
+        line = source_line(debian_mirror(), source.suite, check_valid_until=source.check_valid_until)
+        apt = PrivateApt(work / "apt", source=line, architecture=recipe.architecture)
+        progress(f"kernel {choice}: fetching the package lists of {source.suite}")
+        apt.update(progress)
+        packages = _kernel_packages(apt, source.package, source.flavour)
+        size_mib = sum(package.size_bytes for package in packages) / 2**20
+        progress(f"kernel {choice}: downloading {packages[-1].name} {packages[-1].version}, {size_mib:.0f} MiB")
+        files = apt.download(packages, work, progress)
+        progress(f"kernel {choice}: unpacking")
+        parts = _unpacked(files, work / "tree", recipe.boot.dtb)
+        image = next(package for package in packages if package.name == f"{_IMAGE}{parts.modules.name}")
+        parts = replace(
+            parts,
+            package=f"{image.name} {image.version}",
+            packages={package.name: package.version for package in packages},
+            sha256={file.name: package.sha256 for file, package in zip(files, packages, strict=True)},
+        )
+        for name in built:
+            module = built_module(
+                recipe, name, source, release=parts.modules.name, version=image.version, progress=progress
+            )
+            parts = _with_module(parts, module)
+        return parts
+
+    key = {"source": source.model_dump(include={"suite", "package"}), "architecture": recipe.architecture}
+    name = f"{recipe.name}-{choice}"
+    needs = [*wanted_modules(recipe), *built]
+    return kernel_entry(recipe, name, key, collect, needs=needs, built=built, progress=progress)
+
+
+def _with_module(parts: Parts, module: BuiltModule) -> Parts:
+    place = parts.modules / "updates" / "dkms"
+    place.mkdir(parents=True, exist_ok=True)
+    for file in module.modules:
+        shutil.copy(file, place)
+    return replace(
+        parts,
+        packages={**parts.packages, module.package: module.version},
+        sha256={**parts.sha256, module.file: module.sha256},
+    )
+
+
+def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Package]:
+    """The metapackage and the packages of the same kernel below it, however the release splits them; largest last."""
+    found: dict[str, Package] = {}
+    names = [metapackage]
+    while names:
+        shown = apt.show(names)
+        found.update((package.name, package) for package in shown)
+        below = {name for package in shown for name in package.depends}
+        names = sorted(n for n in below - found.keys() if n.startswith("linux-") and n.endswith(f"-{flavour}"))
+    return sorted(found.values(), key=lambda package: package.size_bytes)
+
+
+# ----------------------------------------------------------------------------------------------------- package files
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFile:
+    """A Debian package as a file, and what its control fields say."""
+
+    path: Path
+    name: str
+    version: str
+    architecture: str
+    depends: tuple[str, ...]
+
+    @property
+    def release(self) -> str:
+        """The kernel's release, for a package with a kernel image."""
+        return self.name.removeprefix(_IMAGE)
+
+
+def package_file(path: Path, architecture: str) -> PackageFile:
+    """Look into a package file. Raises ConfigError if it holds no kernel for that architecture."""
+    package = _read_package(path)
+    if not package.name.startswith(_IMAGE):
+        raise ConfigError(
+            f"{path} is the package {package.name}, which is no kernel",
+            hint="a kernel's package is called linux-image-RELEASE; `make bindeb-pkg` makes one",
+        )
+    if package.architecture != architecture:
+        raise ConfigError(
+            f"{path} is for {package.architecture}; the board takes {architecture}",
+            hint=f"build it for {architecture}",
+        )
+    return package
+
+
+def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> Kernel:
+    """The kernel in a package file; packages that it needs are looked for beside it.
+
+    Raises ConfigError if the packages hold no kernel for the board.
+    """
+    files = _with_neighbours(package)
+    sha256 = {file.path.name: _sha256(file.path) for file in files}
+
+    def collect(work: Path) -> Parts:
+        progress(f"kernel {package.release}: unpacking {', '.join(sha256)}")
+        try:
+            parts = _unpacked([file.path for file in files], work / "tree", recipe.boot.dtb)
+        except LabError as error:
+            there = {file.name for file in files}
+            kernels = {name for file in files for name in file.depends if package.release in name}
+            absent = ", ".join(sorted(kernels - there))
+            needed = " and ".join(["modules", *([recipe.boot.dtb] if recipe.boot.dtb else [])])
+            where = f"put {absent} beside it" if absent else f"build it again with {needed}"
+            raise ConfigError(f"{package.path}: {error.what}", hint=where) from error
+        return replace(
+            parts,
+            package=f"{package.name} {package.version}",
+            packages={file.name: file.version for file in files},
+            sha256=sha256,
+        )
+
+    key = {"package_files": sorted(sha256.values())}
+    name = f"{recipe.name}-{package.release}"
+    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card, progress=progress)
+
+
+def _read_package(path: Path) -> PackageFile:
+    try:
+        shown = process.run(["dpkg-deb", "--field", path], timeout_s=30).stdout.decode(errors="replace")
+        fields = control_fields(shown)
+        return PackageFile(path, fields["Package"], fields["Version"], fields["Architecture"], dependencies(fields))
+    except (LabError, KeyError) as error:
+        raise ConfigError(f"{path} is not a whole Debian package: {error}", hint="copy or build it again") from error
+
+
+def _with_neighbours(package: PackageFile) -> list[PackageFile]:
+    """The package and those of the same folder and version that it depends on, as newer kernels are split."""
+    nearby = {
+        file.name: file
+        for path in sorted(package.path.parent.glob("linux-*.deb"))
+        if path != package.path and (file := _read_package(path)).version == package.version
+    }
+    found = [package]
+    for file in found:  # grows while it is walked
+        found += [nearby.pop(name) for name in file.depends if name in nearby]
+    return found
+
+
+def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
+    """A kernel's parts from packages unpacked into `tree`. Raises LabError naming what they do not hold."""
+    for file in files:
+        process.run(["dpkg-deb", "--extract", file, tree], timeout_s=300)
+    # Newer packages keep everything below /usr/lib/modules/<release>.
+    installed = tree / "lib" / "modules"
+    if not installed.exists():
+        installed.parent.mkdir(exist_ok=True)
+        installed.symlink_to("../usr/lib/modules")
+    listed = _one_of("modules", installed.glob("*/modules.builtin"), f"lib/modules/RELEASE in {_names(files)}")
+    modules = listed.parent
+    release = modules.name
+    return Parts(
+        image=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
+        dtb=_one_of("device tree", (tree / "usr" / "lib").rglob(dtb), f"{dtb} in {_names(files)}") if dtb else None,
+        modules=modules,
+    )
+
+
+def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:
+    for path in candidates:
+        if path.exists():
+            return path
+    raise LabError(f"no {what}: {where}", hint="has the packaging changed? see docs/images.md")
+
+
+def _names(files: Sequence[Path]) -> str:
+    return ", ".join(file.name for file in files)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,277 @@
+"""Recipes of card images: `images/<name>.toml`, checked, with the line of whatever is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
+from fsjoule.host.toml_lines import line_of
+
+DEFAULT_RECIPE: Final = "imx6ul"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
+Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
+Mebibytes = Annotated[int, Field(gt=0, le=65536)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class CardLayout(_Table):
+    """Three partitions in an MBR: boot (FAT), root, and scratch in what is left. Sizes in MiB."""
+
+    size_mib: Mebibytes
+    align_mib: Mebibytes
+    boot_mib: Mebibytes
+    root_mib: Mebibytes
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size_mib & (self.size_mib - 1):
+            raise ValueError(f"size_mib = {self.size_mib} is not a power of two, the only sizes an emulated card takes")
+        if self.scratch_mib < self.align_mib:
+            raise ValueError(f"boot and root leave no room for the scratch partition on a card of {self.size_mib} MiB")
+        return self
+
+    @property
+    def boot_start_mib(self) -> int:
+        return self.align_mib
+
+    @property
+    def root_start_mib(self) -> int:
+        return self.boot_start_mib + self.boot_mib
+
+    @property
+    def scratch_start_mib(self) -> int:
+        return self.root_start_mib + self.root_mib
+
+    @property
+    def scratch_mib(self) -> int:
+        return self.size_mib - self.scratch_start_mib
+
+
+class Boot(_Table):
+    """What the boot loader starts and hands to the kernel.
+
+    `image` is the kernel's file as a build calls it. `dtb` is the device tree, for boards that have one; `device_tree`
+    holds changes to it: path or alias of a node -> property -> its new text, or False for a property to delete.
+    `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage names.
+    """
+
+    image: Literal["zImage", "bzImage"] = "zImage"
+    dtb: Name | None = None
+    memory_base: Annotated[int | None, Field(ge=0, lt=2**32)] = None
+    root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
+    mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
+    arguments: Words
+    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False]]] = {}
+
+    @model_validator(mode="after")
+    def _has_the_tree_that_it_changes(self) -> Self:
+        if self.device_tree and self.dtb is None:
+            raise ValueError("device_tree changes a device tree, and there is none: dtb names it")
+        return self
+
+
+class DkmsModule(_Table):
+    """A module that Debian has as source only: its package, from the user land's suite, and the kernels that get it."""
+
+    package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.+-]+-dkms$")]
+    kernels: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class Modules(_Table):
+    """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`).
+
+    Those of `dkms` are built, and only for runs that measure a filesystem which needs them.
+    """
+
+    card: tuple[Name, ...]
+    root: tuple[Name, ...]
+    dkms: dict[Name, DkmsModule] = {}
+
+
+class Userland(_Table):
+    """Debian packages of the root filesystem and the archive's components that they are from.
+
+    `remove` are paths (globs) to leave out, `applets` links to busybox to add.
+    """
+
+    suite: Name
+    components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)
+    packages: Annotated[tuple[Name, ...], Field(min_length=1)]
+    remove: Words = ()
+    applets: Words = ()
+
+
+class KernelSource(_Table):
+    """A Debian kernel: the metapackage, the suite it is taken from, and the QEMU that it takes to emulate its board."""
+
+    suite: Name
+    package: Annotated[str, StringConstraints(pattern=r"^linux-image-[a-z0-9-]+$")]
+    check_valid_until: bool = True
+    qemu_at_least: Version = "0.0"
+
+    @property
+    def flavour(self) -> str:
+        """The last part of the names of all packages of this kernel: `armmp`."""
+        return self.package.removeprefix("linux-image-")
+
+
+class Emulator(_Table):
+    """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself.
+
+    `for_kernels_from` maps the first kernel version that needs a QEMU to that QEMU's; it is for kernels that are not in
+    the recipe. `board` are QEMU's arguments for a board that fills root partitions, `card` those of its card's drive.
+    """
+
+    program: Name
+    package: Name
+    suite: Name
+    for_kernels_from: dict[Version, Version] = {}
+    board: Words = ()
+    card: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
+
+
+class KernelBuild(_Table):
+    """How `fsjoule kernel build` configures a kernel: a target of its makefile, and a fragment beside the recipe."""
+
+    base: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+config$")]
+    fragment: Name
+
+
+class RootFilesystem(_Table):
+    """How a root partition with this filesystem is made and mounted.
+
+    `make_on_board` is the program with its arguments where the board has to make it, and to copy the files onto it.
+    """
+
+    modules: tuple[Name, ...]
+    make_options: Words = ()
+    make_on_board: Words = ()
+    mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
+
+
+class Recipe(_Table):
+    """One kind of card image: which kernels and root filesystems it can have, and what is on it."""
+
+    name: Name
+    architecture: Name
+    hostname: Name
+    card: CardLayout
+    boot: Boot
+    modules: Modules
+    userland: Userland
+    emulator: Emulator
+    kernel_build: KernelBuild | None = None
+    kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
+    filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _builds_for_its_own_kernels(self) -> Self:
+        for name, row in self.modules.dkms.items():
+            if unknown := set(row.kernels) - self.kernels.keys():
+                raise ValueError(f"modules.dkms.{name} is for kernels that there are not: {', '.join(sorted(unknown))}")
+        return self
+
+    def kernel(self, choice: str) -> KernelSource:
+        """The kernel of that name. Raises ConfigError with the choices."""
+        if choice not in self.kernels:
+            raise ConfigError.unknown("kernel", choice, self.kernels)
+        return self.kernels[choice]
+
+    def filesystem(self, choice: str) -> RootFilesystem:
+        """The root filesystem of that name. Raises ConfigError with the choices."""
+        if choice not in self.filesystems:
+            raise ConfigError.unknown("root filesystem", choice, self.filesystems)
+        return self.filesystems[choice]
+
+
+def recipes_folder() -> Path:
+    """Where recipes are: `images/` of the project."""
+    return project_dir() / "images"
+
+
+def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
+    """Read `<folder>/<name>.toml`.
+
+    Raises ConfigError: an unknown name lists the choices, a mistake in the file names file, line and what is wrong.
+    """
+    choices = sorted(path.stem for path in folder.glob("*.toml"))
+    if name not in choices:
+        raise ConfigError.unknown("image recipe", name, choices)
+    path = folder / f"{name}.toml"
+    return parse_recipe(path.read_text(encoding="utf-8"), name=name, file=path)
+
+
+def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
+    """A recipe from its text. `file` is for error messages, and has beside it what it is based on, `base/<base>.toml`.
+
+    Raises ConfigError with file and line.
+    """
+    own, base, base_file = _document(text, file), dict[str, Any](), file
+    if "base" in own:
+        base_file = _base_file(own.pop("base"), text, file)
+        base = _document(base_file.read_text(encoding="utf-8"), base_file)
+    try:
+        return Recipe.model_validate({**_merged(base, own), "name": name})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {first['input']!r})"
+        where = base_file if _holds(base, path) and not _holds(own, path) else file
+        raise ConfigError(
+            f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}",
+            file=where,
+            line=line_of(text if where == file else base_file.read_text(encoding="utf-8"), path),
+            hint="docs/images.md explains every field of a recipe",
+        ) from error
+
+
+def _document(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+
+
+def _base_file(base: object, text: str, file: Path) -> Path:
+    folder = file.parent / "base"
+    choices = sorted(path.stem for path in folder.glob("*.toml"))
+    if base not in choices:
+        raise ConfigError(
+            f"there is no {base!r} to base a recipe on",
+            file=file,
+            line=line_of(text, ["base"]),
+            hint=f"choose from: {', '.join(choices)}",
+        )
+    return folder / f"{base}.toml"
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged, everything else of `own` goes before."""
+    both = base.keys() & own.keys()
+    tables = {key for key in both if isinstance(base[key], dict) and isinstance(own[key], dict)}
+    return {**base, **own, **{key: _merged(base[key], own[key]) for key in tables}}
+
+
+def _holds(document: Any, path: Sequence[str]) -> bool:  # noqa: ANN401 - TOML has many types
+    """Whether there is something at that path, or a list on the way to it."""
+    for key in path:
+        if not isinstance(document, dict):
+            return True
+        if key not in document:
+            return False
+        document = cast("dict[str, Any]", document)[key]
+    return True

@@ -1,0 +1,154 @@
+"""Trace and window become energy, each figure with its standard uncertainty (k=1).
+
+A sample at time t stands for [t, t + tick). The energy of a window is the sum over samples of power times the part of
+the tick that lies inside the window, so that both marks may fall anywhere inside a tick. Raw samples are integrated,
+never filtered ones: a moving average delays, and smears the window's edges. Where frames were lost, the meter's own
+sums bridge the gap (fsjoule.meter.energy.gaps).
+
+The uncertainty is a type B evaluation (JCGM 100:2008, 4.3.7 and 5.1.2): limits are taken as rectangular
+(limit / sqrt 3), contributions are added in quadrature. docs/energy.md has every formula and where its numbers come
+from.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.validity import DEFAULT, Limits
+from fsjoule.meter.energy.window import Recording, Share, marks_j, share
+from fsjoule.model import MIB, Energy, EnergyBudget, Trace, Value, Window
+
+__all__ = ["Instrument", "energy", "per_mib"]
+
+_SQRT3: Final = math.sqrt(3)
+
+
+def energy(
+    trace: Trace,
+    window: Window,
+    idle: Window,
+    instrument: Instrument | None = None,
+    *,
+    slack_s: float = 0.0,
+    limits: Limits = DEFAULT,
+) -> Energy:
+    """The energy of a window, gross and net of the idle power that `idle` shows.
+
+    `instrument` is what the trace's own info tells if it is None. `slack_s` is how much longer the window is than the
+    work that it brackets: the start of the programs that send the marks. What the board spent in it does not belong to
+    the work, so it bounds an error.
+
+    Raises MeasurementInvalid if the trace does not reach over both windows, or if the meter itself missed more of their
+    ticks than the limits allow.
+    """
+    meter = instrument or Instrument.of(trace.info)
+    recording = Recording.of(trace)
+    work = share(recording, window, meter, limits, name="the window")
+    rest = share(recording, idle, meter, limits, name="the idle window")
+    gross, net = _gross_budget(work, meter, slack_s), _net_budget(work, rest, meter, slack_s)
+    check_mj, check_sum_mj = _against_cumulative(recording, window)
+    per_watt = 1e3 * work.duration_s
+    return Energy(
+        gross_mj=Value(work.mean_w * per_watt, gross.total_mj),
+        net_mj=Value((work.mean_w - rest.mean_w) * per_watt, net.total_mj),
+        idle_power_w=Value(rest.mean_w, math.hypot(_power_u(rest), _spread_w(rest))),
+        mean_power_w=Value(work.mean_w, _power_u(work)),
+        power_sd_w=work.sd_w,
+        check_mj=check_mj,
+        check_sum_mj=check_sum_mj,
+        lost_ticks=work.lost,
+        missed_ticks=work.missed,
+        gross_budget=gross,
+        net_budget=net,
+    )
+
+
+def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:
+    """Millijoules per MiB moved; None where nothing was."""
+    if moved_bytes <= 0:
+        return None
+    return Value(energy_mj.value * MIB / moved_bytes, energy_mj.uncertainty * MIB / moved_bytes)
+
+
+def _power_u(part: Share) -> float:
+    """Standard uncertainty of a mean power in W: all but where its window begins and ends."""
+    return math.hypot(
+        part.shunt_rounding_w,
+        part.bus_rounding_w,
+        part.offset_w,
+        part.mean_w * part.gain,
+        part.mean_w * part.shunt,
+        part.sampling_w,
+        part.gaps_w,
+    )
+
+
+def _spread_w(rest: Share) -> float:
+    """How well the mean of idle power is known from its spread over samples."""
+    return rest.sd_w / math.sqrt(max(1, rest.samples))
+
+
+def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
+    per_watt = 1e3 * work.duration_s
+    return EnergyBudget(
+        shunt_rounding_mj=work.shunt_rounding_w * per_watt,
+        bus_rounding_mj=work.bus_rounding_w * per_watt,
+        offset_mj=work.offset_w * per_watt,
+        gain_mj=abs(work.mean_w) * work.gain * per_watt,
+        shunt_mj=abs(work.mean_w) * work.shunt * per_watt,
+        marks_mj=marks_j(work, meter) * 1e3,
+        slack_mj=abs(work.mean_w) * slack_s / _SQRT3 * 1e3,
+        sampling_mj=work.sampling_w * per_watt,
+        gaps_mj=work.gaps_w * per_watt,
+        idle_mj=0.0,
+    )
+
+
+def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
+    """As of the gross energy, but of the difference of two powers: what both have in common cancels.
+
+    Both see the same offset. Their readings are rounded at two places of the scale, and so not alike.
+    """
+    per_watt = 1e3 * work.duration_s
+    net_w = abs(work.mean_w - rest.mean_w)
+    return EnergyBudget(
+        shunt_rounding_mj=math.hypot(work.shunt_rounding_w, rest.shunt_rounding_w) * per_watt,
+        bus_rounding_mj=math.hypot(work.bus_rounding_w, rest.bus_rounding_w) * per_watt,
+        offset_mj=0.0,
+        gain_mj=net_w * work.gain * per_watt,
+        shunt_mj=net_w * work.shunt * per_watt,
+        marks_mj=marks_j(work, meter, rest.mean_w) * 1e3,
+        slack_mj=net_w * slack_s / _SQRT3 * 1e3,
+        sampling_mj=work.sampling_w * per_watt,
+        gaps_mj=work.gaps_w * per_watt,
+        idle_mj=math.hypot(_spread_w(rest), rest.gaps_w) * per_watt,
+    )
+
+
+def _against_cumulative(recording: Recording, window: Window) -> tuple[float | None, float]:
+    """The meter's own sums against the samples, over the ticks that begin in the window.
+
+    Only from one frame to the next where nothing was lost in between: there they must be the same. None where there is
+    no such pair of frames.
+    """
+    trace, between = recording.trace, recording.between
+    inside = (trace.times_us >= window.start_us) & (trace.times_us < window.stop_us)
+    counted = np.concatenate([[0], np.cumsum(inside)])
+    touched = (counted[between.after] > counted[between.first]) & (between.lost == 0)
+    if not touched.any():
+        return None, 0.0
+    # Samples of these frames that lie outside of the window are taken off both.
+    frames = np.zeros(len(trace.ticks) + 1, dtype=np.int64)
+    np.add.at(frames, between.first[touched], 1)
+    np.add.at(frames, between.after[touched], -1)
+    outside = (np.cumsum(frames[:-1]) > 0) & ~inside
+    bus = trace.bus_raw.astype(np.int64)
+    outside_raw, outside_bus = int((trace.shunt_raw * bus)[outside].sum()), int(bus[outside].sum())
+    told = np.array([between.raw[touched].sum(), between.bus[touched].sum()]) - (outside_raw, outside_bus)
+    sums = np.array([between.sum_raw[touched].sum(), between.sum_bus[touched].sum()]) - (outside_raw, outside_bus)
+    told_mj, sum_mj = trace.info.power_w(*np.stack([told, sums], axis=1)) * (1e3 / trace.info.rate_hz)
+    return float(told_mj), float(sum_mj)

@@ -1,0 +1,201 @@
+"""Power over a window, and every contribution to its uncertainty. docs/energy.md explains each formula."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.energy.gaps import (
+    Floats,
+    Gaps,
+    Intervals,
+    Spans,
+    gaps,
+    intervals,
+    sample_spans,
+)
+from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.validity import Limits
+from fsjoule.model import Trace, Window
+
+_SQRT3: Final = math.sqrt(3)
+# Times are whole microseconds: stretches of a window may miss this much of each tick that they cover.
+_ROUNDING_US: Final = 1.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Recording:
+    """A trace, ready to be integrated over any window. Raises MeasurementInvalid if it has no sample."""
+
+    trace: Trace
+    samples: Spans
+    between: Intervals
+    gaps: Gaps
+    lowest_w: float
+    highest_w: float
+
+    @classmethod
+    def of(cls, trace: Trace) -> Recording:
+        if not len(trace.ticks):
+            raise MeasurementInvalid("energy", ["the trace has no samples"])
+        samples, between = sample_spans(trace), intervals(trace)
+        holes = gaps(trace, between, samples.watts)
+        watts = np.concatenate([samples.watts, holes.watts])
+        return cls(trace, samples, between, holes, float(watts.min()), float(watts.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The lowest and the highest power near a mark, in watts."""
+
+    lowest_w: float
+    highest_w: float
+
+    def furthest_w(self, from_w: float) -> float:
+        """How far the power here is from another, at most."""
+        return max(abs(self.lowest_w - from_w), abs(self.highest_w - from_w))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Power over one window: its mean, its standard deviation over samples, and standard uncertainties of the mean.
+
+    `gain` and `shunt` are fractions of the power, all others are in watts. `shunt_rounding_w`, `bus_rounding_w`,
+    `offset_w`, `gain` and `shunt` belong to the instrument; `sampling_w` is for what changes between samples, and
+    `gaps_w` for what is not known of gaps. `edges` are the lowest and the highest power near each mark.
+    """
+
+    mean_w: float
+    sd_w: float
+    duration_s: float
+    samples: int
+    lost: int
+    missed: int
+    shunt_rounding_w: float
+    bus_rounding_w: float
+    offset_w: float
+    gain: float
+    shunt: float
+    sampling_w: float
+    gaps_w: float
+    edges: tuple[Edge, Edge]
+
+
+def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
+    """Integrate over a window; `name` tells people which.
+
+    Raises MeasurementInvalid if the recording does not reach over the window, or the meter itself missed more than the
+    limit.
+    """
+    duration_us = window.stop_us - window.start_us
+    if duration_us <= 0:
+        raise MeasurementInvalid("energy", [f"{name} lasts {duration_us / 1e3:.3f} ms"])
+    samples, holes = recording.samples, recording.gaps
+    sample_us = samples.inside_us(window.start_us, window.stop_us)
+    hole_us = holes.inside_us(window.start_us, window.stop_us)
+    covered_us = float(sample_us.sum() + hole_us.sum())
+    tick_us = recording.trace.info.tick_us
+    if covered_us < duration_us * (1 - _ROUNDING_US / tick_us) - _ROUNDING_US:
+        raise MeasurementInvalid("energy", [f"the trace does not reach over {name}"])
+    parts = _gap_parts(holes, hole_us)
+    missed = float((holes.missed * parts).sum())
+    _require_sampled(missed, duration_us / tick_us, limits, name)
+    mean_w = float(samples.watts @ sample_us + holes.watts @ hole_us) / covered_us
+    inside = np.flatnonzero(sample_us > 0)
+    volts, amperes = _means(recording.trace, inside)
+    return Share(
+        mean_w=mean_w,
+        sd_w=float(samples.watts[inside].std(ddof=1)) if len(inside) > 1 else 0.0,
+        duration_s=duration_us * 1e-6,
+        samples=len(inside),
+        lost=round(float((holes.lost * parts).sum())),
+        missed=round(missed),
+        shunt_rounding_w=instrument.shunt_rounding_v / _ohm(recording.trace) * volts / _SQRT3,
+        bus_rounding_w=instrument.bus_rounding_v * amperes / _SQRT3,
+        offset_w=instrument.offset_at(volts) / _ohm(recording.trace) * volts / _SQRT3,
+        gain=math.hypot(instrument.gain / _SQRT3, instrument.reference),
+        shunt=instrument.shunt / _SQRT3,
+        sampling_w=_sampling_w(recording, inside, duration_us / tick_us),
+        gaps_w=_gaps_w(recording, parts) / duration_us,
+        edges=(_edge(recording, window.start_us, instrument), _edge(recording, window.stop_us, instrument)),
+    )
+
+
+def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
+    """Which part of each gap lies in the window, 0 to 1."""
+    return hole_us / (holes.end_us - holes.begin_us)
+
+
+def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> None:
+    if missed > limits.missed_fraction * ticks:
+        counted = f"{missed:.0f} of the {ticks:.0f} ticks of {name}"
+        allowed = f"allowed are {limits.missed_fraction:.1%}"
+        raise MeasurementInvalid("energy", [f"the meter itself missed {counted}; {allowed}"])
+
+
+def _ohm(trace: Trace) -> float:
+    return trace.info.shunt_uohm * 1e-6
+
+
+def _means(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.intp]]) -> tuple[float, float]:
+    """Mean bus voltage, and mean size of the current, over some samples; over all if there are none."""
+    chosen = inside if len(inside) else np.arange(len(trace.ticks))
+    volts = float(trace.bus_raw[chosen].mean()) * trace.info.bus_lsb_mv * 1e-3
+    shunt_raw = np.abs(trace.shunt_raw[chosen] - trace.info.shunt_offset_raw)
+    return volts, float(shunt_raw.mean()) * trace.info.shunt_lsb_uv * 1e-6 / _ohm(trace)
+
+
+def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
+    """What samples leave open that see a part of their ticks only, and their noise.
+
+    The mean square successive difference, halved, estimates the variance of one sample about what it stands for without
+    taking a slow change of the load for noise (von Neumann, Annals of Mathematical Statistics 12, 1941).
+    """
+    watts, tick = recording.samples.watts[inside], recording.trace.ticks[inside]
+    steps = np.diff(watts)[np.diff(tick) == 1]
+    if not len(steps):
+        return 0.0
+    return math.sqrt(float(np.mean(steps * steps)) / 2 / max(ticks, 1.0))
+
+
+def _gaps_w(recording: Recording, parts: Floats) -> float:
+    """Standard uncertainty of the energy of all gaps, in W us.
+
+    Of a gap of length T, of which the part f lies in the window, only the whole energy is known. Were its two parts at
+    the lowest and at the highest power that was seen, the window would have f (1 - f) T times their difference more or
+    less. A missed tick may have been anywhere between the two.
+    """
+    holes = recording.gaps
+    difference_w = recording.highest_w - recording.lowest_w
+    split_us = parts * (1 - parts) * (holes.end_us - holes.begin_us)
+    missed_us = parts * holes.missed * recording.trace.info.tick_us
+    return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
+
+
+def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
+    """Power as far around a mark as a late mark and a sample that is off by a tick may reach."""
+    reach_us = (instrument.mark_s + instrument.sample_s) * 1e6
+    near = [
+        spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)]
+        for spans in (recording.samples, recording.gaps)
+    ]
+    watts = np.concatenate(near)
+    return Edge(float(watts.min()), float(watts.max()))
+
+
+def marks_j(part: Share, instrument: Instrument, base_w: float = 0.0) -> float:
+    """Standard uncertainty in J of where the window begins and ends, for the energy above a power of `base_w`.
+
+    A late mark takes what is drawn meanwhile off one end, or adds it to the other. Samples that are off by the same
+    time at both ends take as much at one end as the power there differs from that at the other; what they are off by
+    changes from tick to tick, and that matters as much as the power changes near a mark.
+    """
+    start, stop = part.edges
+    late = [edge.furthest_w(base_w) * instrument.mark_s for edge in part.edges]
+    same = max(stop.furthest_w(start.lowest_w), stop.furthest_w(start.highest_w)) * instrument.sample_s
+    each = [(edge.highest_w - edge.lowest_w) * instrument.sample_s for edge in part.edges]
+    return math.hypot(*late, same, *each) / _SQRT3

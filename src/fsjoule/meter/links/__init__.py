@@ -1,0 +1,1 @@
+"""Byte streams to a meter, and what listens to them."""

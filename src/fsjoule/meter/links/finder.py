@@ -1,0 +1,92 @@
+"""Which meters there are: every serial port that nobody else has is listened to, all of them at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from serial.tools import list_ports
+
+from fsjoule.errors import MeterError
+from fsjoule.meter.links.address import opener
+from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
+
+_LISTEN_S: Final = 1.5  # a meter says what it is every second
+_LIMIT_S: Final = 5.0  # opening a port can take its time
+_READ_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A place where a meter may be. `where` tells people more than the address does."""
+
+    address: str
+    where: str
+    open: Callable[[], Stream]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found at a place: what the meter there says of itself, or why there is none."""
+
+    address: str
+    where: str
+    info: InfoFrame | None = None
+    why_not: str = ""
+
+
+def serial_ports() -> list[Candidate]:
+    """The serial ports of this computer."""
+    ports: list[Any] = sorted(list_ports.comports(), key=lambda port: port.device)
+    return [Candidate(port.device, _where(port), opener(port.device)) for port in ports]
+
+
+def find(candidates: Iterable[Candidate]) -> list[Found]:
+    """Listen at all of them for 1.5 s. Nothing is sent, and no port is opened that another program holds."""
+    probes = [_Probe(candidate) for candidate in candidates]
+    deadline = time.monotonic() + _LIMIT_S
+    return [probe.result(deadline) for probe in probes]
+
+
+class _Probe:
+    """Listens at one place, in a thread that is left behind if opening the place hangs."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._found: Found | None = None
+        self._thread = threading.Thread(target=self._run, name="fsjoule-probe", daemon=True)
+        self._thread.start()
+
+    def result(self, deadline_s: float) -> Found:
+        self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        return self._found or self._nothing("opening it takes too long")
+
+    def _nothing(self, why: str) -> Found:
+        return Found(self._candidate.address, self._candidate.where, why_not=why)
+
+    def _run(self) -> None:
+        try:
+            with self._candidate.open() as stream:
+                self._found = self._listen(stream)
+        except MeterError as error:
+            self._found = self._nothing(error.what)
+        except OSError as error:
+            self._found = self._nothing(f"cannot be opened: {error.strerror or error}")
+
+    def _listen(self, stream: Stream) -> Found:
+        decoder = FrameDecoder()
+        deadline = time.monotonic() + _LISTEN_S
+        while time.monotonic() < deadline:
+            for frame in decoder.feed(stream.read(_READ_S)):
+                if isinstance(frame, InfoFrame):
+                    return Found(self._candidate.address, self._candidate.where, frame)
+        return self._nothing("silent" if not decoder.counters.bytes else "something else than a meter")
+
+
+def _where(port: Any) -> str:  # noqa: ANN401 - pyserial ships no types
+    words = [port.manufacturer, port.product or (port.description if port.description != "n/a" else None)]
+    return " ".join(word for word in words if word) or "serial port"

@@ -1,0 +1,381 @@
+"""The meter's stream, received by a thread of its own: what the meter is, what it records, what it replies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from fsjoule.errors import MeterError
+from fsjoule.meter.links.notices import news
+from fsjoule.meter.links.stray import Stray, StrayWatch
+from fsjoule.meter.links.streams import PortError, Stream
+from fsjoule.meter.protocol.commands import ReplyStatus
+from fsjoule.meter.protocol.frames import (
+    Frame,
+    FrameDecoder,
+    InfoFrame,
+    ReplyFrame,
+    SamplesFrame,
+    StreamCounters,
+)
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
+from fsjoule.model import Trace
+
+Listener = Callable[[Sequence[Frame], float], None]
+
+PLUGGED_IN: Final = "is it plugged in and powered? `fsjoule meter list` shows the meters that are there"
+
+_log = logging.getLogger(__name__)
+_SILENCE_S: Final = 2.0
+_LOOK_S: Final = 1.5  # a meter says something every second, also when it is stopped
+_RECONNECT_FOR_S: Final = 30.0
+_RECONNECT_PAUSE_S: Final = 0.2
+_READ_TIMEOUT_S: Final = 0.2
+_MARGIN_US: Final = 25_000  # a mark may follow the samples of its time, and 20 samples make a frame
+# A command that arrived damaged is answered at once; one that was whole may have met the rest of another program's.
+_DAMAGED_GRACE_S: Final = 0.3
+_KEPT_REPLIES: Final = 16
+_UNIDENTIFIED: Final = "did not say what it is while it was recorded"
+_WHO_READS: Final = "fuser -v PORT tells who reads it, on the computer that the meter is plugged into"
+
+
+class Receiver:
+    """A thread that reads the stream, connects again when it breaks, and gives up after 30 s without success.
+
+    It also gives up, and then says why, when the meter speaks another protocol, and when the port is read by another
+    program from the start; one that is met later is waited for, for 30 s. `hint` says what to do about a silent meter.
+    """
+
+    def __init__(self, open_stream: Callable[[], Stream], *, hint: str = PLUGGED_IN) -> None:
+        self._open_stream = open_stream
+        self._hint = hint
+        self._news = threading.Condition()
+        self._closing = False
+        self._decoder = FrameDecoder()
+        self._stream: Stream | None = None
+        self._builder: TraceBuilder | None = None
+        self._info: InfoFrame | None = None
+        self._heard_s = self._connected_s = time.monotonic()
+        self._looked_s = 0.0
+        self._arming = False
+        self._samples_end_us = 0
+        self._samples_frames = 0
+        self._lag_us: float | None = None
+        self._replies: list[tuple[float, ReplyFrame]] = []
+        self._listeners: list[Listener] = []
+        self._stray_watch = StrayWatch(self._heard_s, self._decoder.counters)
+        self._stray: Stray | None = None
+        self._strayed: str | None = None
+        self._trouble: Exception | None = None
+        self._warned = False
+        self._refused: MeterError | None = None
+        self._thread = threading.Thread(target=self._run, name="fsjoule-meter", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def raise_if_over(self) -> None:
+        """Raise MeterError if the stream was given up."""
+        if not self._thread.is_alive():
+            self._raise_refused()
+            raise self._complaint("cannot be reached any more")
+
+    @property
+    def refused(self) -> MeterError | None:
+        """Why the stream was not read on."""
+        return self._refused
+
+    @property
+    def counters(self) -> StreamCounters:
+        return self._decoder.counters
+
+    @property
+    def silence(self) -> str | None:
+        """That the meter is silent now, and why if it is known; None while it is not."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s <= _SILENCE_S:
+            return None
+        why = "" if self._trouble is None else f": {_what(self._trouble)}"
+        return f"the meter has been silent for {silent_s:.0f} s{why}"
+
+    @property
+    def stray(self) -> Stray | None:
+        """What goes astray now, if something does: probably to a second reader."""
+        return self._stray if self._stray is not None and self._stray.found else None
+
+    def reopen(self, open_stream: Callable[[], Stream]) -> None:
+        """Connect by other means when the connection breaks, or at once if it is broken."""
+        self._open_stream = open_stream
+
+    def close(self) -> None:
+        """End the thread and the connection."""
+        self._closing = True
+        self._thread.join(timeout=5.0)
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Generator[None]:
+        """Call `listener` with all frames that arrive, and when they did (monotonic seconds), in the body.
+
+        It is called on the receiving thread and must not call the receiver.
+        """
+        with self._news:
+            self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            with self._news:
+                self._listeners.remove(listener)
+
+    def wait_info(self, *, other_than: int | None = None) -> InfoFrame:
+        """What the meter says of itself, of a stream `other_than` this if one is given.
+
+        Raises MeterError if it is silent for 2 s, or gives none within 5 s.
+        """
+
+        def known() -> bool:
+            return self._info is not None and self._info.status.stream_id != other_than
+
+        with self._news:
+            self._wait(known, "did not say what it is")
+            assert self._info is not None
+            return self._info
+
+    def arm(self) -> None:
+        """Start recording; returns when the first new sample has arrived. Raises MeterError if the meter is silent."""
+        with self._news:
+            self._wait(lambda: self._info is not None, "did not say what it is")
+            assert self._info is not None
+            if not self._info.status.sampling:
+                raise MeterError(
+                    "the meter is stopped: it takes no samples", hint="start it: fsjoule meter set --start"
+                )
+            self._builder = TraceBuilder(self._info)
+            self._lag_us = None
+            self._strayed = None
+            before = self._samples_frames
+            self._arming = True
+            try:
+                self._wait(lambda: self._builder is not None and self._samples_frames > before, "sends no samples")
+            except MeterError:
+                self._builder = None
+                raise
+            finally:
+                self._arming = False
+
+    def disarm(self) -> Trace:
+        """Stop recording and return everything since `arm`, with the samples up to now.
+
+        The trace names the meter that made it: one that said so while it was recorded, which it does every second. What
+        went astray meanwhile is among the trace's faults. Raises MeterError if the meter fell silent.
+        """
+        with self._news:
+            builder = self._builder
+            if builder is None:
+                raise MeterError("the meter was not armed", hint="call arm() before disarm()")
+            try:
+                now_us = time.monotonic_ns() / 1e3
+                # The least lag seen is the line's own; a meter on a busy host may be further behind at the moment.
+                until_us = now_us - (self._lag_us or 0.0) + _MARGIN_US
+                self._wait(
+                    lambda: builder.ended or self._samples_end_us >= until_us, "fell silent while it was recorded"
+                )
+                self._wait(lambda: builder.ended or builder.identified, _UNIDENTIFIED)
+                if not builder.identified:
+                    raise self._complaint(_UNIDENTIFIED)
+                trace = builder.build()
+                return trace if self._strayed is None else replace(trace, faults=(*trace.faults, self._strayed))
+            finally:
+                self._builder = None
+
+    def send(self, data: bytes) -> float:
+        """Send bytes to the meter. Returns when that was, for `reply`. Raises MeterError if nobody takes them."""
+        with self._news:
+            self._wait(lambda: self._stream is not None, "cannot be reached")
+            stream = self._stream
+            assert stream is not None
+        sent_s = time.monotonic()
+        try:
+            stream.write(data)
+        except OSError as error:
+            raise MeterError(f"the meter takes no commands: {error}", transient=True, hint=self._hint) from error
+        return sent_s
+
+    def reply(self, request: int, sent_s: float, timeout_s: float) -> ReplyFrame:
+        """The reply to the command with that seq, sent at `sent_s`. Raises MeterError if there is none in time."""
+
+        def ours() -> ReplyFrame | None:
+            fitting = [frame for heard_s, frame in self._replies if frame.request == request and heard_s >= sent_s]
+            return fitting[0] if fitting else None
+
+        with self._news:
+            deadline = time.monotonic() + timeout_s
+            while (frame := ours()) is None:
+                self._raise_refused()
+                now = time.monotonic()
+                if self._damaged_since(sent_s, now - _DAMAGED_GRACE_S):
+                    raise MeterError(
+                        "the meter says that the command arrived damaged; it was not carried out",
+                        transient=True,
+                        hint="try again; if it stays, see whether another program writes to the meter's port",
+                    )
+                if now > deadline:
+                    raise self._complaint(f"did not reply within {timeout_s:g} s")
+                self._news.wait(timeout=0.1)
+            return frame
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _damaged_since(self, begin_s: float, end_s: float) -> bool:
+        return any(
+            begin_s <= heard_s <= end_s and frame.request == 0 and frame.status == ReplyStatus.DAMAGED
+            for heard_s, frame in self._replies
+        )
+
+    def _wait(self, condition: Callable[[], bool], complaint: str) -> None:
+        """Wait until `condition` holds, as long as the meter says anything; at most 2 s of silence, 5 s in all."""
+        begin = time.monotonic()
+        while not condition():
+            self._raise_refused()
+            now = time.monotonic()
+            if now - self._heard_s > _SILENCE_S or now - begin > 2.5 * _SILENCE_S:
+                raise self._complaint(complaint)
+            self._news.wait(timeout=0.1)
+
+    def _raise_refused(self) -> None:
+        if self._refused is not None:
+            raise self._refused
+
+    def _complaint(self, complaint: str) -> MeterError:
+        counters = self._decoder.counters
+        why = "" if self._trouble is None else _what(self._trouble)
+        if not why and counters.bytes and not counters.frames:
+            why = f"{counters.bytes} bytes came, and no frame among them: is it a meter, and is its speed right?"
+        if not why and self.stray is not None:
+            why = str(self.stray)
+        hint = getattr(self._trouble, "hint", None) or self._hint
+        return MeterError(f"the meter {complaint}{f' ({why})' if why else ''}", transient=True, hint=hint)
+
+    def _run(self) -> None:
+        connected = False
+        while not self._closing and time.monotonic() - self._connected_s < _RECONNECT_FOR_S:
+            try:
+                with self._open_stream() as stream:
+                    connected = True
+                    self._connect(stream)
+                    self._receive(stream)
+            except PortError as error:
+                if not connected:
+                    self._refuse(error)
+                    return
+                self._troubled(error)
+            except MeterError as error:
+                self._refuse(error)
+                return
+            except OSError as error:
+                self._troubled(error)
+            finally:
+                self._stream = None
+
+    def _refuse(self, error: MeterError) -> None:
+        _log.info("%s", error.what)  # whoever uses the receiver next gets it as an error
+        with self._news:
+            self._refused = error
+            self._news.notify_all()
+
+    def _troubled(self, trouble: Exception) -> None:
+        self._trouble = trouble
+        self._warn_of_silence()
+        time.sleep(_RECONNECT_PAUSE_S)
+
+    def _connect(self, stream: Stream) -> None:
+        """Behind a port that was opened again may be another meter; a recording that goes on keeps what it knows."""
+        with self._news:
+            self._stream = stream
+            self._stray_watch = StrayWatch(time.monotonic(), self._decoder.counters)
+            self._stray = None
+            if self._builder is None or self._arming:
+                self._info = self._builder = self._lag_us = None
+            self._news.notify_all()
+
+    def _receive(self, stream: Stream) -> None:
+        while not self._closing:
+            data = stream.read(_READ_TIMEOUT_S)
+            now_s = time.monotonic()
+            self._connected_s = now_s
+            if not data:
+                self._look_into_silence(stream, now_s)
+                continue
+            with self._news:
+                self._heard_s = now_s
+                self._trouble = None
+                self._warned = False
+                frames = self._decoder.feed(data)
+                self._take(frames, now_s)
+                self._news.notify_all()
+            self._look_for_others(stream, frames, now_s)
+
+    def _look_into_silence(self, stream: Stream, now_s: float) -> None:
+        """Raises PortHeldError if another program is seen to read the port: it may get everything."""
+        if now_s - max(self._heard_s, self._looked_s) > _LOOK_S:
+            self._looked_s = now_s
+            stream.raise_if_shared()
+            if self._stray_watch.intact:
+                self._trouble = MeterError(
+                    "nothing comes any more over a connection that stands: the meter hangs, or another program gets it",
+                    hint=f"{_WHO_READS}; else switch the meter off and on",
+                )
+        self._warn_of_silence()
+
+    def _warn_of_silence(self) -> None:
+        if not self._warned and time.monotonic() - self._heard_s > _SILENCE_S:
+            self._warned = True
+            _log.warning("the meter is silent%s", f": {_what(self._trouble)}" if self._trouble else "")
+
+    def _look_for_others(self, stream: Stream, frames: Sequence[Frame], now_s: float) -> None:
+        """Raises PortHeldError if bytes go astray and another program is seen to read the port."""
+        stray = self._stray_watch.take(frames, self._decoder.counters, now_s)
+        if stray is None:
+            return
+        if stray.bad_spans:
+            stream.raise_if_shared()
+        if stray.found and self._strayed is None:
+            self._strayed = f"{stray}: another program probably reads its port"
+            _log.warning("%s; %s", self._strayed, _WHO_READS)
+        self._stray = stray
+
+    def _take(self, frames: Sequence[Frame], now_s: float) -> None:
+        for frame in frames:
+            if isinstance(frame, InfoFrame):
+                self._take_info(frame)
+            elif isinstance(frame, ReplyFrame):
+                self._replies = [*self._replies[1 - _KEPT_REPLIES :], (now_s, frame)]
+            elif isinstance(frame, SamplesFrame) and self._info is not None:
+                self._samples_frames += 1
+                self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // self._info.info.rate_hz
+                lag_us = now_s * 1e6 - self._samples_end_us
+                self._lag_us = lag_us if self._lag_us is None else min(self._lag_us, lag_us)
+        if self._builder is not None:
+            self._builder.add(frames)
+        for listener in self._listeners:
+            listener(frames, now_s)
+
+    def _take_info(self, frame: InfoFrame) -> None:
+        for text in news(self._info and self._info.status, frame.status):
+            _log.warning("the meter says: %s", text)
+        if self._info is not None and frame.status.stream_id != self._info.status.stream_id:
+            self._lag_us = None  # perhaps another meter, or the same after a restart: its clock began anew
+            self._builder = None if self._arming else self._builder
+        self._info = frame
+        if self._arming and self._builder is None:
+            self._builder = TraceBuilder(frame)
+
+
+def _what(trouble: Exception) -> str:
+    return trouble.what if isinstance(trouble, MeterError) else str(trouble)

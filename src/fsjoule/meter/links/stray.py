@@ -1,0 +1,116 @@
+"""Whether bytes of the meter's stream go astray: the mark of a second reader where nobody can be asked. Pure.
+
+A line with noise changes bytes; a second reader takes them away. So in each span of 2 s the bytes that came are held
+against those of all frames that the meter sent, by its sequence numbers, less what it had no room for itself. A span
+is bad if at least 5 frames are lost and at least 5 % of the bytes are missing; two bad spans in a row are a finding.
+One alone may be a computer that stood still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.meter.protocol.frames import (
+    Frame,
+    InfoFrame,
+    MarkFrame,
+    ReplyFrame,
+    SamplesFrame,
+    StreamCounters,
+)
+
+_SPAN_S: Final = 2.0
+_LEAST_FRAMES: Final = 5
+_LEAST_FRACTION: Final = 0.05
+_U32_MODULUS: Final = 1 << 32
+# Head, checksum, COBS and delimiter, and what each type has besides (docs/meter-protocol.md).
+_FRAME_BYTES: Final = 6 + 4 + 2
+_SAMPLES_BYTES: Final = 38
+_INFO_BYTES: Final = 82
+_MARK_BYTES: Final = 10
+_REPLY_BYTES: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """What went astray in the last span. `missing` is a fraction of the bytes; `bad_spans` counts those in a row."""
+
+    lost_frames: int
+    sent_frames: int
+    missing: float
+    bad_spans: int
+
+    @property
+    def found(self) -> bool:
+        return self.bad_spans > 1
+
+    def __str__(self) -> str:
+        return f"{self.missing:.0%} of the meter's bytes go astray ({self.lost_frames} of {self.sent_frames} frames)"
+
+
+@dataclass(slots=True)
+class _Sums:
+    time_s: float
+    bytes: int = 0
+    lost: int = 0
+    dropped: int = 0
+
+
+class StrayWatch:
+    """Follows one connection; made anew for the next one. `intact` counts the frames that came over it."""
+
+    def __init__(self, now_s: float, counters: StreamCounters) -> None:
+        self._dropped: int | None = None
+        self._dropped_since = 0
+        self.intact = 0
+        self._begin(now_s, counters)
+        self._bad_spans = 0
+
+    def take(self, frames: Iterable[Frame], counters: StreamCounters, now_s: float) -> Stray | None:
+        """Take what has arrived. Returns what a span came to when one ends, else None."""
+        for frame in frames:
+            self.intact += 1
+            self._intact_bytes += wire_bytes(frame)
+            if isinstance(frame, InfoFrame):
+                self._note_dropped(frame.status.frames_dropped)
+        if now_s - self._start.time_s < _SPAN_S:
+            return None
+        stray = self._judge(counters)
+        self._begin(now_s, counters)
+        return stray
+
+    def _begin(self, now_s: float, counters: StreamCounters) -> None:
+        self._start = _Sums(now_s, counters.bytes, counters.lost, self._dropped_since)
+        self._intact_before = self.intact
+        self._intact_bytes = 0
+
+    def _note_dropped(self, total: int) -> None:
+        if self._dropped is not None:
+            self._dropped_since += (total - self._dropped) % _U32_MODULUS
+        self._dropped = total
+
+    def _judge(self, counters: StreamCounters) -> Stray:
+        lost = counters.lost - self._start.lost - (self._dropped_since - self._start.dropped)
+        intact = self.intact - self._intact_before
+        sent = intact + lost
+        came = counters.bytes - self._start.bytes
+        wanted = self._intact_bytes * sent / intact if intact else 0.0
+        missing = max(0.0, 1.0 - came / wanted) if wanted > 0 else 0.0
+        bad = lost >= _LEAST_FRAMES and missing >= _LEAST_FRACTION
+        self._bad_spans = self._bad_spans + 1 if bad else 0
+        return Stray(max(0, lost), max(0, sent), missing, self._bad_spans)
+
+
+def wire_bytes(frame: Frame) -> int:
+    """The bytes of a frame on the line."""
+    match frame:
+        case SamplesFrame():
+            return _FRAME_BYTES + _SAMPLES_BYTES + len(frame.samples)
+        case InfoFrame():
+            return _FRAME_BYTES + _INFO_BYTES
+        case MarkFrame():
+            return _FRAME_BYTES + _MARK_BYTES + len(frame.text)
+        case ReplyFrame():
+            return _FRAME_BYTES + _REPLY_BYTES

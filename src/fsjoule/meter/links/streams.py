@@ -1,0 +1,262 @@
+"""Byte streams to a meter: over the network as ser2net serves it, or a terminal of this computer.
+
+pyserial's own RFC 2217 client hands over byte by byte and negotiates what a meter does not need; here the telnet layer
+is taken off and every option but a clean 8-bit line is declined. ser2net sets the speed that the exporter says.
+"""
+
+# pyserial ships no types: strict checking would only report their absence.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import socket
+import termios
+import threading
+import time
+from contextlib import suppress
+from typing import Final, Protocol, Self
+
+import serial
+
+from fsjoule.errors import MeterError
+from fsjoule.meter.links.holders import Holder, holders, is_pseudo
+
+SPEED: Final = 1_000_000
+_CONNECT_TIMEOUT_S: Final = 2.0
+_WRITE_TIMEOUT_S: Final = 1.0
+_READ_BYTES: Final = 65536
+_LOOKS: Final = 5
+_BETWEEN_LOOKS_S: Final = 0.1
+# A dead computer is noticed after some 11 s.
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
+
+# What flock and TIOCEXCL say of a terminal that somebody else has.
+_LOCKED: Final = (errno.EBUSY, errno.EWOULDBLOCK)
+
+_IAC: Final = 255
+_SE: Final = 240
+_SB: Final = 250
+_WILL, _WONT, _DO, _DONT = 251, 252, 253, 254
+_BINARY: Final = 0
+_ESCAPE: Final = bytes((_IAC,))
+
+
+class Stream(Protocol):
+    """Bytes from the meter."""
+
+    def read(self, timeout_s: float) -> bytes:
+        """What has arrived, after at most `timeout_s`. Raises OSError when the other side is gone."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send all of it; may be called while another thread reads. Raises OSError if it takes longer than 1 s."""
+        ...
+
+    def raise_if_shared(self) -> None:
+        """Raise PortHeldError if another program is seen to have the same terminal open."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class TelnetDecoder:
+    """Takes the telnet layer (RFC 854) off a byte stream that may be cut anywhere. It does no I/O."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._in_subnegotiation = False
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """The payload in `data`, and what to answer to the options asked for or offered in it."""
+        data, self._pending = self._pending + data, b""
+        payload, answer = bytearray(), bytearray()
+        at = 0
+        while at < len(data):
+            escape = data.find(_IAC, at)
+            end = len(data) if escape < 0 else escape
+            if not self._in_subnegotiation:
+                payload += data[at:end]
+            if escape < 0:
+                break
+            size = self._command(data[escape : escape + 3], payload, answer)
+            if size == 0:
+                self._pending = data[escape:]
+                break
+            at = escape + size
+        return bytes(payload), bytes(answer)
+
+    def _command(self, piece: bytes, payload: bytearray, answer: bytearray) -> int:
+        """Handle a command that begins with IAC. Returns its size, or 0 if it is not complete."""
+        if len(piece) < 2:  # noqa: PLR2004 - IAC and a command
+            return 0
+        command = piece[1]
+        if command in (_WILL, _WONT, _DO, _DONT):
+            if len(piece) < 3:  # noqa: PLR2004 - with an option
+                return 0
+            answer += _answer(command, piece[2])
+            return 3
+        if command in (_SB, _SE):
+            self._in_subnegotiation = command == _SB
+        elif command == _IAC and not self._in_subnegotiation:
+            payload.append(_IAC)
+        return 2
+
+
+def _answer(command: int, option: int) -> bytes:
+    if command == _WILL:
+        return bytes((_IAC, _DO if option == _BINARY else _DONT, option))
+    if command == _DO:
+        return bytes((_IAC, _WILL if option == _BINARY else _WONT, option))
+    return b""  # what is off stays off
+
+
+class NetworkStream:
+    """A port that ser2net serves. `telnet` is false for one served raw."""
+
+    def __init__(self, host: str, port: int, *, telnet: bool) -> None:
+        self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._decoder = TelnetDecoder() if telnet else None
+        self._sending = threading.Lock()
+
+    def read(self, timeout_s: float) -> bytes:
+        """See Stream."""
+        if not select.select([self._socket], [], [], timeout_s)[0]:
+            return b""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise ConnectionError("the other side has closed the connection")
+        if self._decoder is None:
+            return data
+        payload, answer = self._decoder.feed(data)
+        if answer:
+            self._send(answer)
+        return payload
+
+    def write(self, data: bytes) -> None:
+        """See Stream."""
+        self._send(data if self._decoder is None else data.replace(_ESCAPE, _ESCAPE * 2))
+
+    def raise_if_shared(self) -> None:
+        """See Stream. Whose terminal it is, and on which computer, is not known here."""
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def _send(self, data: bytes) -> None:
+        deadline = time.monotonic() + _WRITE_TIMEOUT_S
+        rest = memoryview(data)
+        with self._sending:
+            while rest:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not select.select([], [self._socket], [], left_s)[1]:
+                    raise TimeoutError("the other side takes no bytes")
+                with suppress(BlockingIOError):
+                    rest = rest[self._socket.send(rest) :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class PortError(MeterError):
+    """A port that is there cannot be had."""
+
+
+class PortHeldError(PortError):
+    """The meter's port is read by another program, which would take bytes from us, and we from it."""
+
+    def __init__(self, path: str, held_by: tuple[Holder, ...]) -> None:
+        who = ", ".join(map(str, held_by)) or "a program that this user is not shown"
+        pids = " ".join(str(each.pid) for each in held_by)
+        super().__init__(
+            f"{path} is in use by {who}; of two readers each gets a part of the meter's bytes",
+            transient=True,
+            hint=f"end it first{f': kill {pids}' if pids else f'; as root, fuser -v {path} names it'}",
+        )
+
+
+class TtyStream:
+    """A terminal of this computer, held exclusively. pyserial's SerialException is an OSError.
+
+    Raises PortHeldError if another program has it open. Against one that opens it later there is a lock (flock, which
+    pyserial's and picocom's users heed) and TIOCEXCL, which the kernel holds all but root to. TIOCEXCL is left out on a
+    pseudo terminal, where it would outlive us.
+    """
+
+    def __init__(self, path: str, speed: int = SPEED) -> None:
+        if held_by := _held(path):
+            raise PortHeldError(path, held_by)
+        self._path = path
+        try:
+            self._serial = serial.Serial(path, speed, exclusive=True, write_timeout=_WRITE_TIMEOUT_S)
+        except serial.SerialException as error:
+            raise _opening_failed(path, error) from error
+        except termios.error as error:
+            raise OSError(*error.args) from error
+        if not is_pseudo(os.fstat(self._serial.fileno())):
+            fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
+
+    def read(self, timeout_s: float) -> bytes:
+        """See Stream."""
+        if self._serial.timeout != timeout_s:  # pyserial configures the port anew whenever it is set
+            self._serial.timeout = timeout_s
+        return self._serial.read(1) + self._serial.read(self._serial.in_waiting)
+
+    def write(self, data: bytes) -> None:
+        """See Stream."""
+        self._serial.write(data)
+
+    def raise_if_shared(self) -> None:
+        """See Stream."""
+        if held_by := _held(self._path):
+            raise PortHeldError(self._path, held_by)
+
+    def close(self) -> None:
+        """Close the port."""
+        self._serial.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _held(path: str) -> tuple[Holder, ...]:
+    """The processes that keep the terminal open: not one that is about to close it, or looks in for a moment.
+
+    A command that has just ended does the former, the meter's simulator the latter when it drops what nobody has read.
+    """
+    for _ in range(_LOOKS):
+        if not holders(path):
+            return ()
+        time.sleep(_BETWEEN_LOOKS_S)
+    return holders(path)
+
+
+def _opening_failed(path: str, error: serial.SerialException) -> Exception:
+    if error.errno in _LOCKED:
+        return PortHeldError(path, holders(path, ours=True))
+    if error.errno == errno.EACCES:
+        return PortError(f"{path} may not be opened", hint="sudo usermod -aG dialout $USER, then log in anew")
+    # pyserial's own text says everything twice.
+    return OSError(error.errno, os.strerror(error.errno), path) if error.errno else error

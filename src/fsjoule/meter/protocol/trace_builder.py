@@ -1,0 +1,272 @@
+"""The meter's frames become a trace. Pure; what it keeps grows by seven bytes a sample until it is taken."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fsjoule.errors import MeterError
+from fsjoule.meter.protocol.frames import (
+    FLAG_BUS_RESET,
+    FLAG_CLIPPED,
+    FLAG_I2C_FAULT,
+    FLAG_OVERFLOW,
+    SAMPLE_TYPE,
+    Frame,
+    InfoFrame,
+    MarkFrame,
+    SamplesFrame,
+)
+from fsjoule.model import Mark, MeterInfo, Trace
+
+_U32_MODULUS: Final = 1 << 32
+_FAULTS: Final[dict[int, str]] = {
+    FLAG_OVERFLOW: "the INA219's arithmetic overflowed",
+    FLAG_CLIPPED: "the shunt voltage reached the end of the meter's range",
+    FLAG_I2C_FAULT: "the INA219 did not answer",
+    FLAG_BUS_RESET: "the meter recovered its I2C bus",
+}
+_ANOTHER_STREAM: Final = (
+    "the meter began another stream (a new start, or new settings); what it sent afterwards is left out"
+)
+# How far time and ticks of one stream may be apart: both are rounded, and drift within one part in a thousand.
+_TICKS_APART: Final = 2
+_DRIFT: Final = 1e-3
+# No line holds a mark back for longer.
+_LATEST_US: Final = 1_000_000
+
+
+class _Head(IntEnum):
+    """Columns of what is kept of a samples frame besides its samples."""
+
+    TICK = 0
+    TIME = 1
+    ENERGY = 2
+    BUS = 3
+    MISSED = 4
+    FLAGS = 5
+    COUNT = 6
+
+
+class TraceBuilder:
+    """Collects the frames of one stream. Frames may come late, but not twice: the decoder sees to that.
+
+    `info` is an info frame that arrived before; without one, one must be among the frames.
+    """
+
+    def __init__(self, info: InfoFrame | None = None) -> None:
+        self._info = info
+        # An info frame of another stream: whether it was late, or ours is over, shows when the next samples come.
+        self._next_info: InfoFrame | None = None
+        self._next_marks: list[Mark] = []
+        self._newest: SamplesFrame | None = None
+        self._newest_seq = 0
+        self._ended = False
+        self._identified = False
+        self._heads = array("q")
+        self._samples = bytearray()
+        self._marks: list[Mark] = []
+        # Of what was taken: where it ended, and its flags.
+        self._taken_end: tuple[int, int] | None = None
+        self._taken_frames = 0
+        self._taken_flags = dict.fromkeys(_FAULTS, 0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the meter has begun another stream, of which nothing is collected."""
+        return self._ended
+
+    @property
+    def identified(self) -> bool:
+        """Whether the meter said, among the frames, that the stream which is collected is its own."""
+        return self._identified
+
+    def add(self, frames: Iterable[Frame]) -> None:
+        """Take frames, in the order of arrival. What belongs to another stream is left out."""
+        for frame in frames:
+            if self._ended:
+                return
+            if isinstance(frame, SamplesFrame):
+                self._add_samples(frame)
+            elif isinstance(frame, MarkFrame):
+                self._add_mark(frame)
+            elif isinstance(frame, InfoFrame):
+                self._add_info(frame)
+
+    def _add_mark(self, frame: MarkFrame) -> None:
+        if self._newest is not None and self._is_late(frame.seq):
+            late_us = self._newest.first_time_us - frame.time_us
+            if late_us > _LATEST_US:  # not late: a clock that began anew
+                return
+        marks = self._marks if self._next_info is None else self._next_marks
+        marks.append(Mark(frame.time_us, frame.text, frame.source))
+
+    def _is_late(self, seq: int) -> bool:
+        return self._newest is not None and (seq - self._newest_seq) % _U32_MODULUS >= _U32_MODULUS // 2
+
+    def _add_info(self, frame: InfoFrame) -> None:
+        if self._info is not None and _of_one_stream(frame, self._info):
+            self._identified = True
+            return
+        self._next_info = frame
+        self._newest_seq = frame.seq
+        if self._newest is None and self._taken_end is None:
+            self._adopt(frame)
+
+    def _add_samples(self, frame: SamplesFrame) -> None:
+        if self._is_late(frame.seq):
+            # A meter that began anew counts from 0 again, and says so a second later at worst.
+            if not self._fills_a_gap(frame):
+                return
+        else:
+            if self._newest is not None and not self._continues(self._newest, frame):
+                self._ended = True
+                self._next_info = None
+                return
+            if self._next_info is not None:
+                self._adopt(self._next_info)
+            self._newest, self._newest_seq = frame, frame.seq
+        # In the order of _Head.
+        self._heads.extend(
+            (
+                frame.first_tick,
+                frame.first_time_us,
+                frame.energy_raw,
+                frame.bus_total,
+                frame.missed_total,
+                frame.flags,
+                frame.count,
+            )
+        )
+        self._samples += frame.samples
+
+    def _adopt(self, info: InfoFrame) -> None:
+        """The samples around an info frame belong together: the one that began their stream did not arrive."""
+        self._info, self._next_info, self._identified = info, None, True
+        self._marks += self._next_marks
+        self._next_marks.clear()
+
+    def _fills_a_gap(self, frame: SamplesFrame) -> bool:
+        heads = self._sorted_heads()
+        ticks, ends = heads[:, _Head.TICK], heads[:, _Head.TICK] + heads[:, _Head.COUNT]
+        after = int(np.searchsorted(ticks, frame.first_tick, side="right"))
+        if after == 0 or frame.first_tick < ends[after - 1]:
+            return False
+        if after == len(ticks):
+            return self._newest is None or self._continues(self._newest, frame)
+        return frame.first_tick + frame.count <= ticks[after]
+
+    def _continues(self, before: SamplesFrame, frame: SamplesFrame) -> bool:
+        """Whether two frames are of one stream: ticks begin anew with each, and go by the clock within it."""
+        ticks = frame.first_tick - before.first_tick
+        if ticks < before.count:
+            return False
+        info = self._next_info or self._info
+        if info is None:
+            return True
+        tick_us = info.info.tick_us
+        apart_us = abs(frame.first_time_us - before.first_time_us - ticks * tick_us)
+        return apart_us <= _TICKS_APART * tick_us + _DRIFT * ticks * tick_us
+
+    def build(self) -> Trace:
+        """The trace of all that was added and not taken yet, in order of ticks.
+
+        Raises MeterError if there was no info frame.
+        """
+        info = self._info or self._next_info
+        if info is None:
+            raise MeterError(
+                "the meter sent no info frame, without which its samples have no unit",
+                hint="it sends one every second: record for longer, or check the line for damage",
+            )
+        return self._built(info.info)
+
+    def take(self) -> Trace:
+        """As `build`, and forget what is returned: a long recording is taken piece by piece.
+
+        Missed and lost ticks of a piece include those between it and the piece before; its faults count from the
+        beginning.
+        """
+        piece = self.build()
+        heads = self._sorted_heads()
+        if len(heads):
+            self._taken_end = _end(heads), int(heads[-1, _Head.MISSED])
+            self._taken_frames += len(heads)
+            for flag in _FAULTS:
+                self._taken_flags[flag] += int(np.count_nonzero(heads[:, _Head.FLAGS] & flag))
+        self._heads = array("q")
+        self._samples.clear()
+        self._marks.clear()
+        return piece
+
+    def _built(self, info: MeterInfo) -> Trace:
+        heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
+        samples = np.frombuffer(bytes(self._samples), SAMPLE_TYPE)
+        counts = heads[:, _Head.COUNT]
+        index = np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
+        ticks = np.repeat(heads[:, _Head.TICK], counts) + index
+        times_us = np.repeat(heads[:, _Head.TIME], counts) + index * 1_000_000 // info.rate_hz
+        order = np.argsort(ticks, kind="stable")
+        heads = self._sorted_heads()
+        missed, lost = _missed_and_lost(heads, self._taken_end)
+        marks = self._marks if self._info is not None else self._marks + self._next_marks
+        return Trace(
+            info=info,
+            ticks=ticks[order],
+            times_us=times_us[order],
+            shunt_raw=samples["shunt"][order],
+            bus_raw=samples["bus"][order],
+            checkpoint_ticks=heads[:, _Head.TICK].copy(),
+            checkpoint_raw=heads[:, _Head.ENERGY].copy(),
+            checkpoint_bus=heads[:, _Head.BUS].copy(),
+            checkpoint_missed=_unwrapped(heads[:, _Head.MISSED]),
+            marks=tuple(sorted(marks, key=lambda mark: mark.time_us)),
+            missed=missed,
+            lost=lost,
+            faults=self._faults(heads[:, _Head.FLAGS]),
+        )
+
+    def _sorted_heads(self) -> npt.NDArray[np.int64]:
+        heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
+        return heads[np.argsort(heads[:, _Head.TICK], kind="stable")]
+
+    def _faults(self, flags: npt.NDArray[np.int64]) -> tuple[str, ...]:
+        total = self._taken_frames + len(flags)
+        counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
+        found = [f"{text} (in {counts[flag]} of {total} frames)" for flag, text in _FAULTS.items() if counts[flag]]
+        over = self._ended or (self._next_info is not None and self._info is not None)
+        return (*found, _ANOTHER_STREAM) if over else tuple(found)
+
+
+def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:
+    """Two meters choose the numbers of their streams by themselves: what they say of themselves counts as well."""
+    return one.status.stream_id == other.status.stream_id and one.info == other.info
+
+
+def _end(heads: npt.NDArray[np.int64]) -> int:
+    return int((heads[:, _Head.TICK] + heads[:, _Head.COUNT]).max())
+
+
+def _unwrapped(counter: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A counter modulo 2^32 as one that goes on, from its first value."""
+    if not len(counter):
+        return counter.copy()
+    return counter[0] + np.concatenate([[0], np.cumsum(np.diff(counter) % _U32_MODULUS)])
+
+
+def _missed_and_lost(heads: npt.NDArray[np.int64], before: tuple[int, int] | None) -> tuple[int, int]:
+    """Ticks of the trace that were never sampled, and ticks whose frames did not arrive.
+
+    They count from the first frame, or from `before`: the end of what came before it, and what was missed until then.
+    """
+    if not len(heads):
+        return 0, 0
+    begin, missed_before = before or (int(heads[0, _Head.TICK]), int(heads[0, _Head.MISSED]))
+    missed = (int(heads[-1, _Head.MISSED]) - missed_before) % _U32_MODULUS
+    span = _end(heads) - begin
+    return missed, max(0, span - int(heads[:, _Head.COUNT].sum()) - missed)

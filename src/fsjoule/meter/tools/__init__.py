@@ -1,0 +1,1 @@
+"""What one does with a meter at a desk."""

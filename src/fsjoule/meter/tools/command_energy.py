@@ -1,0 +1,166 @@
+"""Joules of any command of this computer: `perf stat` for the energy of what the meter is wired to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Final
+
+from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
+from fsjoule.host import process
+from fsjoule.host.interrupts import SIGNALS
+from fsjoule.meter.energy import Instrument, energy, validity
+from fsjoule.meter.links.client import MeterClient, Sent
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
+from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
+
+# What lies between recording and idle power, and between idle power and the command: neither is quite idle.
+_MARGIN_S: Final = 0.05
+_SIGNAL_EXIT: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a command. `seconds` is how long it took by the host, `window_s` by the meter's marks.
+
+    Without `energy` the `remarks` say why; else they say what to think of it. `net` is known only if idle power is.
+    """
+
+    exit_code: int
+    seconds: float
+    info: MeterInfo
+    window_s: float | None = None
+    energy: Energy | None = None
+    has_net: bool = False
+    remarks: tuple[str, ...] = ()
+    trace: Trace | None = None
+
+
+def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s: float) -> Ran:
+    """Run a command once, its idle power measured for `idle_s` seconds before, its start and end marked on the meter.
+
+    Raises ConfigError if it cannot be run, MeterError if the meter is silent before it has begun; what goes wrong with
+    the meter later is a remark.
+    """
+    receiver = client.receiver
+    info = receiver.wait_info().info
+    receiver.arm()
+    time.sleep(idle_s + 2 * _MARGIN_S if idle_s else 0.0)
+    marks = _Marks(client, number)
+    try:
+        with marks:
+            begin_s = time.monotonic()
+            exit_code = _to_its_end(argv)
+            seconds = time.monotonic() - begin_s
+    except FsjouleError:
+        receiver.disarm()
+        raise
+    ran = Ran(exit_code, seconds, info)
+    try:
+        marks.confirm()
+        trace = receiver.disarm()
+    except MeterError as error:
+        return replace(ran, remarks=(f"no energy: {error.what}",))
+    return _judged(replace(ran, trace=trace), trace, marks.texts, idle_s)
+
+
+class _Marks:
+    """The marks of one run, sent as it begins and ends; their replies are waited for afterwards."""
+
+    def __init__(self, client: MeterClient, number: int) -> None:
+        self._client = client
+        self._sent: list[Sent] = []
+        self._failed: MeterError | None = None
+        self.texts = (f"run {number} begin", f"run {number} end")  # 16 bytes hold numbers up to 999999
+
+    def __enter__(self) -> None:
+        self._send(self.texts[0])
+        if self._failed is not None:
+            raise self._failed
+
+    def __exit__(self, *error: object) -> None:
+        self._send(self.texts[1])
+
+    def confirm(self) -> None:
+        """Wait for the replies. Raises MeterError if a mark did not arrive."""
+        if self._failed is not None:
+            raise self._failed
+        for sent in self._sent:
+            self._client.finish(sent)
+
+    def _send(self, text: str) -> None:
+        try:
+            self._sent.append(self._client.begin(Command.MARK, commands.mark(text)))
+        except MeterError as error:
+            self._failed = error
+
+
+def _judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran:
+    """The run with what its trace says."""
+    window = _window(trace, texts)
+    if window is None:
+        return replace(ran, remarks=("no energy: the marks of begin and end did not both arrive",))
+    idle = _idle_before(window, idle_s) if idle_s else window
+    remarks = [*trace.faults, *validity.sample_complaints(trace.counts)]
+    remarks += validity.clipping_complaints(trace, window, "the run")
+    # What the window has more than the command is the way of the marks.
+    slack_s = max(0.0, window.duration_s - ran.seconds)
+    try:
+        found = energy(trace, window, idle, Instrument.of(trace.info, MarkSource.HOST), slack_s=slack_s)
+    except MeasurementInvalid as error:
+        return replace(ran, window_s=window.duration_s, remarks=(*remarks, *(f"no energy: {r}" for r in error.reasons)))
+    return replace(ran, window_s=window.duration_s, energy=found, has_net=idle_s > 0, remarks=tuple(remarks))
+
+
+def _window(trace: Trace, texts: tuple[str, str]) -> Window | None:
+    ours = {mark.text: float(mark.time_us) for mark in trace.marks if mark.source is MarkSource.HOST}
+    begin, end = texts
+    return Window(ours[begin], ours[end]) if begin in ours and end in ours else None
+
+
+def _idle_before(window: Window, idle_s: float) -> Window:
+    stop_us = window.start_us - _MARGIN_S * 1e6
+    return Window(stop_us - idle_s * 1e6, stop_us)
+
+
+def _to_its_end(argv: Sequence[str]) -> int:
+    """Run a command. Returns its exit code, as a shell has it: 128 and the signal's number if one killed it.
+
+    Ctrl-C reaches the command by itself, and is its business; SIGTERM and SIGHUP are passed on, also as it starts.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            return
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    with _handled_by(pass_on):
+        command = process.foreground(argv)
+        started.append(command)
+        for number in early:
+            command.send_signal(number)
+        code = command.wait()
+    return code if code >= 0 else _SIGNAL_EXIT - code
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    """The signals that end a command go to `handler` in the body; those that are ignored stay so."""
+    heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in heard}
+    try:
+        yield
+    finally:
+        for each, former in before.items():
+            signal.signal(each, former)

@@ -1,0 +1,64 @@
+"""The uncertainty of power that is to be expected of a meter at a steady load, before anything is measured. Pure.
+
+The parts of `fsjoule.meter.energy` that belong to the instrument: no marks, no gaps, no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from fsjoule.meter.energy import Instrument
+from fsjoule.model import MeterInfo
+
+_SQRT3: Final = math.sqrt(3)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedUncertainty:
+    """Standard uncertainties (k=1) of the power at a load, in watts, one for each cause."""
+
+    shunt_rounding_w: float
+    bus_rounding_w: float
+    offset_w: float
+    gain_w: float
+    shunt_w: float
+
+    @property
+    def total_w(self) -> float:
+        """All of them in quadrature (JCGM 100:2008, 5.1.2)."""
+        return math.hypot(*(getattr(self, field.name) for field in fields(self)))
+
+    def as_document(self, volts: float, amperes: float) -> dict[str, Any]:
+        """The same as a JSON document, with the load."""
+        return {"volts": volts, "amperes": amperes, "total_w": self.total_w} | asdict(self)
+
+    def text(self, volts: float, amperes: float) -> str:
+        """The total for people."""
+        watts = volts * amperes
+        share = f", {self.total_w / watts:.2%}" if watts else ""
+        return f"{self.total_w * 1e3:.2f} mW{share} at {volts:g} V, {amperes:g} A (k=1)"
+
+    def causes(self) -> str:
+        """What it is made of, for people."""
+        parts = {
+            "offset": self.offset_w,
+            "gain": self.gain_w,
+            "resistor": self.shunt_w,
+            "rounding": math.hypot(self.shunt_rounding_w, self.bus_rounding_w),
+        }
+        return ", ".join(f"{name} {watts * 1e3:.2f}" for name, watts in parts.items()) + " mW"
+
+
+def expected(info: MeterInfo, volts: float, amperes: float) -> ExpectedUncertainty:
+    """What a meter that says this of itself leaves uncertain of a steady load."""
+    instrument = Instrument.of(info)
+    ohm, watts = info.shunt_uohm * 1e-6, abs(volts * amperes)
+    return ExpectedUncertainty(
+        shunt_rounding_w=instrument.shunt_rounding_v / ohm * volts / _SQRT3,
+        bus_rounding_w=instrument.bus_rounding_v * abs(amperes) / _SQRT3,
+        offset_w=instrument.offset_at(volts) / ohm * volts / _SQRT3,
+        gain_w=watts * math.hypot(instrument.gain / _SQRT3, instrument.reference),
+        shunt_w=watts * instrument.shunt / _SQRT3,
+    )

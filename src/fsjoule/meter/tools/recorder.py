@@ -1,0 +1,184 @@
+"""Hours of samples into files, in little memory, with what became of them and of the two clocks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from fsjoule.errors import FsjouleError, MeterError, StorageError
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.protocol.frames import Frame, SamplesFrame
+from fsjoule.meter.protocol.trace_builder import TraceBuilder
+from fsjoule.meter.tools.clock_fit import ClockFit, Drift
+from fsjoule.meter.tools.live import Live, Reading
+from fsjoule.model import MeterInfo, Trace
+from fsjoule.store.recordings import Recording
+
+_log = logging.getLogger(__name__)
+_PIECE_S: Final = 1.0
+_TAIL_S: Final = 0.1  # so that samples of before the end arrive
+_LIVE_S: Final = 1.0
+# Ten minutes at 1 kHz: a disk that stands still for longer is broken.
+_MOST_WAITING: Final = 30_000
+
+
+class Ending(Protocol):
+    """Tells when the user wants an end."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the end is wanted, at once or within this time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was recorded. `drift` is of the meter's clock against the host's; None after too short a time.
+
+    `files` are whole; those that could not be written are told of in `failures`.
+    """
+
+    info: MeterInfo
+    reading: Reading
+    drift: Drift | None
+    faults: tuple[str, ...]
+    files: tuple[Path, ...]
+    failures: tuple[StorageError, ...]
+
+
+def keep(path: Path, trace: Trace) -> None:
+    """Write a whole trace, as Parquet or CSV by the file's name. Raises ConfigError, StorageError."""
+    with Recording(path) as recording:
+        recording.write(trace)
+
+
+def record(
+    client: MeterClient,
+    paths: Sequence[Path],
+    ended: Ending,
+    *,
+    seconds: float | None = None,
+    say: Callable[[Reading], None] = lambda _reading: None,
+) -> Recorded:
+    """Record into files until an end is wanted, or for some seconds; `say` is told once a second how it is.
+
+    A meter that is unplugged for less than 30 s leaves a gap, which is counted. Raises MeterError if it stays away or
+    begins another stream, StorageError if no file is left to write to, ConfigError for a file that cannot be; files are
+    whole then, and hold what came before.
+    """
+    frame = client.receiver.wait_info()
+    builder, live, inbox = TraceBuilder(frame), Live(frame, _LIVE_S), _Inbox(frame.info)
+    begin_s = time.monotonic()
+    faults: tuple[str, ...] = ()
+    with _Files(paths) as files, client.receiver.listening(inbox.put):
+        while True:
+            left_s = _PIECE_S if seconds is None else min(_PIECE_S, begin_s + seconds - time.monotonic())
+            over = ended.wait(max(0.0, left_s)) or left_s < _PIECE_S
+            if over:
+                time.sleep(_TAIL_S)
+            frames = inbox.take()
+            builder.add(frames)
+            live.take(frames)
+            piece = builder.take()
+            faults = piece.faults
+            files.write(piece)
+            say(live.reading())
+            if over:
+                break
+            _require_stream(client, builder, live)
+    return Recorded(frame.info, live.reading(), inbox.clock.drift(), faults, files.whole, tuple(files.failures))
+
+
+def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:
+    after = f"the recording ends after {live.reading().seconds:.0f} s"
+    if builder.ended:
+        raise MeterError(
+            f"{after}: the meter began another stream, by a new start or new settings",
+            hint="its files hold what came before; start it again",
+        )
+    try:
+        client.receiver.raise_if_over()
+    except MeterError as error:
+        raise MeterError(f"{after}: {error.what}", hint="its files hold what came before") from error
+
+
+class _Inbox:
+    """Frames that wait for the disk, and the clocks at their arrival."""
+
+    def __init__(self, info: MeterInfo) -> None:
+        self.clock = ClockFit()
+        self._tick_us = info.tick_us
+        self._waiting: deque[Frame] = deque()
+        self._overflow = False
+
+    def put(self, frames: Sequence[Frame], heard_s: float) -> None:
+        """Called by the receiving thread."""
+        samples = [frame for frame in frames if isinstance(frame, SamplesFrame)]
+        if samples:
+            # All of a chunk has arrived by then; the last one waited least.
+            last = samples[-1]
+            self.clock.add(last.first_time_us + last.count * self._tick_us, heard_s)
+        self._overflow |= len(self._waiting) > _MOST_WAITING
+        if not self._overflow:
+            self._waiting.extend(frames)
+
+    def take(self) -> list[Frame]:
+        """All that wait. Raises StorageError if they were too many."""
+        if self._overflow:
+            raise StorageError("the disk takes nothing for minutes; the recording ends", hint="choose another disk")
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
+
+
+class _Files:
+    """The files of one recording. One that fails is given up, and the others go on."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._open: dict[Path, tuple[Recording, ExitStack]] = {}
+        self.whole: tuple[Path, ...] = ()
+        self.failures: list[StorageError] = []
+
+    def write(self, piece: Trace) -> None:
+        """Add a piece to each of them. Raises StorageError if none is left."""
+        for path, (recording, closing) in list(self._open.items()):
+            try:
+                recording.write(piece)
+            except StorageError as error:
+                del self._open[path]
+                closing.__exit__(type(error), error, error.__traceback__)
+                self._failed(error)
+        if not self._open:
+            raise self.failures[-1]
+
+    def _failed(self, error: StorageError) -> None:
+        self.failures.append(StorageError(f"{error.what}; what it held is lost", hint=error.hint))
+        _log.warning("%s", self.failures[-1].what)
+
+    def __enter__(self) -> Self:
+        try:
+            for path in self._paths:
+                closing = ExitStack()
+                self._open[path] = closing.enter_context(Recording(path)), closing
+        except FsjouleError:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for path, (_, closing) in self._open.items():
+            try:
+                closing.close()
+            except StorageError as failure:
+                self._failed(failure)
+            else:
+                self.whole = (*self.whole, path)
+        if error is None and self.failures and not self.whole:
+            raise self.failures[-1]

@@ -1,0 +1,28 @@
+"""The meter's own self-test, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.protocol import commands
+from fsjoule.meter.protocol.commands import Command
+from fsjoule.model import MeterInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What the meter found, and one reading. Nothing in `failures` is good."""
+
+    failures: tuple[str, ...]
+    shunt_mv: float
+    bus_v: float
+
+
+def self_test(client: MeterClient) -> SelfTest:
+    """Have the meter test its chip and its storage."""
+    bits, shunt_raw, bus_raw = client.command(Command.SELF_TEST)
+    info: MeterInfo = client.receiver.wait_info().info
+    return SelfTest(
+        commands.self_test_failures(bits), shunt_raw * info.shunt_lsb_uv / 1e3, bus_raw * info.bus_lsb_mv / 1e3
+    )

@@ -1,0 +1,94 @@
+"""What a meter says of itself, in words and as a JSON document. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fsjoule.meter.links.notices import notices
+from fsjoule.meter.protocol.frames import InfoFrame
+from fsjoule.model import MeterCalibration, MeterInfo
+
+_DAY_S: Final = 86400
+_HOUR_S: Final = 3600
+# CONFIG of the INA219 (TI SBOS448G, table 5): the ADCs' settings, at bits 7 and 3; bit 13 doubles the bus range.
+_BUS_ADC_BIT: Final = 7
+_SHUNT_ADC_BIT: Final = 3
+_ADC_MASK: Final = 0x0F
+_AVERAGED: Final = 0x08
+_LEAST_BITS: Final = 9
+
+
+def adc_text(info: MeterInfo) -> str:
+    """Resolution and averaging of the INA219's two converters."""
+    shunt, bus = (_adc(info.adc_config >> bit & _ADC_MASK) for bit in (_SHUNT_ADC_BIT, _BUS_ADC_BIT))
+    return f"shunt {shunt}, bus {bus}"
+
+
+def _adc(setting: int) -> str:
+    if setting <= _AVERAGED:
+        return f"{_LEAST_BITS + (setting & 0x03 if setting < _AVERAGED else 3)} bits"
+    return f"{1 << (setting - _AVERAGED)} x 12 bits"
+
+
+def full_scale_a(info: MeterInfo) -> float:
+    """The largest current that the range can show, in amperes."""
+    return info.shunt_range_mv * 1e-3 / (info.shunt_uohm * 1e-6)
+
+
+def zero_text(calibration: MeterCalibration, now_s: float) -> str:
+    """The zero calibration, with its age."""
+    when = date_text(calibration.zero_date, now_s)
+    return f"{when}: offset {calibration.shunt_offset_nv / 1e3:+.2f} uV" if calibration.zero_date else when
+
+
+def gain_text(calibration: MeterCalibration, now_s: float) -> str:
+    """The gain calibration, with its age."""
+    when = date_text(calibration.gain_date, now_s)
+    if not calibration.gain_date:
+        return when
+    return (
+        f"{when}: current {calibration.current_gain_ppm:+d} ppm, bus {calibration.bus_gain_ppm:+d} ppm, "
+        f"known to {calibration.gain_uncertainty_ppm} ppm (k=1)"
+    )
+
+
+def date_text(date: int, now_s: float) -> str:
+    """A date of the meter's, with its age."""
+    if not date:
+        return "never"
+    return f"{datetime.fromtimestamp(date, UTC):%Y-%m-%d %H:%M} UTC, {_age(now_s - date)}"
+
+
+def _age(seconds: float) -> str:
+    if seconds < -_HOUR_S:
+        return "in the future: a clock was wrong"
+    if seconds < _HOUR_S:
+        return "just now"
+    if seconds < 2 * _DAY_S:
+        return f"{seconds / _HOUR_S:.0f} hours ago"
+    return f"{seconds / _DAY_S:.0f} days ago"
+
+
+def as_document(frame: InfoFrame) -> dict[str, Any]:
+    """All that a meter says of itself, as a JSON document; dates are ISO 8601, or null for never."""
+    document = dataclasses.asdict(frame.info) | dataclasses.asdict(frame.status)
+    return document | {
+        "calibration": calibration_document(frame.info),
+        "adc": adc_text(frame.info),
+        "notices": notices(frame),
+    }
+
+
+def calibration_document(info: MeterInfo) -> dict[str, Any]:
+    """Its calibration as a JSON document."""
+    document = dataclasses.asdict(info.calibration)
+    for name in ("zero_date", "gain_date"):
+        document[name] = iso_date(document[name])
+    return document
+
+
+def iso_date(date: int) -> str | None:
+    """A date of the meter's as ISO 8601; None for never."""
+    return datetime.fromtimestamp(date, UTC).isoformat() if date else None

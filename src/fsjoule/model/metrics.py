@@ -1,0 +1,155 @@
+"""The figures that are kept and compared: their units, in which direction each is better, where a measurement has them.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from fsjoule.model import (
+    FioResult,
+    FioWorkload,
+    IoPattern,
+    Measurement,
+    TimedKind,
+    TimedWorkload,
+    Value,
+    Workload,
+)
+
+_P99: Final = 99.0
+
+Figure = float | None
+"""A figure of one measurement, or one boot's median of it; None where it is lacking."""
+
+
+class Metric(StrEnum):
+    """A figure by the name that a user writes. All but throughput and IOPS are better when they are less.
+
+    Energies per MiB are those of fio's jobs; what moves nothing (mkfs, boot) has that of the whole operation only. Net
+    is what the board draws above idle.
+    """
+
+    THROUGHPUT = "throughput"
+    IOPS = "iops"
+    ENERGY = "energy"
+    NET_ENERGY = "net-energy"
+    OPERATION_ENERGY = "operation-energy"
+    OPERATION_NET_ENERGY = "operation-net-energy"
+    POWER = "power"
+    CPU = "cpu"
+    WRITE_AMPLIFICATION = "write-amplification"
+    P99_LATENCY = "p99-latency"
+    DURATION = "duration"
+
+    @property
+    def more_is_better(self) -> bool:
+        return self in (Metric.THROUGHPUT, Metric.IOPS)
+
+    @property
+    def unit(self) -> str:
+        """As it is printed; a count and a ratio have none."""
+        return _UNITS[self]
+
+
+_UNITS: Final = {
+    Metric.THROUGHPUT: "MiB/s",
+    Metric.IOPS: "1/s",
+    Metric.ENERGY: "mJ/MiB",
+    Metric.NET_ENERGY: "mJ/MiB",
+    Metric.OPERATION_ENERGY: "mJ",
+    Metric.OPERATION_NET_ENERGY: "mJ",
+    Metric.POWER: "W",
+    Metric.CPU: "s/MiB",
+    Metric.WRITE_AMPLIFICATION: "",
+    Metric.P99_LATENCY: "ms",
+    Metric.DURATION: "s",
+}
+
+# What a verdict looks at: net energy, IOPS and power follow from these.
+FIO_METRICS: Final = (
+    Metric.THROUGHPUT,
+    Metric.ENERGY,
+    Metric.CPU,
+    Metric.WRITE_AMPLIFICATION,
+    Metric.P99_LATENCY,
+)
+TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
+_ALSO_FIO: Final = (Metric.IOPS, Metric.NET_ENERGY, Metric.POWER)
+_ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)
+
+
+def figure_of(measurement: Measurement, metric: Metric) -> Figure:
+    """The figure in the metric's unit, also of a measurement that is not valid; None where it is lacking."""
+    return _FIGURES[metric](measurement)
+
+
+def metrics_of(workload: Workload) -> tuple[Metric, ...]:
+    """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
+    return _told(workload.operation) if isinstance(workload, (FioWorkload, TimedWorkload)) else ()
+
+
+def metrics_of_series(workload: str) -> tuple[Metric, ...]:
+    """The same for a workload as a series names it: `randread-16k 32768KiB`, `mkfs`."""
+    operation = re.split(r"[- ]", workload)[0]
+    known = {each.value: each for each in (*IoPattern, *TimedKind)}
+    return _told(known[operation]) if operation in known else ()
+
+
+def _told(operation: IoPattern | TimedKind) -> tuple[Metric, ...]:
+    if isinstance(operation, TimedKind):
+        return TIMED_METRICS + _ALSO_TIMED
+    told = FIO_METRICS + _ALSO_FIO
+    return told if operation.writes else tuple(each for each in told if each is not Metric.WRITE_AMPLIFICATION)
+
+
+def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
+    """The standard uncertainty (k=1) of a figure of the meter's, in its unit; None for all others."""
+    value = _METERED[metric](measurement) if metric in _METERED else None
+    return None if value is None else value.uncertainty
+
+
+def _p99_ms(fio: FioResult | None) -> Figure:
+    # fio writes 99.000000, run folders have been seen with 99: the number counts, not how it is spelt.
+    found = (ns for name, ns in fio.latency_percentiles_ns.items() if _number(name) == _P99) if fio else iter(())
+    return next((ns / 1e6 for ns in found), None)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+_METERED: Final[dict[Metric, Callable[[Measurement], Value | None]]] = {
+    Metric.ENERGY: lambda m: m.energy_mj_per_mib,
+    Metric.NET_ENERGY: lambda m: m.energy_net_mj_per_mib,
+    Metric.OPERATION_ENERGY: lambda m: m.energy.gross_mj if m.energy else None,
+    Metric.OPERATION_NET_ENERGY: lambda m: m.energy.net_mj if m.energy else None,
+    Metric.POWER: lambda m: m.energy.mean_power_w if m.energy else None,
+}
+METERED: Final = frozenset(_METERED)
+
+
+def _metered(metric: Metric) -> Callable[[Measurement], Figure]:
+    def figure(measurement: Measurement) -> Figure:
+        value = _METERED[metric](measurement)
+        return None if value is None else value.value
+
+    return figure
+
+
+_FIGURES: Final[dict[Metric, Callable[[Measurement], Figure]]] = {
+    Metric.THROUGHPUT: lambda m: m.throughput_mib_per_s,
+    Metric.IOPS: lambda m: m.iops,
+    **{metric: _metered(metric) for metric in _METERED},
+    Metric.CPU: lambda m: m.cpu_s_per_mib,
+    Metric.WRITE_AMPLIFICATION: lambda m: m.write_amplification,
+    Metric.P99_LATENCY: lambda m: _p99_ms(m.fio),
+    Metric.DURATION: lambda m: m.duration_s,
+}

@@ -1,0 +1,117 @@
+"""What a test carries with it: the files of its measurement, the power trace as a picture, how to measure it again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ResultError
+from fsjoule.host.inside import Listed
+from fsjoule.host.plaintext import plain
+from fsjoule.model import Measurement, Run
+from fsjoule.report.allure.documents import Attachment
+from fsjoule.report.trace_chart import trace_chart
+from fsjoule.store.reader import LoadedRun
+from fsjoule.store.steps import STEPS_FILE
+
+_TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
+# What the report says in its own way.
+_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", STEPS_FILE})
+_SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
+_TRACE_WIDTH: Final = 860
+# Options of a run that the command for one of its measurements has of its own, or that name a place of that machine.
+_LEFT_OUT: Final = ("--seed", "--results", "--resume", "-k")
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A measurement's attachments, and what could not be attached."""
+
+    attachments: tuple[Attachment, ...]
+    problems: tuple[str, ...]
+
+
+def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callable[[str, bytes], None]) -> Attached:
+    """Hand all files of a measurement to `keep`, by their names in the results."""
+    attachments: list[Attachment] = []
+    problems: list[str] = []
+    contents: dict[str, bytes] = {}
+
+    def add(name: str, kind: str, content: bytes) -> None:
+        suffix = Path(name).suffix
+        source = f"{uuid}-{len(attachments)}-attachment{suffix if _SUFFIX.fullmatch(suffix) else ''}"
+        keep(source, content)
+        attachments.append(Attachment(name, kind, source))
+
+    try:
+        drawn = _trace(loaded, measurement)
+    except ResultError as error:
+        problems.append(f"the trace is damaged: {error.what}")
+    else:
+        if drawn:
+            add("power trace.svg", "image/svg+xml", drawn.encode())
+        else:
+            problems.append("the meter recorded nothing: there is no trace and no energy")
+    try:
+        listed = loaded.files(measurement.number)
+    except ResultError as error:
+        listed = Listed((), (), {"its files": error.what})
+    problems += [f"{name} is not attached: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        if name in _NOT_ATTACHED:
+            continue
+        try:
+            content = loaded.attachment(measurement.number, name) or b""
+        except ResultError as error:
+            problems.append(f"{name} is not attached: {error.what}")
+            continue
+        contents[name] = content
+        add(name, _TYPES.get(Path(name).suffix, "application/octet-stream"), content)
+    console = contents.get("console.log", b"")
+    add(
+        "repeat it.sh",
+        "text/plain",
+        repeating(loaded.run, measurement, plain(console.decode(errors="replace"))).encode(),
+    )
+    return Attached(tuple(attachments), tuple(problems))
+
+
+def repeating(run: Run, measurement: Measurement, console: str) -> str:
+    """How to repeat a measurement: the command on the host, and below it what was run on the board."""
+    lines = [
+        "# On the host; the seed gives order, boots and data as they were.",
+        shlex.join(_command(run, measurement)),
+    ]
+    asked = [line.removeprefix("# ") for line in console.splitlines() if line.startswith("# ")]
+    if asked:
+        lines += ["", "# What the board was told:", *(f"#   {line}" for line in asked)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(run: Run, measurement: Measurement) -> tuple[str, ...]:
+    if not run.command or Path(run.command[0]).name != "pytest":
+        return run.command
+    entry = next((each for each in run.plan.entries if each.number == measurement.number), None)
+    chosen = ("-k", run.plan.test_id(entry)) if entry else ()
+    return (*_without_options(run.command), "--seed", str(run.plan.seed), *chosen)
+
+
+def _without_options(command: tuple[str, ...]) -> Iterator[str]:
+    words = iter(command)
+    for word in words:
+        if word in _LEFT_OUT:
+            next(words, None)
+        elif not word.startswith(tuple(f"{option}=" for option in _LEFT_OUT)):
+            yield word
+
+
+def _trace(loaded: LoadedRun, measurement: Measurement) -> str:
+    trace = loaded.trace(measurement.number)
+    if trace is None or not len(trace.ticks):
+        return ""
+    # Allure shows it on a dark page, too, and its lines are drawn for a light one.
+    return trace_chart(measurement, trace, width=_TRACE_WIDTH).replace("<svg ", '<svg style="background:#fff" ', 1)

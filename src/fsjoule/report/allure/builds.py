@@ -1,0 +1,145 @@
+"""Which runs a report is of, and which are its history: the newest build of each board and suite, and all before it.
+
+A build is a pipeline's runs of a board and a suite, or one run that no pipeline made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model import Run
+from fsjoule.store.index.reading import check_folders, find_runs
+from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+
+MOST: Final = 60
+
+Build = tuple[LoadedRun, ...]
+_Found = tuple[tuple[Path, Run], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Builds:
+    """Runs in the order of time, the earlier ones as builds. `problems` says what is missing, and why.
+
+    `left_out` counts older runs.
+    """
+
+    current: tuple[LoadedRun, ...]
+    earlier: tuple[Build, ...]
+    problems: tuple[str, ...]
+    left_out: int
+
+    @property
+    def name(self) -> str:
+        """What the report is called."""
+        if not self.current:
+            return "no run"
+        newest = self.current[-1]
+        what = build_name((newest,)) if len(self.current) == 1 else f"{len(self.current)} runs"
+        return f"{what}, {newest.run.started_utc[:16].replace('T', ' ')}"
+
+
+def build_name(build: Build) -> str:
+    """What tables of builds call it, beside its date: `k3v9q2`, with the commit under test if it is known."""
+    newest = build[-1].run
+    pipeline = newest.versions.get("pipeline", "")
+    return f"{f'pipeline {pipeline}' if pipeline else newest.run_id} {newest.versions.get('commit', '')[:12]}".rstrip()
+
+
+def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: int = MOST) -> Builds:
+    """Read the run folders of the `most` newest builds at and below `paths`; those in `history` are earlier ones only.
+
+    With a history all of `paths` are read, and the `most` newest builds of it. A damaged one is named, and so is what
+    it lacks. Raises ConfigError for a path that is not there, and for paths that hold something, but no run.
+    """
+    folders, problems = _folders(paths)
+    old, more = _folders(history)
+    # Before the first build there is no history, which is not a fault.
+    problems += more if old else []
+    found = _grouped(folders, problems)
+    # A copy of a run is the same run, and one that is to be shown is shown.
+    known = {run.run_id for build in found for _, run in build}
+    earlier = [tuple(one for one in build if one[1].run_id not in known) for build in _grouped(old, problems)]
+    limited, rest = ([build for build in earlier if build], found) if old else (found, [])
+    left_out = sum(map(len, limited[:-most]))
+    builds = [loaded for build in _in_order([*limited[-most:], *rest]) if (loaded := _loaded(build, problems))]
+    newest = {_kind(loaded.run, loaded.path): build for build in builds for loaded in build if loaded.path in folders}
+    current = tuple(
+        loaded
+        for build in builds
+        for loaded in build
+        if loaded.path in folders and newest[_kind(loaded.run, loaded.path)] is build
+    )
+    shown = {loaded.run.run_id for loaded in current}
+    problems += [line for loaded in current for line in _lacks(loaded)]
+    others = tuple(build for build in builds if shown.isdisjoint(loaded.run.run_id for loaded in build))
+    return Builds(_by_time(current), others, tuple(problems), left_out)
+
+
+def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
+    """Run folders at and below the paths, and what looks like one and is none, or that there are none yet.
+
+    Raises ConfigError for paths that hold something else.
+    """
+    wanted = check_folders(paths)
+    try:
+        folders, faults = find_runs(wanted)
+    except ConfigError as error:
+        if any(any(folder.iterdir()) for folder in wanted):
+            raise
+        return frozenset(), [error.what]
+    return frozenset(folders), [f"{fault.path.name}: {fault.reason}" for fault in faults]
+
+
+def _grouped(folders: Iterable[Path], problems: list[str]) -> list[_Found]:
+    """The runs in these folders as builds, in order; what is no run is added to the problems."""
+    builds: dict[tuple[str, ...], dict[str, tuple[Path, Run]]] = {}
+    for folder in sorted(folders, key=lambda folder: (folder.name, folder)):
+        try:
+            run = load_run_file(folder)
+        except ResultError as error:
+            problems.append(f"{folder.name}: {error.what}")
+            continue
+        pipeline = run.versions.get("pipeline")
+        key = (run.run_id,) if pipeline is None else (pipeline, *_kind(run, folder))
+        builds.setdefault(key, {}).setdefault(run.run_id, (folder, run))
+    return _in_order([tuple(build.values()) for build in builds.values()])
+
+
+def _in_order(builds: Iterable[_Found]) -> list[_Found]:
+    """A build is as old as its first run: others of it may have waited longer for their board than a later build."""
+    return sorted(builds, key=lambda build: min((run.started_utc, run.run_id) for _, run in build))
+
+
+def _loaded(build: _Found, problems: list[str]) -> Build:
+    """The build's runs with their measurements, in the order of time."""
+    runs: list[LoadedRun] = []
+    for folder, _ in build:
+        try:
+            runs.append(load_run(folder))
+        except ResultError as error:
+            problems.append(f"{folder.name}: {error.what}")
+    return _by_time(runs)
+
+
+def _by_time(runs: Iterable[LoadedRun]) -> Build:
+    return tuple(sorted(runs, key=lambda loaded: (loaded.run.started_utc, loaded.run.run_id)))
+
+
+def _kind(run: Run, folder: Path) -> tuple[str, str]:
+    """Builds of one kind follow each other."""
+    # A run that ended before its board said anything has its name in the folder's only.
+    board = run.board.name if run.board else folder.name.partition("-")[2].removesuffix(f"-{run.run_id}")
+    return board, run.plan.suite
+
+
+def _lacks(loaded: LoadedRun) -> list[str]:
+    damaged = {name: why.replace(f"{loaded.path}/", "") for name, why in loaded.damaged.items()}
+    lacks = [f"{loaded.path.name}: {name} was left out: {why}" for name, why in damaged.items()]
+    if loaded.run.abort_reason:
+        lacks.append(f"{loaded.path.name}: the run was not completed: {loaded.run.abort_reason}")
+    return lacks

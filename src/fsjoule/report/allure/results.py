@@ -1,0 +1,131 @@
+"""Allure's result files, written from runs: what any Allure can read, ours or that of somebody's server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsjoule import __version__
+from fsjoule.errors import ResultError, StorageError
+from fsjoule.model import Run
+from fsjoule.report.allure.builds import Builds
+from fsjoule.report.allure.documents import Result, properties
+from fsjoule.report.allure.metrics import Legend, legend_of
+from fsjoule.report.allure.tests import kernel_label, run_tests
+from fsjoule.report.allure.verdicts import gate_tests
+from fsjoule.store.reader import LoadedRun
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenResults:
+    """What result files do not say of themselves.
+
+    `legend` says how metrics are to be read, `trends` what is to be chosen on the page of trends for a test, by the
+    name of the test's page, `problems` what is missing.
+    """
+
+    legend: Legend
+    trends: dict[str, str]
+    problems: tuple[str, ...]
+
+
+def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResults:
+    """Write the result files of the current runs into a new folder.
+
+    Raises StorageError if they cannot be written, and if there is something in the folder.
+    """
+    legend: Legend = {}
+    trends: dict[str, str] = {}
+    problems = list(builds.problems)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise StorageError(f"{folder} is not empty", hint="give a new folder: Allure reads all that it finds")
+        for loaded in builds.current:
+            tests = list(run_tests(loaded, lambda name, content: _write(folder / name, content)))
+            try:
+                tests += gate_tests(loaded)
+            except ResultError as error:
+                problems.append(f"{loaded.path.name}: {error.what}")
+            for test in tests:
+                _write_test(folder, test)
+            legend |= _legend(loaded)
+            trends |= {test.page_id: test.trend for test in tests if test.trend}
+        _write(folder / "environment.properties", properties(environment(builds.current)).encode())
+        _write_json(folder / "executor.json", executor(builds.name, url))
+        _write_json(folder / "fsjoule-globals.json", {"errors": [{"message": problem} for problem in problems]})
+    except OSError as error:
+        raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
+    return WrittenResults(legend, trends, tuple(problems))
+
+
+def environment(current: Iterable[LoadedRun]) -> dict[str, str]:
+    """What the report's environment says; where runs differ, each of the values."""
+    values: dict[str, dict[str, None]] = {}
+    for loaded in current:
+        for name, text in _environment(loaded.run).items():
+            if text:
+                values.setdefault(name, {})[text] = None
+    return {name: "; ".join(texts) for name, texts in values.items()}
+
+
+def executor(name: str, url: str) -> dict[str, Any]:
+    """Who made the report: the pipeline, as GitLab's variables name it, or a user. `url` is where it will be read."""
+    at = {"buildName": name, "reportName": name, **({"reportUrl": url} if url else {})}
+    if os.environ.get("GITLAB_CI"):
+        found = os.environ.get
+        number = found("CI_PIPELINE_IID", "")
+        return {
+            **at,
+            "name": "GitLab",
+            "type": "gitlab",
+            "url": found("CI_PROJECT_URL", ""),
+            "buildUrl": found("CI_PIPELINE_URL", ""),
+            "buildName": f"pipeline {number}, {name}" if number else name,
+            **({"buildOrder": int(number)} if number.isdigit() else {}),
+        }
+    return {**at, "name": f"fsjoule {__version__}", "type": "fsjoule"}
+
+
+def _environment(run: Run) -> Mapping[str, str]:
+    board, meter = run.board, run.meter
+    return {
+        "board": board.name if board else "",
+        "place": run.lab.place if run.lab else "",
+        "exporter": run.lab.exporter_names if run.lab else "",
+        "machine": board.machine if board else "",
+        "storage": f"{board.storage}, {board.storage_bus}" if board else "",
+        "kernel": ", ".join(facts.kernel_release for facts in run.boards.values()),
+        "suite": run.plan.suite,
+        "filesystems": ", ".join(run.plan.filesystems),
+        "meter": f"{meter.serial_number}, firmware {meter.firmware}" if meter else "",
+        "simulated": "yes" if run.simulated else "no",
+        "run": run.run_id,
+        "seed": str(run.plan.seed),
+        **run.versions,
+    }
+
+
+def _legend(loaded: LoadedRun) -> Legend:
+    rows: Legend = {}
+    for measurement in loaded.measurements:
+        rows |= legend_of(measurement, kernel_label(loaded.run, measurement.kernel))
+    return rows
+
+
+def _write_test(folder: Path, test: Result) -> None:
+    _write_json(folder / f"{test.uuid}-result.json", test.document())
+    if test.metrics:
+        _write_json(folder / f"{test.uuid}-perf.json", test.metrics_document())
+
+
+def _write_json(file: Path, document: object) -> None:
+    _write(file, json.dumps(document, indent=1).encode())
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)

@@ -1,0 +1,137 @@
+"""The whole report in one folder: Allure's pages, and the trends page that they link to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.inside import shown
+from fsjoule.report.allure.builds import MOST, Builds, read_builds
+from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configuration, generate
+from fsjoule.report.allure.history import history_lines
+from fsjoule.report.allure.results import write_results
+from fsjoule.report.allure.words import TRENDS
+from fsjoule.report.trend.page import trend_page
+from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
+from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.records import Order, Where
+from fsjoule.verdicts.trend.trend import trend_of
+
+_MARK: Final = "fsjoule-report"
+# Measurements of an index: so many are read in half a second.
+_MOST_READ: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A report that was made: where, of how many runs after how many builds, and what is missing in it."""
+
+    folder: Path
+    runs: int
+    earlier: int
+    problems: tuple[str, ...]
+
+
+def make_site(
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    history: Sequence[Path] = (),
+    index: str | None = None,
+    url: str = "",
+    most: int = MOST,
+    say: Say,
+) -> Site:
+    """Make a report of all run folders at and below `paths`, in place of an older one in `folder`.
+
+    Those in `history` are earlier builds, whenever they were measured. The trends are those of the runs, or of an
+    `index` that knows more of them. `url` is where the report will be read.
+    What is damaged or missing is named in the report. Raises ConfigError for a path that is not there, for a folder
+    that is no report, and if there is no run for an older report to be replaced by, FsjouleError if Allure fails; an
+    older report stays then.
+    """
+    _check_folder(folder)
+    builds = read_builds(paths, history=history, most=most)
+    if not builds.current and (folder / _MARK).is_file():
+        why = "; ".join(builds.problems)
+        raise ConfigError(f"no run can be shown: {why}", hint=f"the report in {folder} is as it was")
+    known, faults = _confirmations((*paths, *history))
+    with _writing(folder) as (work, made):
+        results, lines = work / "results", work / "history.jsonl"
+        written = write_results(builds, results, url=url)
+        lines.write_text(history_lines(builds.earlier), encoding="utf-8")
+        rest = f"; {builds.left_out} older runs were left out" if builds.left_out else ""
+        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier builds as their history{rest}")
+        generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
+        (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
+        (made / TRENDS).write_text(_trends(builds, known, index, work), encoding="utf-8")
+        (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
+    return Site(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
+
+
+def check_report(folder: Path) -> None:
+    """Raises ConfigError if there is no report in it."""
+    if not (folder / _MARK).is_file():
+        raise ConfigError(f"there is no report in {folder}", hint=f"make one: fsjoule report build --output {folder}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Whatever else is in a folder must not be replaced."""
+    if folder.exists() and not (folder.is_dir() and ((folder / _MARK).is_file() or not any(folder.iterdir()))):
+        raise ConfigError(f"{folder} is there and is no report", hint="give an empty or a new folder with --output")
+
+
+@contextmanager
+def _writing(folder: Path) -> Generator[tuple[Path, Path]]:
+    """A folder to work in, and one beside for the report, which takes the place of the older one at the end."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent.resolve()) as work:
+            made = Path(work) / "report"
+            yield Path(work), made
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
+    except OSError as error:
+        raise StorageError(f"the report could not be written to {folder}: {error.strerror or error}") from error
+
+
+def _trends(builds: Builds, known: Sequence[Confirmation], location: str | None, work: Path) -> str:
+    if location is not None:
+        with open_index(location) as opened:
+            return _page(opened, known)
+    with open_index(str(work / "index.sqlite"), create=True) as opened:
+        runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
+        if runs:
+            import_runs(opened, runs)
+        return _page(opened, known)
+
+
+def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]]:
+    """Those beside the runs, and what of them is left out: the paths may be run folders, which lead nowhere else."""
+    known: list[Confirmation] = []
+    faults: list[str] = []
+    for folder in (path / FOLDER for path in paths):
+        if folder.is_symlink():
+            faults.append(f"{shown(folder)} is a symbolic link, which is not followed")
+            continue
+        found, wrong = confirmations(folder)
+        known += found
+        faults += wrong
+    return known, faults
+
+
+def _page(opened: Index, known: Sequence[Confirmation]) -> str:
+    by_time, by_kernel = (
+        trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
+        for order in (Order.TIME, Order.KERNEL)
+    )
+    return trend_page(by_time, by_kernel, report=FIRST_PAGE)

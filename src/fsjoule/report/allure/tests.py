@@ -1,0 +1,226 @@
+"""A run as Allure's tests: one for each entry of its plan, whatever became of it, and one for each fault on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from fsjoule.errors import ResultError
+from fsjoule.model import (
+    REFERENCE_KERNEL,
+    Fault,
+    LabStep,
+    Measurement,
+    Planned,
+    Run,
+    RunStatus,
+)
+from fsjoule.model.labels import workload_label
+from fsjoule.report.allure.attachments import attach
+from fsjoule.report.allure.documents import Result, Status, Step
+from fsjoule.report.allure.metrics import metrics_of
+from fsjoule.report.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
+from fsjoule.report.facts import measurement_facts
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.reader import LoadedRun
+from fsjoule.store.steps import STEPS_FILE, decode_steps
+
+# More would be cut off on the page.
+_SHORT: Final = 60
+
+# What the name of a measurement's folder begins with.
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
+_LONGEST_ID: Final = 120
+
+Keep = Callable[[str, bytes], None]
+
+
+def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
+    """All tests of a run. `keep` is given their attachments, by name; without it there are none, for history.
+
+    A measurement that was had at a second attempt follows its fault, which Allure then shows as a retry.
+    """
+    run = loaded.run
+    measured = {measurement.number: measurement for measurement in loaded.measurements}
+    damaged = {int(number[0]): why for name, why in loaded.damaged.items() if (number := _NUMBER.match(name))}
+    faults_of: dict[int, list[Fault]] = {}
+    for fault in run.faults:
+        faults_of.setdefault(fault.number, []).append(fault)
+    for entry in run.plan.entries:
+        faults = faults_of.pop(entry.number, [])
+        for number, fault in enumerate(faults, start=1):
+            yield _fault_test(run, entry, fault, number)
+        if entry.number in measured:
+            yield _measured_test(loaded, entry, measured[entry.number], keep)
+        elif entry.number in damaged:
+            yield _without(
+                run, entry, Status.BROKEN, f"{DAMAGED}: {damaged[entry.number].replace(f'{loaded.path}/', '')}"
+            )
+        elif not faults:
+            yield _without(run, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
+
+
+def kernel_label(run: Run, label: str) -> str:
+    """The label of a kernel that has a history of its own: one of several in a run, one measured for reference."""
+    return label if len(run.plan.kernels) > 1 or run.versions.get("kernel_role") == REFERENCE_KERNEL else ""
+
+
+def milliseconds(utc: str) -> int:
+    """A time of a run folder as Allure has it."""
+    return round(datetime.fromisoformat(utc).timestamp() * 1000)
+
+
+def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, keep: Keep | None) -> Result:
+    m, run = measurement, loaded.run
+    bare = _test(run, entry, m, uuid_of(run, f"{m.number:02d}"))
+    start_ms = milliseconds(m.started_utc)
+    attachments, steps, problems = (), (), ()
+    if keep is not None:
+        attached = attach(loaded, m, bare.uuid, keep)
+        steps, step_problems = _lab_steps(loaded, m.number)
+        attachments, problems = attached.attachments, (*attached.problems, *step_problems)
+    ends_ms = [start_ms + round(1000 * (m.duration_s or m.window_s or 0.0)), *(step.stop_ms for step in steps)]
+    return replace(
+        bare,
+        status=Status.PASSED if m.valid else Status.BROKEN,
+        message="" if m.valid else f"{INVALID}: {'; '.join(m.invalid_reasons)}",
+        start_ms=start_ms,
+        stop_ms=max(ends_ms),
+        description=_description(m, problems),
+        steps=steps,
+        attachments=attachments,
+        trend=_trend(m),
+        metrics=metrics_of(m, kernel_label(run, m.kernel)),
+    )
+
+
+def _fault_test(run: Run, entry: Planned, fault: Fault, attempt: int) -> Result:
+    kind = BUG if fault.bug else LAB_TRANSIENT if fault.transient else LAB
+    first, _, rest = fault.what.partition("\n")
+    hint = f"\nhint: {fault.hint}" if fault.hint else ""
+    return replace(
+        _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-fault-{attempt}")),
+        status=Status.BROKEN,
+        message=f"{kind}: {first}",
+        trace=f"{rest}{hint}".strip("\n"),
+        start_ms=milliseconds(fault.started_utc),
+        stop_ms=milliseconds(fault.ended_utc),
+        steps=nested(fault.steps),
+    )
+
+
+def _without(run: Run, entry: Planned, status: Status, message: str) -> Result:
+    """The test of an entry of which there is no measurement."""
+    bare = _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-none"))
+    return replace(bare, status=status, message=message)
+
+
+def _why_not(run: Run) -> str:
+    if run.status is RunStatus.COMPLETE:
+        return run.ended_early or "it was not chosen"
+    return run.abort_reason or f"the run is {run.status.value}"
+
+
+def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) -> Result:
+    """What all tests of an entry have in common."""
+    board = measurement.series.board if measurement else run.board.name if run.board else "board"
+    release = run.boards[entry.kernel].kernel_release if entry.kernel in run.boards else entry.kernel
+    several = kernel_label(run, entry.kernel)
+    what = workload_label(entry.workload)
+    storage = f" on {entry.storage}" if entry.storage != "card" else ""
+    name = f"{entry.filesystem} {what}{storage}" + (f", kernel {several}" if several else "")
+    name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
+    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, _size(entry), several)))
+    labels = [
+        ("board", board),
+        ("kernel", release),
+        ("filesystem", entry.filesystem),
+        ("suite", entry.suite),
+        ("framework", "fsjoule"),
+    ]
+    if run.simulated:
+        labels.append(("tag", "simulated"))
+    start_ms = milliseconds(run.started_utc)
+    return Result(
+        uuid=uuid,
+        identity=identity,
+        name=name,
+        status=Status.PASSED,
+        start_ms=start_ms,
+        stop_ms=start_ms,
+        labels=tuple(labels),
+        parameters=(("repetition", str(entry.repetition)),),
+        about=(("kernel", release), ("run", run.run_id), ("number", str(entry.number))),
+    )
+
+
+def uuid_of(run: Run, rest: str) -> str:
+    """A name that is the same whenever a report is made, and with which a file can be named."""
+    name = f"{run.run_id}-{rest}"
+    if len(name) > _LONGEST_ID:
+        name = f"{name[: _LONGEST_ID // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)
+
+
+def _size(entry: Planned) -> str:
+    """Sizes differ by board and size factor, and figures with them."""
+    return str(getattr(entry.workload, "size_bytes", "") or "")
+
+
+def _trend(measurement: Measurement) -> str:
+    series = measurement.series
+    return urlencode({"board": series.board, "fs": series.filesystem, "workload": series.workload})
+
+
+def _description(measurement: Measurement, problems: Sequence[str]) -> str:
+    """Every figure that is there, in Markdown: a table of what is short, below it what is not."""
+    key = IndexedSeries(measurement.series, measurement.simulated).key
+    facts = [("series", key), *measurement_facts(measurement)]
+    rows = [f"| {name} | {text} |" for name, text in facts if len(text) <= _SHORT]
+    rest = [f"- {name}: {text}" for name, text in facts if len(text) > _SHORT]
+    rest += [f"- {text}" for text in (*measurement.notes, *problems)]
+    head = ["| figure | simulated |" if measurement.simulated else "| figure | |", "|---|---|"]
+    return "\n".join([*head, *rows, "", *rest]) + "\n"
+
+
+def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+    """What labgrid did for a measurement, and what is wrong with its record; older runs have none."""
+    try:
+        content = loaded.attachment(number, STEPS_FILE)
+        return ((), ()) if content is None else (nested(decode_steps(content)), ())
+    except ResultError as error:
+        return (), (error.what,)
+
+
+def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
+    """Steps inside of those that they are part of."""
+    found: list[Step] = []
+    at = 0
+    while at < len(steps):
+        first = steps[at]
+        end = next((i for i in range(at + 1, len(steps)) if steps[i].level <= first.level), len(steps))
+        found.append(
+            Step(
+                name=_step_name(first),
+                status=Status.BROKEN if first.error else Status.PASSED,
+                start_ms=first.started_utc_ms,
+                stop_ms=first.started_utc_ms + first.duration_ms,
+                message=first.error,
+                parameters=tuple(first.args.items()),
+                steps=nested(steps[at + 1 : end]),
+            )
+        )
+        at = end
+    return tuple(found)
+
+
+def _step_name(step: LabStep) -> str:
+    """`LabgridShell: run: mount -t ext4 ...`: what was told to whom, as far as it fits in a line."""
+    told = next(iter(step.args.values()), "")
+    told = told if len(told) <= _SHORT else f"{told[: _SHORT - 1]}…"
+    return ": ".join(filter(None, (step.source, step.title, told)))

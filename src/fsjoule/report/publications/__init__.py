@@ -1,0 +1,74 @@
+"""A run of a publication's suite in the publication's own form: sections, statements, and cells that do not follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fsjoule.report.publications import (
+    copies as copying,
+)
+from fsjoule.report.publications import (
+    elc2015,
+    energy_emmc,
+    ext4_zfs,
+    home_usage,
+)
+from fsjoule.report.publications.sections import Section
+from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
+from fsjoule.report.publications.view import View
+from fsjoule.report.summary import Summary
+from fsjoule.suites import SUITES
+from fsjoule.suites.published.measured import part_of
+
+__all__ = ["NOTE", "SuitePage", "suite_page"]
+
+_FORMS: Final[dict[str, Callable[[View], list[Section]]]] = {
+    "energy-emmc-2025": energy_emmc.sections,
+    "elc2015": elc2015.sections,
+    "ext4-zfs-2023": ext4_zfs.sections,
+    "home-usage-2016": home_usage.sections,
+    "copy-2015": copying.sections,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePage:
+    """All of it. `doubts` are cells, each with what is to be said of it."""
+
+    source: str
+    remarks: tuple[str, ...]
+    sections: tuple[Section, ...]
+    statements: tuple[Line, ...]
+    doubts: tuple[tuple[str, str], ...]
+
+    @property
+    def tally(self) -> str:
+        """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+        return tally_text(self.statements)
+
+
+def suite_page(summary: Summary) -> SuitePage | None:
+    """None for a run of a suite of our own."""
+    if summary.suite is None:
+        return None
+    view = View(summary, summary.suite)
+    remarks = _suite_remarks(summary)
+    sections = [
+        replace(section, notes=(*remarks.get(section.anchor, ()), *section.notes))
+        for section in _FORMS[summary.suite.publication](view)
+    ]
+    return SuitePage(
+        source=summary.suite.source,
+        remarks=(*summary.suite.remarks, *remarks.get("", ())),
+        sections=tuple(sections),
+        statements=tuple(statement_lines(view)),
+        doubts=tuple(doubt_lines(summary.suite.doubts)),
+    )
+
+
+def _suite_remarks(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """What the suite has to say for the reader of its figures, by part."""
+    suite = SUITES.get(summary.run.plan.suite.partition("/")[0])
+    return {part_of(leaf.name): leaf.remarks for leaf in suite.leaves} if suite else {}

@@ -1,0 +1,226 @@
+"""The parts of "Filesystem considerations for embedded devices", each in its own section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fsjoule.model import FioWorkload
+from fsjoule.model.labels import size_label
+from fsjoule.report.numbers import decimals_for, mean_text, sd_text
+from fsjoule.report.publications.drawing import bars, drawn_by, lines
+from fsjoule.report.publications.hazards import dm_flakey, power_loss
+from fsjoule.report.publications.sections import Drawing, Section
+from fsjoule.report.publications.view import (
+    View,
+    beside,
+    heads,
+    jobs_of,
+    label_of,
+    measured,
+    pattern_of,
+    pivot,
+    table,
+    words,
+)
+from fsjoule.report.tables import Cell, Column, Filled, Table
+from fsjoule.suites.published.cells import Quantity
+from fsjoule.suites.published.measured import Row
+
+
+def sections(view: View) -> list[Section]:
+    """A section for each part that was planned and that has a form."""
+    return [_PARTS[part](view, view.part(part)) for part in view.suite.parts if part in _PARTS]
+
+
+def _section(
+    view: View,
+    part: str,
+    title: str,
+    tables: Sequence[Table],
+    *,
+    charts: Sequence[Drawing] = (),
+    notes: Sequence[str] = (),
+) -> Section:
+    shown = tuple(table for table in tables if table.rows)
+    return Section(title, part, shown, tuple(charts), (*notes, view.footnote(part)))
+
+
+def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
+    """Columns of those quantities that any row has."""
+    return [measured(rows, quantity) for quantity in quantities if any(row.spread(quantity) for row in rows)]
+
+
+def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
+    columns = _columns(rows, Quantity.THROUGHPUT, Quantity.BUS, Quantity.ENERGY)
+    named = words(rows, "operation", lambda row: f"{pattern_of(row)} {_kind(row)}")
+    shown = table(view, "Bandwidth", [*heads(view, rows, named), *columns])
+    charts = drawn_by(
+        rows, _kind, lambda kind, of: bars(view, f"Bandwidth, {kind}", of, Quantity.THROUGHPUT, pattern_of)
+    )
+    files = sorted({row.workload.files for row in rows if isinstance(row.workload, FioWorkload)})
+    notes = (
+        f"files here: {', '.join(map(str, files))}",
+        "bus busy: the share of the window in which the device had a request",
+        "Linux 6.1 of 32 bits does not count that in the first five minutes after a boot",
+    )
+    return _section(view, "bandwidth", "Bandwidth", [shown], charts=charts, notes=notes)
+
+
+def _kind(row: Row) -> str:
+    """What the four patterns of a chart share."""
+    if not isinstance(row.workload, FioWorkload):
+        return ""
+    return f"{size_label(row.workload.block_size_bytes)} {'direct' if row.workload.direct else 'buffered'}"
+
+
+def _mixed(view: View, rows: Sequence[Row]) -> Section:
+    by_jobs = [
+        pivot(
+            view,
+            title,
+            rows,
+            quantity,
+            head=("operation", pattern_of),
+            across=jobs_of,
+            name=lambda jobs: "1 thread" if jobs == 1 else f"{jobs} threads",
+            growth=growth,
+        )
+        for title, quantity, growth in (
+            ("Bandwidth against threads", Quantity.THROUGHPUT, "scaling"),
+            ("Energy against threads", Quantity.ENERGY, ""),
+        )
+    ]
+    charts = drawn_by(
+        rows,
+        pattern_of,
+        lambda pattern, of: lines(
+            view, f"Bandwidth against threads, {pattern}", of, Quantity.THROUGHPUT, ("threads", jobs_of)
+        ),
+    )
+    notes = ("scaling: the most threads over the fewest",)
+    return _section(view, "mixed", "Several threads", by_jobs, charts=charts, notes=notes)
+
+
+def _supports(view: View, rows: Sequence[Row]) -> Section:
+    def of_device(title: str, quantity: Quantity) -> Table:
+        return pivot(
+            view,
+            title,
+            rows,
+            quantity,
+            head=("operation", label_of),
+            across=lambda row: row.series.storage,
+            name=str,
+            by_storage=True,
+        )
+
+    tables = [
+        of_device("Bandwidth by storage device", Quantity.THROUGHPUT),
+        of_device("Energy by storage device", Quantity.ENERGY),
+    ]
+    charts = drawn_by(
+        rows,
+        pattern_of,
+        lambda pattern, of: bars(
+            view,
+            f"Bandwidth by storage device, {pattern}",
+            of,
+            Quantity.THROUGHPUT,
+            lambda row: row.series.storage,
+        ),
+    )
+    return _section(view, "supports", "Storage devices", tables, charts=charts)
+
+
+def _boot(view: View, rows: Sequence[Row]) -> Section:
+    columns = _columns(rows, Quantity.TIME, Quantity.VARIATION, Quantity.OPERATION_ENERGY)
+    shown = table(view, "Boot", [*heads(view, rows), *columns], groups=[""] * len(rows))
+    notes = (
+        "time from the root mounted to the console's prompt",
+        "maximum variation, as we read it: the longest less the shortest over the mean",
+    )
+    return _section(view, "boot", "Boot", [shown], charts=[_times(view, "Boot", rows)], notes=notes)
+
+
+def _mount(view: View, rows: Sequence[Row]) -> Section:
+    columns = _columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY)
+    shown = table(view, "Mount", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
+    return _section(view, "mount", "Mount", [shown], charts=[_times(view, "Mount", rows)])
+
+
+def _times(view: View, title: str, rows: Sequence[Row]) -> Drawing:
+    return bars(view, f"{title}: time", rows, Quantity.TIME, label_of)
+
+
+def _kthreads(view: View, rows: Sequence[Row]) -> Section:
+    named = [(row, name) for row in rows for name in sorted(row.threads_s, key=lambda name: -row.threads_s[name].mean)]
+    those = [row for row, _ in named]
+    spreads = [row.threads_s[name] for row, name in named]
+    decimals = decimals_for(spreads)
+    per_thread = [
+        *heads(view, those, with_n=False),
+        (Column("kernel thread", is_figure=False, head=True), [Cell(name) for _, name in named]),
+        (Column("CPU time", "s"), [Cell(mean_text(s, decimals), sd_text(s, decimals)) for s in spreads]),
+    ]
+    of_job = [
+        *heads(view, rows, words(rows, "operation", label_of)),
+        *_columns(rows, Quantity.THROUGHPUT, Quantity.ENERGY),
+    ]
+    tables = [table(view, "CPU time of kernel threads", per_thread), table(view, "What they worked for", of_job)]
+    notes = ("threads that had no time are not shown",)
+    return _section(view, "kthreads", "Kernel threads", tables, notes=notes)
+
+
+def _cpu(view: View, rows: Sequence[Row]) -> Section:
+    columns = _columns(rows, Quantity.CPU, Quantity.PER_CPU_SECOND, Quantity.PER_JOULE, Quantity.THROUGHPUT)
+    shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
+    notes = (
+        "CPU: fio's own processes, user and system, over the duration of its I/O",
+        "per CPU second: of all that the board's CPU was busy with meanwhile; per joule: of gross energy",
+    )
+    return _section(view, "cpu", "CPU", [shown], notes=notes)
+
+
+def _mkfs(view: View, rows: Sequence[Row]) -> Section:
+    columns = [
+        *heads(view, rows),
+        *beside(view, rows, Quantity.TOTAL, most=0),
+        *beside(view, rows, Quantity.USED, most=2),
+        *beside(view, rows, Quantity.KERNEL_THREADS, most=0),
+        *_columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY),
+    ]
+    notes = ("the publication's partition had about 1 GB: space compares as far as the sizes of the partitions do",)
+    shown = table(view, "Space when empty, and kernel threads", columns, groups=[""] * len(rows))
+    return _section(view, "mkfs", "mkfs", [shown], notes=notes)
+
+
+def _fsck(view: View, rows: Sequence[Row]) -> Section:
+    columns = [
+        *heads(view, rows),
+        *(
+            filled
+            for quantity in (Quantity.REAL, Quantity.SYS, Quantity.USER)
+            for filled in beside(view, rows, quantity)
+        ),
+        *_columns(rows, Quantity.OPERATION_ENERGY),
+    ]
+    shown = table(view, "fsck of a clean filesystem", columns, groups=[""] * len(rows))
+    return _section(
+        view, "fsck", "fsck", [shown], charts=[bars(view, "fsck: real time", rows, Quantity.REAL, label_of)]
+    )
+
+
+_PARTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
+    "bandwidth": _bandwidth,
+    "mixed": _mixed,
+    "supports": _supports,
+    "boot": _boot,
+    "mount": _mount,
+    "kthreads": _kthreads,
+    "cpu": _cpu,
+    "mkfs": _mkfs,
+    "fsck": _fsck,
+    "power-loss": power_loss,
+    "dm-flakey": dm_flakey,
+}

@@ -1,0 +1,173 @@
+"""The statements of a publication and its doubtful cells, in words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.report.numbers import decimals_for, mean_text, sd_text
+from fsjoule.report.publications.view import View
+from fsjoule.report.tables import Tone
+from fsjoule.statistics.spread import Proportion, Spread
+from fsjoule.suites.published.cells import Cell, Found
+from fsjoule.suites.published.doubts import Doubt
+from fsjoule.suites.published.statements import Finding, Holds, Origin, Reading
+from fsjoule.suites.published.summary import Told
+
+NOTE: Final = (
+    "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided); not if "
+    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they "
+    "are. What is never so, or can be so, is counted: the interval of its share (95 %) says how much that is worth"
+)
+_WHOSE: Final = {
+    Origin.SAID: "the publication says so",
+    Origin.TABLE: "its tables say so",
+    Origin.OURS: "what we expect; the publication's figures of it are not among our data",
+}
+_TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
+_MOST_MISSING: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A statement as it is shown. `details` are what was found here, and what the published figures say."""
+
+    part: str
+    holds: Holds
+    tone: Tone
+    text: str
+    details: tuple[str, ...]
+
+
+def statement_lines(view: View) -> list[Line]:
+    """One line a statement, storage device and kernel, in the publication's order."""
+    several_storages = len({told.storage for told in view.suite.statements}) > 1
+    lines: list[Line] = []
+    for told in view.suite.statements:
+        where = [told.storage] if several_storages and told.storage else []
+        where += [told.kernel] if view.several_kernels else []
+        text = f"{told.text} ({', '.join(where)})" if where else told.text
+        details = (f"here: {finding_text(told.finding, told.text)}", *_published(told))
+        lines.append(Line(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
+    return lines
+
+
+def tally_text(lines: Sequence[Line]) -> str:
+    """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+    counts = Counter(line.holds for line in lines)
+    words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
+    return ", ".join(
+        f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
+        for holds in Holds
+        if counts[holds]
+    )
+
+
+def _published(told: Told) -> list[str]:
+    if not told.published:
+        return [_WHOSE[told.origin]]
+    texts = [
+        f"{f'{hardware}: ' if hardware else ''}{'' if f.holds is Holds.YES else f'{f.holds.value}: '}"
+        f"{finding_text(f, told.text)}"
+        for hardware, f in told.published.items()
+    ]
+    contradicted = any(finding.holds is Holds.NO for finding in told.published.values())
+    whose = "the publication says so, but its tables do not" if contradicted else _WHOSE[told.origin]
+    return [f"published: {'; '.join(texts)} ({whose})"]
+
+
+def finding_text(finding: Finding, statement: str) -> str:
+    """The figures that decide: `3 of 12 pairs; randread 16 KiB: ext4 12.03 ± 0.33, btrfs 13.04 ± 0.82 MiB/s`."""
+    if finding.lacking:
+        missing = [reading for reading in finding.deciding if reading.found is None]
+        named = ", ".join(_full(reading.cell) for reading in missing[:_MOST_MISSING])
+        more = len(missing) - _MOST_MISSING
+        return f"not measured: {named}{f' and {more} more' if more > 0 else ''}"
+    several = finding.pairs > 1 and not any(isinstance(reading.found, Proportion) for reading in finding.deciding)
+    agreeing = f"{finding.agreeing} of {finding.pairs} pairs; " if several else ""
+    where = _where(finding.deciding, statement) if several else ""
+    least = "closest: " if several and finding.holds is Holds.YES else ""
+    single = ", single figures" if finding.single else ""
+    return f"{agreeing}{least}{where}{_readings(finding.deciding)}{single}"
+
+
+def _readings(readings: Sequence[Reading]) -> str:
+    spreads = [reading.found for reading in readings if isinstance(reading.found, Spread)]
+    counts = all(spread.sd is None and spread.mean.is_integer() for spread in spreads)
+    decimals = 0 if counts else decimals_for(spreads)
+    names = _short([reading.cell for reading in readings])
+    parts = [f"{name} {_found(r.found, decimals)}".strip() for name, r in zip(names, readings, strict=True)]
+    units = dict.fromkeys(reading.cell.quantity.unit for reading in readings if isinstance(reading.found, Spread))
+    return f"{', '.join(parts)} {' '.join(units)}".rstrip()
+
+
+def _where(readings: Sequence[Reading], statement: str) -> str:
+    """What all these cells share, if the statement is about more than that."""
+    cells = [reading.cell for reading in readings]
+    if len(cells) == 1:
+        return ""
+    filesystems, workloads = {cell.filesystem for cell in cells}, {cell.workload for cell in cells} - {cells[0].part}
+    shared = [each.pop() for each in (filesystems, workloads) if len(each) == 1]
+    named = [text for text in map(_workload, shared) if text not in statement]
+    return f"{' '.join(named)}: " if named else ""
+
+
+def _workload(name: str) -> str:
+    """`read-16k` as tables say it; names of the publication's own as they are."""
+    return re.sub(r"^(\w+)-(\d+)k$", r"\1 \2 KiB", name)
+
+
+def _found(found: Found | None, decimals: int) -> str:
+    if found is None:
+        return "none"
+    if isinstance(found, Proportion):
+        return proportion_text(found)
+    return f"{mean_text(found, decimals)} {sd_text(found, decimals)}".rstrip()
+
+
+def proportion_text(found: Proportion) -> str:
+    """`2 of 15 (2 to 40 %)`, with the interval of the share."""
+    low, high = found.interval()
+    return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _short(cells: Sequence[Cell]) -> list[str]:
+    """Each cell by what tells it from the others: filesystem, workload, quantity."""
+    several = (
+        len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
+        len({cell.workload for cell in cells}) > 1 or (len(cells) == 1 and cells[0].workload != cells[0].part),
+        len({cell.quantity for cell in cells}) > 1,
+    )
+    return [
+        " ".join(
+            text
+            for text, shown in zip(
+                (cell.filesystem, _workload(cell.workload), cell.quantity.value), several, strict=True
+            )
+            if shown
+        )
+        for cell in cells
+    ]
+
+
+def _full(cell: Cell) -> str:
+    workload = "" if cell.workload == cell.part else _workload(cell.workload)
+    return " ".join(text for text in (cell.filesystem, workload, cell.quantity.value) if text)
+
+
+def doubt_lines(doubts: Sequence[Doubt]) -> list[tuple[str, str]]:
+    """Each doubtful cell with what is printed there, what others give, and how far that is."""
+    lines: list[tuple[str, str]] = []
+    for doubt in doubts:
+        cell, figure = doubt.figure.cell, doubt.figure
+        name = ", ".join(text for text in (f"{figure.hardware} {_full(cell)}".strip(), doubt.what) if text)
+        unit = f" {cell.quantity.unit}".rstrip()
+        decimals = max(figure.decimals, 2) if figure.decimals else 0
+        off = f"{100 * doubt.off:+.2f} %" if abs(doubt.off) < 1 else f"{1 + doubt.off:.1f} times that"
+        expected = f"{doubt.bound or 'expected'} {doubt.expected:.{decimals}f}{unit}"
+        said = f"printed {figure.printed}{unit}, {expected} ({off})"
+        lines.append((name, f"{said}: {doubt.text}"))
+    return lines

@@ -1,0 +1,221 @@
+"""What the pages of all suites are made with: rows of a part, their columns, and published figures beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeVar
+
+from fsjoule.model import FioWorkload, SeriesKey
+from fsjoule.model.labels import series_labels, workload_label
+from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
+from fsjoule.report.summary import Summary
+from fsjoule.report.tables import (
+    FEWER,
+    PUBLISHED,
+    Cell,
+    Column,
+    Filled,
+    Table,
+    Tone,
+    assembled,
+    figures,
+    repetitions,
+)
+from fsjoule.statistics.spread import Spread
+from fsjoule.suites.published import PUBLICATIONS
+from fsjoule.suites.published.cells import Cell as PublishedCell
+from fsjoule.suites.published.cells import PublishedFigure, Quantity
+from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.summary import SuiteSummary
+
+FOOTNOTE: Final = f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure"
+
+# Before a published figure that is doubtful.
+DOUBTED: Final = "‡"
+
+T = TypeVar("T", int, str)
+
+
+@dataclass(frozen=True)
+class View:
+    """A run of a publication's suite."""
+
+    summary: Summary
+    suite: SuiteSummary
+
+    @cached_property
+    def labels(self) -> dict[SeriesKey, str]:
+        """The filesystem's name by series, in the plan's order, with its options where the run has several."""
+        order = {name: i for i, name in enumerate(self.summary.run.plan.filesystems)}
+        series = (row.series for row in self.suite.rows)
+        return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
+
+    @cached_property
+    def _published(self) -> dict[PublishedCell, PublishedFigure]:
+        return {figure.cell: figure for figure in PUBLICATIONS[self.suite.publication].figures}
+
+    @property
+    def simulated(self) -> bool:
+        return self.summary.simulated
+
+    @property
+    def several_kernels(self) -> bool:
+        return self.summary.several_kernels
+
+    def several_storages(self, rows: Iterable[Row]) -> bool:
+        return len({row.series.storage for row in rows}) > 1
+
+    def part(self, name: str) -> list[Row]:
+        return [row for row in self.suite.rows if row.part == name]
+
+    def label(self, row: Row) -> str:
+        return self.labels[row.series]
+
+    def published(self, row: Row, quantity: Quantity) -> PublishedFigure | None:
+        """The published figure of the row's cell."""
+        cells = (PublishedCell(row.part, row.series.filesystem, name, quantity) for name in row.names)
+        return next((self._published[cell] for cell in cells if cell in self._published), None)
+
+    @cached_property
+    def _doubted(self) -> frozenset[tuple[PublishedCell, str]]:
+        return frozenset((doubt.figure.cell, doubt.figure.hardware) for doubt in self.suite.doubts)
+
+    def published_cell(self, figure: PublishedFigure | None) -> Cell:
+        """As printed, with the deviation over repetitions if there is one; marked if it is doubtful."""
+        if figure is None:
+            return Cell(ABSENT)
+        sd = "" if figure.sd is None else f"± {figure.sd:.{figure.decimals}f}"
+        if (figure.cell, figure.hardware) in self._doubted:
+            return Cell(f"{DOUBTED}{figure.printed}", sd, Tone.DOUBT)
+        return Cell(figure.printed, sd)
+
+    def footnote(self, part: str) -> str:
+        """What figures of a part are, and of what sizes."""
+        factor = self.size_factor(part)
+        card = "throughput and energy with the card, which is projected" if self.with_card else ""
+        sizes = "" if factor is None else f"size factor {factor:g}" if factor != 1 else "sizes as published"
+        doubted = f"{DOUBTED} does not follow from other published cells: see below" if self._doubts(part) else ""
+        return "; ".join(text for text in (FOOTNOTE, card, sizes, doubted) if text)
+
+    def size_factor(self, part: str) -> float | None:
+        """What the publication's sizes were multiplied by; None if the part is not scaled."""
+        name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
+        return self.summary.size_factors.get(name)
+
+    def _doubts(self, part: str) -> bool:
+        return any(part in ("", cell.part) for cell, _ in self._doubted)
+
+    @property
+    def with_card(self) -> bool:
+        """Whether the board's card takes no time, so that what another would take is projected."""
+        return any(row.projected for row in self.summary.fio)
+
+
+def label_of(row: Row) -> str:
+    """Its workload in words."""
+    return workload_label(row.workload)
+
+
+def pattern_of(row: Row) -> str:
+    """`randread`, or the operation of one that is no fio job."""
+    return row.workload.operation.value
+
+
+def jobs_of(row: Row) -> int:
+    """Jobs that fio runs at once; none of a timed operation."""
+    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
+
+
+def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:
+    """A head column, of what a row is about."""
+    return Column(name, unit, is_figure=False, head=True), [Cell(text(row)) for row in rows]
+
+
+def heads(
+    view: View, rows: Sequence[Row], *first: Filled, with_storage: bool = True, with_n: bool = True
+) -> list[Filled]:
+    """`first`, the filesystem, what storage and kernel where the run has several, and how many repetitions."""
+    filled = [*first, words(rows, "filesystem", view.label)]
+    if with_storage and view.several_storages(rows):
+        filled.append(words(rows, "storage", lambda row: row.series.storage))
+    if view.several_kernels:
+        filled.append(words(rows, "kernel", lambda row: row.kernel))
+    return [*filled, repetitions(rows)] if with_n else filled
+
+
+def measured(rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> Filled:
+    """A column of one quantity."""
+    return figures(rows, Column(name or quantity.value, quantity.unit), lambda row: row.spread(quantity), most=most)
+
+
+def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> list[Filled]:
+    """A quantity as measured, as published, and their ratio; the last two only where something is published."""
+    filled = measured(rows, quantity, name, most=most)
+    published = [view.published(row, quantity) for row in rows]
+    if not any(published):
+        return [filled]
+    return [filled, *published_columns(view, rows, published, quantity)]
+
+
+def published_columns(
+    view: View, rows: Sequence[Row], published: Sequence[PublishedFigure | None], quantity: Quantity
+) -> list[Filled]:
+    """What was published, and what is measured over that."""
+    ratios = [
+        spread.mean / figure.value if figure and figure.value and (spread := row.spread(quantity)) else None
+        for row, figure in zip(rows, published, strict=True)
+    ]
+    return [
+        (Column(PUBLISHED, quantity.unit, joins=True), [view.published_cell(figure) for figure in published]),
+        (Column("ratio", joins=True), [Cell(ratio_text(ratio)) for ratio in ratios]),
+    ]
+
+
+def table(view: View, title: str, columns: Sequence[Filled], *, groups: Sequence[str] | None = None) -> Table:
+    """A table of filled columns, in groups of what its first column says."""
+    first = [cell.text for cell in columns[0][1]] if groups is None else groups
+    return assembled(title, columns, simulated=view.simulated, groups=first)
+
+
+def pivot(
+    view: View,
+    title: str,
+    rows: Sequence[Row],
+    quantity: Quantity,
+    *,
+    head: tuple[str, Callable[[Row], str]],
+    across: Callable[[Row], T],
+    name: Callable[[T], str],
+    growth: str = "",
+    by_storage: bool = False,
+    most: int = 3,
+) -> Table:
+    """One quantity, with a column for each value of `across`, which with `by_storage` is the storage device.
+
+    `growth` names one more column, of the last value's over the first's.
+    """
+    values = sorted({across(row) for row in rows})
+    lines: dict[Hashable, dict[T, Row]] = {}
+    for row in rows:
+        key = (head[1](row), view.label(row), "" if by_storage else row.series.storage, row.kernel)
+        lines.setdefault(key, {})[across(row)] = row
+    leaders = [next(iter(line.values())) for line in lines.values()]
+    decimals = decimals_for([row.spread(quantity) for row in rows], most=most)
+    columns = heads(view, leaders, words(leaders, *head), with_storage=not by_storage, with_n=False)
+    for value in values:
+        spreads = [line[value].spread(quantity) if value in line else None for line in lines.values()]
+        columns.append(
+            (Column(name(value), quantity.unit), [Cell(mean_text(s, decimals), sd_text(s, decimals)) for s in spreads])
+        )
+    if growth and len(values) > 1:
+        ratios = [_growth(line.get(values[0]), line.get(values[-1]), quantity) for line in lines.values()]
+        columns.append((Column(growth), [Cell(ratio_text(ratio)) for ratio in ratios]))
+    return table(view, title, columns)
+
+
+def _growth(first: Row | None, last: Row | None, quantity: Quantity) -> float | None:
+    spreads: list[Spread | None] = [row.spread(quantity) if row else None for row in (first, last)]
+    before, after = spreads
+    return after.mean / before.mean if before and after and before.mean else None

@@ -1,0 +1,94 @@
+"""A trend as a JSON document. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.suites.published import figure_of_slug
+from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.history import History, Point, interval
+from fsjoule.verdicts.trend.trend import Trend
+
+SCHEMA: Final = "fsjoule.trend/1"
+
+
+def document(trend: Trend) -> dict[str, object]:
+    """All of it; needs a trend with the names of all its runs."""
+    changes: dict[int, list[Change]] = {}
+    for change in trend.changes:
+        changes.setdefault(id(change.history), []).append(change)
+    return {
+        "schema": SCHEMA,
+        "by": trend.order.value,
+        "series": trend.series,
+        "measurements": trend.measurements,
+        "series_cut_short": trend.cut_short,
+        "histories_too_short": trend.too_short,
+        "histories_unchanged": trend.unchanged,
+        "histories": [_history(history, changes.get(id(history), []), trend) for history in trend.histories],
+    }
+
+
+def _history(history: History, changes: list[Change], trend: Trend) -> dict[str, object]:
+    return {
+        "series": _series(history.series),
+        "metric": history.metric.value,
+        "unit": history.metric.unit,
+        "more_is_better": history.metric.more_is_better,
+        "kernel_label": history.label or None,
+        "published": published_figure(history),
+        "unusable_boots": dict(history.unusable or {}),
+        "points": [_point(point, trend) for point in history.points],
+        "changes": [_change(change, trend) for change in sorted(changes, key=lambda c: c.nomination.index)],
+    }
+
+
+def _series(series: IndexedSeries) -> dict[str, object]:
+    return {"key": series.key, **asdict(series.series), "simulated": series.simulated}
+
+
+def _point(point: Point, trend: Trend) -> dict[str, object]:
+    low, high, confidence = interval(point.boots)
+    return {
+        **_names(point, trend),
+        "figure": point.figure,
+        "low": low,
+        "high": high,
+        "confidence": round(confidence, 4),
+        "boots": len(point.boots),
+        "runs": point.runs,
+    }
+
+
+def _names(point: Point, trend: Trend) -> dict[str, object]:
+    run, kernel = trend.runs[point.run], trend.kernels.get(point.kernel or 0)
+    return {
+        "run": run.run_id,
+        "started_utc": point.started_utc,
+        "kernel": asdict(kernel) if kernel else None,
+        "branch": run.branch,
+        "commit": run.commit,
+        **run.origin._asdict(),
+    }
+
+
+def _change(change: Change, trend: Trend) -> dict[str, object]:
+    return {
+        "index": change.nomination.index,
+        "ratio": change.ratio,
+        "worse": change.worse,
+        "status": change.status.value,
+        "since": _names(change.since, trend),
+        "last": _names(change.last, trend),
+        "before": _names(change.before, trend),
+        "after": _names(change.after, trend),
+        "confirmation": asdict(change.confirmation) if change.confirmation else None,
+    }
+
+
+def published_figure(history: History) -> float | None:
+    """What others have published for that filesystem and workload, in the metric's unit."""
+    key = history.series.series
+    return figure_of_slug(key.suite, key.filesystem, key.workload, history.metric)

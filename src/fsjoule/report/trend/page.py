@@ -1,0 +1,197 @@
+"""A trend as a page: over time and over kernels, every history of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from fsjoule import __version__
+from fsjoule.report.trend import words
+from fsjoule.report.trend.document import published_figure
+from fsjoule.report.trend.html import ListedChange, TrendPage, render_trend_page
+from fsjoule.store.index.records import Order
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.history import History, interval
+from fsjoule.verdicts.trend.trend import Trend
+
+_DIGITS = 6
+
+
+def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
+    """The page as HTML; needs trends of the same series, with the names of all their runs. It links to the `report`."""
+    trends = {Order.TIME: by_time, Order.KERNEL: by_kernel}
+    numbers = _Numbers(trends)
+    cards = _cards(trends, numbers)
+    place = {id(history): number for number, card in enumerate(cards) for history in card.histories()}
+    listed = [
+        _listed(change, trend, place[id(change.history)], numbers)
+        for trend in trends.values()
+        for change in trend.changes
+    ]
+    series = {card.first.series for card in cards}
+    return render_trend_page(
+        TrendPage(
+            report=report,
+            lead=f"{len(series)} series on {_counted(series)}, {by_time.measurements} measurements",
+            simulated=bool(series) and all(one.simulated for one in series),
+            tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],
+            changes=listed,
+            notes=list(_notes(by_time)),
+            footer=f"fsjoule {__version__} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            filesystems=sorted({one.series.filesystem for one in series}),
+            data={
+                "kernels": numbers.kernel_names,
+                "runs": numbers.runs,
+                "cards": [card.document(number, numbers) for number, card in enumerate(cards)],
+            },
+        )
+    )
+
+
+class _Numbers:
+    """Kernels and runs by short numbers: they stand in every point of the page. Kernels are in their order."""
+
+    def __init__(self, trends: Mapping[Order, Trend]) -> None:
+        points = [p for trend in trends.values() for history in trend.histories for p in history.points]
+        kernels = {number: kernel for trend in trends.values() for number, kernel in trend.kernels.items()}
+        used = {point.kernel for point in points if point.kernel is not None}
+        in_order = sorted(used, key=lambda number: kernels[number].order)
+        releases = [kernels[number].release for number in in_order]
+        self._kernels = {number: place for place, number in enumerate(in_order)}
+        self.kernel_names = [
+            kernels[number].release if releases.count(kernels[number].release) == 1 else kernels[number].label
+            for number in in_order
+        ]
+        names = {number: run for trend in trends.values() for number, run in trend.runs.items()}
+        self._runs = {number: place for place, number in enumerate(sorted({point.run for point in points}))}
+        self.runs = [(names[number].run_id, names[number].commit) for number in self._runs]
+
+    def kernel(self, number: int | None) -> int:
+        return -1 if number is None else self._kernels[number]
+
+    def run(self, number: int) -> int:
+        return self._runs[number]
+
+
+class _Card:
+    """One series in one metric, over time and over kernels."""
+
+    def __init__(self, first: History) -> None:
+        self.first = first
+        self.tracks: dict[Order, list[tuple[History, list[Change]]]] = {order: [] for order in Order}
+
+    def histories(self) -> Iterator[History]:
+        for tracks in self.tracks.values():
+            for history, _ in tracks:
+                yield history
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The larger the more it should be looked at: confirmed changes, then nominated ones, then all else."""
+        changes = [change for tracks in self.tracks.values() for _, of in tracks for change in of]
+        open_ones = [change for change in changes if change.status is not Status.REFUTED]
+        return (
+            any(change.status is Status.CONFIRMED for change in changes),
+            bool(open_ones),
+            max((abs(change.ratio - 1) for change in open_ones), default=0.0),
+        )
+
+    def document(self, number: int, numbers: _Numbers) -> dict[str, object]:
+        key, metric = self.first.series.series, self.first.metric
+        options = " ".join((*key.make_options, *key.mount_options))
+        return {
+            "number": number,
+            "title": self.first.series.label,
+            "about": f"{key.board}, {key.suite}{', ' + options if options else ''}",
+            "board": key.board,
+            "fs": key.filesystem,
+            "workload": key.workload,
+            "simulated": self.first.series.simulated,
+            "metric": metric.value,
+            "unit": metric.unit,
+            "published": published_figure(self.first),
+            "views": {
+                order.value: [_track(history, changes, numbers) for history, changes in tracks if history.points]
+                for order, tracks in self.tracks.items()
+            },
+        }
+
+
+def _cards(trends: Mapping[Order, Trend], numbers: _Numbers) -> list[_Card]:
+    del numbers
+    cards: dict[tuple[IndexedSeries, str], _Card] = {}
+    for order, trend in trends.items():
+        changes: dict[int, list[Change]] = {}
+        for change in trend.changes:
+            changes.setdefault(id(change.history), []).append(change)
+        for history in trend.histories:
+            card = cards.setdefault((history.series, history.metric.value), _Card(history))
+            in_order = sorted(changes.get(id(history), []), key=lambda change: change.nomination.index)
+            card.tracks[order].append((history, in_order))
+    return sorted(cards.values(), key=lambda card: card.rank, reverse=True)
+
+
+def _track(history: History, changes: list[Change], numbers: _Numbers) -> dict[str, object]:
+    return {
+        "label": history.label,
+        "points": [
+            (
+                numbers.run(point.run),
+                numbers.kernel(point.kernel),
+                point.started_utc,
+                _rounded(point.figure),
+                *map(_rounded, interval(point.boots)[:2]),
+                len(point.boots),
+                point.runs,
+            )
+            for point in history.points
+        ],
+        "changes": [
+            {
+                "at": change.nomination.index,
+                "ratio": _rounded(change.ratio),
+                "status": change.status.value,
+                "way": _way(change),
+            }
+            for change in changes
+        ],
+    }
+
+
+def _listed(change: Change, trend: Trend, card: int, numbers: _Numbers) -> ListedChange:
+    kernels = dict.fromkeys(numbers.kernel(point.kernel) for point in (change.last, change.since))
+    return ListedChange(
+        card=card,
+        view=trend.order.value,
+        kernels=tuple(kernels),
+        status=change.status.value,
+        way=_way(change),
+        sentence=words.sentence(change, trend),
+        told=words.verdict(change) or (f"confirm with: {words.confirm_command(change, trend)}"),
+    )
+
+
+def _way(change: Change) -> str:
+    return "worse" if change.worse else "better"
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.{_DIGITS}g}")
+
+
+def _counted(series: set[IndexedSeries]) -> str:
+    boards = len({one.series.board for one in series})
+    return f"{boards} board{'' if boards == 1 else 's'}"
+
+
+def _tiles(trend: Trend, name: str) -> Iterator[tuple[str, str, str]]:
+    counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
+    rest = f"{counts[Status.NOMINATED]} nominated, {counts[Status.REFUTED]} refuted"
+    yield f"changes {name}", f"{counts[Status.CONFIRMED]} confirmed", rest
+    yield f"unchanged {name}", str(trend.unchanged), f"of {len(trend.histories)}, {trend.too_short} too short"
+
+
+def _notes(trend: Trend) -> Iterator[str]:
+    if trend.cut_short:
+        yield f"Of {trend.cut_short} series older measurements were left out."

@@ -1,0 +1,152 @@
+"""A trend in words: a sentence a change, and a small picture of the history that it is in. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fsjoule.model.metrics import Metric
+from fsjoule.store.confirmations import Confirmation
+from fsjoule.store.index.records import Order
+from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.history import History, Point
+from fsjoule.verdicts.trend.trend import Trend
+
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_WIDTH: Final = 48
+# One figure in so many on either side may lie outside of the scale.
+_STALLS: Final = 20
+_SHORT_KEY: Final = 8
+
+# A figure that is less, and one that is more.
+_LESS_AND_MORE: Final = {
+    Metric.THROUGHPUT: ("slower", "faster"),
+    Metric.IOPS: ("fewer IOPS", "more IOPS"),
+    Metric.ENERGY: ("less energy", "more energy"),
+    Metric.NET_ENERGY: ("less net energy", "more net energy"),
+    Metric.OPERATION_ENERGY: ("less energy", "more energy"),
+    Metric.OPERATION_NET_ENERGY: ("less net energy", "more net energy"),
+    Metric.POWER: ("less power", "more power"),
+    Metric.CPU: ("less CPU time", "more CPU time"),
+    Metric.WRITE_AMPLIFICATION: ("less write amplification", "more write amplification"),
+    Metric.P99_LATENCY: ("less p99 latency", "more p99 latency"),
+    Metric.DURATION: ("less time", "more time"),
+}
+
+
+def sentence(change: Change, trend: Trend) -> str:
+    """`btrfs randwrite-16k on virtual (simulated): 7.1 % slower since 6.12.9, run X (before: 6.1.164, run Y)`."""
+    since, before = (point_text(point, trend, beside=beside) for point, beside in _beside(change))
+    return f"{title(change.history)}: {amount(change)} since {since} (before: {before})"
+
+
+def _beside(change: Change) -> tuple[tuple[Point, Point], tuple[Point, Point]]:
+    return (change.since, change.last), (change.last, change.since)
+
+
+def title(history: History) -> str:
+    return place(history, simulated=" (simulated)" if history.series.simulated else "")
+
+
+def place(history: History, *, simulated: str = "") -> str:
+    """Which series it is; a chart's title says by itself whether it is simulated."""
+    label = f", kernel {history.label}" if history.label else ""
+    return f"{history.series.label} on {history.series.series.board}{simulated}{label}"
+
+
+def amount(change: Change) -> str:
+    less, more = _LESS_AND_MORE[change.history.metric]
+    return f"{100 * abs(change.ratio - 1):.1f} % {less if change.ratio < 1 else more}"
+
+
+def kernel_text(point: Point, trend: Trend, *, beside: Point | None = None) -> str:
+    """A kernel's release, with its package's version where that alone tells it from the other."""
+    kernel = trend.kernels.get(point.kernel or 0)
+    if kernel is None:
+        return "an unknown kernel"
+    other = trend.kernels.get(beside.kernel or 0) if beside else None
+    same_release = other is not None and other.release == kernel.release and other != kernel
+    return kernel.label if same_release else kernel.release
+
+
+def point_text(point: Point, trend: Trend, *, beside: Point | None = None) -> str:
+    kernel = kernel_text(point, trend, beside=beside)
+    names = trend.runs[point.run]
+    commit = f", commit {names.commit[:12]}" if names.commit else ""
+    several = f"the newest of {point.runs} runs is " if point.runs > 1 else "run "
+    board, other = names.origin.board, trend.runs[beside.run].origin.board if beside else None
+    where = f", place {board}" if board and other and board != other else ""
+    return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}{where}"
+
+
+def verdict(change: Change) -> str:
+    """What fresh boots said; nothing for a change that none have been asked about."""
+    told = change.confirmation
+    if told is None:
+        return ""
+    seen = "" if told.ratio is None else f", {100 * (told.ratio - 1):+.1f} %"
+    where = f"in {told.pairs} pairs of fresh boots{seen}, run {told.run_id}"
+    if told.outcome == "undecided":
+        return f"fresh boots could not decide, {where}"
+    return f"{told.outcome} {where}, {_rate(told)}"
+
+
+def _rate(told: Confirmation) -> str:
+    rate = told.alpha if told.outcome == "confirmed" else told.beta
+    return f"wrong with at most {100 * rate:g} %"
+
+
+def confirm_command(change: Change, trend: Trend, index: str | None = None) -> str:
+    key = change.history.series.key[:_SHORT_KEY]
+    by = " --by kernel" if trend.order is Order.KERNEL else ""
+    other = f" --index {index}" if index else ""
+    return f"fsjoule trend --series {key} --metric {change.history.metric.value}{by}{other} --confirm --lg-env FILE"
+
+
+def same_kernel(change: Change) -> bool:
+    """Whether it was no kernel that changed: then none can be run anew."""
+    return change.before.kernel == change.after.kernel
+
+
+def sparkline(history: History, width: int = _WIDTH) -> str:
+    """The history as blocks; of a long one, medians of portions. The scale leaves single stalls out."""
+    figures = portions([point.figure for point in history.points], width)
+    apart = sorted(figures)[len(figures) // _STALLS : len(figures) - len(figures) // _STALLS]
+    low, high = apart[0], apart[-1]
+    steps = ((figure - low) / ((high - low) or 1.0) * len(_BLOCKS) for figure in figures)
+    drawn = "".join(_BLOCKS[max(0, min(len(_BLOCKS) - 1, int(step)))] for step in steps)
+    return f"{drawn} ▁ {low:.4g} █ {high:.4g} {history.metric.unit}".rstrip()
+
+
+def portions(figures: Sequence[float], most: int) -> list[float]:
+    """At most so many figures: medians of neighbouring ones."""
+    if len(figures) <= most:
+        return list(figures)
+    edges = [round(number * len(figures) / most) for number in range(most + 1)]
+    return [statistics.median(figures[start:end]) for start, end in itertools.pairwise(edges)]
+
+
+def closing_lines(trend: Trend) -> Iterator[str]:
+    """How much was looked at, and what was not."""
+    what = "kernels" if trend.order is Order.KERNEL else "runs"
+    counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
+    yield (
+        f"{len(trend.histories)} histories of {trend.series} series, by {trend.order.value}, from "
+        f"{trend.measurements} measurements: {trend.unchanged} without a change, "
+        + ", ".join(f"{count} changes {status.value}" for status, count in counts.items())
+    )
+    if trend.too_short:
+        yield f"{trend.too_short} histories have fewer than 6 {what} with a figure: too few for a change to be seen"
+    unusable: dict[str, int] = {}
+    for history in trend.histories:
+        for kind, count in (history.unusable or {}).items():
+            unusable[kind] = unusable.get(kind, 0) + count
+    if unusable:
+        yield f"figures of boots that cannot be used: {', '.join(f'{n} {kind}' for kind, n in unusable.items())}"
+    if trend.cut_short:
+        yield (
+            f"{trend.cut_short} series have older measurements, which were left out; for all of them: "
+            "--limit 0, or name fewer series (--board, --fs, --series)"
+        )

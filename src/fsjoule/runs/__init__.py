@@ -1,0 +1,1 @@
+"""One run put together: its request, its session, its pairs, its gate."""

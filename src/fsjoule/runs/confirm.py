@@ -1,0 +1,233 @@
+"""Nominated changes, measured anew: the kernel before and the one after boot in turn until a test has decided.
+
+Changes between the same two kernels share their boots. The chance that a nomination of nothing is confirmed is that of
+its own test, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fsjoule import lab
+from fsjoule.bench.storage import name_of
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model import BoardProfile, Provision
+from fsjoule.report.trend import words
+from fsjoule.runs.pairs import Pair, Test, measure_pairs
+from fsjoule.runs.rebuild import Kernels
+from fsjoule.runs.request import choose
+from fsjoule.statistics.confirmation import confirming_test, outcome_of
+from fsjoule.statistics.gate import Rates, SequentialTest
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.confirmations import Confirmation, ConfirmedSide, keep
+from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
+from fsjoule.store.reader import load_run_file
+from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.history import Point
+from fsjoule.verdicts.trend.trend import Trend
+
+Say = Callable[[str], None]
+
+# However small a nominated change is: what is less takes more boots than anybody has.
+_SMALLEST_EFFECT: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Where fresh boots are made, what they have to show, and where what comes out of them goes."""
+
+    environment_file: Path
+    policy: Policy
+    results: Path
+    confirmations: Path
+    tree: Path | None
+    command: tuple[str, ...]
+    say: Say
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Changes between the same two kernels; `before` and `after` are what to ask for to get these."""
+
+    suite: str
+    provision: Provision
+    storage: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.suite}, kernels {self.before} and {self.after}"
+
+
+def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], list[str]]:
+    """Measure all nominated changes of a trend anew; gives what came out, and why some could not be measured.
+
+    Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is of another board.
+    """
+    profile = lab.read_environment(fresh.environment_file).profile
+    nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
+    if nominated:
+        lab.check_places(fresh.environment_file)  # before a kernel is built for it
+    tasks, refused = _planned(nominated, trend, profile, fresh)
+    done: list[Confirmation] = []
+    for number, (task, changes) in enumerate(tasks.items(), start=1):
+        fresh.say(f"confirming {len(changes)} of {len(nominated)} changes, task {number} of {len(tasks)}: {task}")
+        done += _measured(task, changes, trend, fresh)
+    return done, refused
+
+
+def _planned(
+    changes: Iterable[Change], trend: Trend, profile: BoardProfile, fresh: Fresh
+) -> tuple[dict[_Task, list[Change]], list[str]]:
+    kernels = Kernels(profile.recipe, fresh.tree, fresh.say)
+    tasks: dict[_Task, list[Change]] = {}
+    refused: list[str] = []
+    for change in changes:
+        try:
+            task = _task(change, trend, profile, kernels)
+        except ResultError as error:
+            refused.append(f"{words.title(change.history)}, {change.history.metric.value}: {error}")
+            continue
+        tasks.setdefault(task, []).append(change)
+    return tasks, refused
+
+
+def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels) -> _Task:
+    series = change.history.series
+    if (series.series.board, series.simulated) != (profile.name, profile.simulated):
+        raise ResultError(
+            f"it is of board {series.series.board}, the environment file of {profile.name}",
+            hint=f"give the environment file of {series.series.board} with --lg-env",
+        )
+    if words.same_kernel(change):
+        raise ResultError(
+            "the kernel is the same before and after: there is none to be measured anew",
+            hint="lab, card and tools may have changed; run.json of both runs names their versions",
+        )
+    found: list[str] = []
+    for point in (change.before, change.after):
+        kernel = trend.kernels.get(point.kernel or 0)
+        if kernel is None:
+            raise ResultError(f"the kernel of run {trend.runs[point.run].run_id} is not known")
+        found.append(kernels.find(kernel, trend.runs[point.run]))
+    storage = name_of(series.series.storage, profile.storages)
+    return _Task(series.series.suite, series.series.provision, storage, *found)
+
+
+def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> list[Confirmation]:
+    rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
+    tests = Tests(changes, rates, fresh.say)
+    filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
+    choice = choose(
+        suite_name=task.suite,
+        filesystems=",".join(filesystems),
+        kernels=(task.before, task.after),
+        repeat=fresh.policy.budget_pairs,
+        provision=task.provision.value,
+        storages=task.storage,
+        results=fresh.results,
+        seed=None,
+        environment_file=fresh.environment_file,
+    )
+    run = measure_pairs(choice, fresh.environment_file, enough=tests.add, say=fresh.say, command=fresh.command)
+    if tests.stranger is not None:
+        raise ConfigError(
+            f"what this board measures is not what changed: {tests.stranger}",
+            hint="only boots of the same board, card, filesystem options and workload can confirm a change",
+        )
+    run_id, now = load_run_file(run.folder).run_id, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    done: list[Confirmation] = []
+    for change in changes:
+        key = (change.history.series, change.history.metric)
+        told = _told(change, trend, tests.of[key], rates[key], run_id=run_id, made_utc=now)
+        keep(fresh.confirmations, told)
+        done.append(told)
+    return done
+
+
+def _rates(change: Change, policy: Policy) -> Rates:
+    """A change that is smaller than what matters is asked for as such, not for a larger one."""
+    nominated = max(_SMALLEST_EFFECT, abs(change.ratio - 1))
+    return Rates(
+        smallest_effect=min(policy.effect_of(change.history.metric), nominated),
+        alpha=policy.alpha,
+        beta=policy.beta,
+        budget_pairs=policy.budget_pairs,
+        least_pairs=policy.least_pairs,
+    )
+
+
+class Tests:
+    """The sequential tests of all changes that share their boots, each fed until it has decided."""
+
+    def __init__(self, changes: Iterable[Change], rates: dict[Test, Rates], say: Say) -> None:
+        by_key = {(change.history.series, change.history.metric): change for change in changes}
+        self.of: dict[Test, SequentialTest] = {
+            key: confirming_test(change.nomination, rates[key]) for key, change in by_key.items()
+        }
+        self.stranger: str | None = None
+        self._say = say
+
+    def add(self, pair: Pair) -> str | None:
+        """Take a pair of boots; gives why no more are wanted, or None."""
+        measured = {series for series, _ in pair.figures}
+        if len(measured) >= pair.series:  # else a boot has failed, and what it lacks says nothing
+            self.stranger = _stranger({series for series, _ in self.of}, measured) or _untold(self.of, pair)
+        if self.stranger is not None:
+            return "it is not what changed that is measured"
+        for key, test in self.of.items():
+            if test.state.more:
+                state = test.add(*pair.figures.get(key, (None, None)))
+                seen = "no figures" if state.ratio is None else f"{100 * (state.ratio - 1):+.1f} %"
+                far = max(state.towards_regressed, state.towards_not_regressed)
+                self._say(
+                    f"  {key[0].label}, {key[1].value}: {seen}, {100 * min(1.0, far):.0f} % of what a decision takes"
+                )
+        return None if any(test.state.more for test in self.of.values()) else "decided"
+
+
+def _stranger(wanted: set[IndexedSeries], measured: set[IndexedSeries]) -> str | None:
+    """What keeps a series that changed from all that was measured; None if each of them was."""
+    for series in wanted - measured:
+        if measured:
+            closest = min(measured, key=lambda other: len(what_differs(series, other)))
+            parts = what_differs(series, closest).items()
+            return f"{series.label}: " + "; ".join(f"{name} was {was}, is {is_}" for name, (was, is_) in parts)
+    return None
+
+
+def _untold(wanted: Iterable[Test], pair: Pair) -> str | None:
+    """The figure that this board's measurements do not tell; one that a boot merely lacks is there as None."""
+    for series, metric in wanted:
+        if (series, metric) not in pair.figures:
+            return f"{series.label}: its {metric.value} is not among the figures that pairs of boots tell"
+    return None
+
+
+def _told(
+    change: Change, trend: Trend, test: SequentialTest, rates: Rates, *, run_id: str, made_utc: str
+) -> Confirmation:
+    return Confirmation(
+        made_utc=made_utc,
+        series=change.history.series.key,
+        metric=change.history.metric.value,
+        before=_side(change.before, trend),
+        after=_side(change.after, trend),
+        nominated_ratio=change.ratio,
+        outcome=outcome_of(test.state).value,
+        ratio=test.state.ratio,
+        pairs=test.state.pairs,
+        smallest_effect=rates.smallest_effect,
+        alpha=rates.alpha,
+        beta=rates.beta,
+        run_id=run_id,
+    )
+
+
+def _side(point: Point, trend: Trend) -> ConfirmedSide:
+    kernel = trend.kernels[point.kernel or 0]
+    return ConfirmedSide(trend.runs[point.run].run_id, point.started_utc, kernel.release, kernel.version)

@@ -1,0 +1,199 @@
+"""`fsjoule gate`: is the candidate worse than the baseline? Boots are measured until it is clear, or read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from fsjoule import kernels, lab
+from fsjoule.errors import ConfigError, KernelBuildError, StorageError
+from fsjoule.filesystems import modules_of
+from fsjoule.model.metrics import Metric
+from fsjoule.report.gating.as_json import to_document
+from fsjoule.runs.pairs import measure_pairs
+from fsjoule.runs.request import Choice
+from fsjoule.statistics.evidence import History
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.files import write_file
+from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.queries import points
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.selection import UnknownNameError
+from fsjoule.verdicts.gate import Judge, histories
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
+from fsjoule.verdicts.pairs import Pair, Test
+from fsjoule.verdicts.recorded import recorded_pairs
+from fsjoule.verdicts.sides import Side, Sources
+
+Say = Callable[[str], None]
+
+_DIGEST_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What the user named."""
+
+    baseline: str
+    candidate: str
+
+
+def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) -> Sides:
+    """The folders of the kernels built from two revisions of a tree. Raises KernelBuildError, naming the side."""
+    folders: list[str] = []
+    for side, revision in (("baseline", sides.baseline), ("candidate", sides.candidate)):
+        try:
+            folders.append(str(kernels.build_kernel(tree, revision, config, progress=say)))
+        except KernelBuildError as error:
+            raise KernelBuildError(f"the {side}, {revision}: {error.what}", hint=error.hint) from error
+    return Sides(*folders)
+
+
+def gate_measured(
+    sides: Sides,
+    choice: Choice,
+    environment_file: Path,
+    policy: Policy,
+    *,
+    allow_same: bool = False,
+    history: str | None = None,
+    say: Say,
+    command: tuple[str, ...],
+) -> Gated:
+    """Measure pairs of boots on the board of an environment file until the policy's rates are met.
+
+    `sides` is what the user calls the choice's two kernels. Kernels that are the same, byte for byte, are measured with
+    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
+    run folder as `gate.json`. Raises as `pairing.measure_pairs` does.
+    """
+    lab.check_places(environment_file)
+    recipe = lab.read_environment(environment_file).profile.recipe
+    modules = modules_of(choice.filesystems)
+    baseline, candidate = kernels.take_kernels(choice.kernels, progress=say, recipe=recipe, modules=modules)
+    told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
+    ended = ""
+    same = baseline.facts.digest == candidate.facts.digest
+    if same and not allow_same:
+        ended = "both kernels are the same, byte for byte; nothing was measured"
+        return Gated(GateVerdict.IDENTICAL, *told, policy, ended, command=command)
+    judge = Judge(policy, _history(history, choice, policy))
+
+    def enough(pair: Pair) -> str | None:
+        nonlocal ended
+        reason = judge.see(pair)
+        ended = reason or "the budget was used up"
+        say(judge.progress())
+        return reason
+
+    run = measure_pairs(choice, environment_file, enough=enough, say=say, command=command)
+    judge.finish()
+    gated = Gated(
+        verdict=judge.verdict,
+        baseline=told[0],
+        candidate=told[1],
+        policy=policy,
+        ended=ended,
+        pairs=run.pairs,
+        tested=judge.tested,
+        notes=("both kernels are the same, byte for byte",) if same else (),
+        faults=tuple(judge.faults),
+        fresh=True,
+        folder=str(run.folder),
+        seed=choice.seed,
+        command=command,
+    )
+    keep_gate(gated, run.folder)
+    return gated
+
+
+def keep_gate(gated: Gated, folder: Path) -> None:
+    """Put the answer into its run folder.
+
+    Raises StorageError that tells the answer if it cannot be written: what nobody can look up later blocks no merge.
+    """
+    file = folder / GATE_FILE
+    try:
+        write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())
+    except OSError as error:
+        raise StorageError(
+            f"{file} could not be stored: {error.strerror}; the answer was: {gated.verdict.value}",
+            hint="make room on that disk; what was measured is whole",
+        ) from error
+
+
+def gate_recorded(
+    sides: Sides,
+    index: str,
+    where: Where,
+    policy: Policy,
+    *,
+    within: str | None = None,
+    drift_not_excluded: bool = False,
+    command: tuple[str, ...],
+) -> Gated:
+    """The same from boots that were measured before, pair by pair in the order of time, until it is clear.
+
+    A side is named as `fsjoule compare` takes it. A baseline that the index does not know yet passes, and is said to be
+    missing. Raises ConfigError for a candidate that it does not know, and for sides that cannot be compared.
+    """
+    with Sources(index) as sources:
+        candidate = sources.side(sides.candidate, where, tuple(Metric), within=within)
+        try:
+            baseline = sources.side(sides.baseline, where, tuple(Metric), within=within)
+        except UnknownNameError as error:
+            return Gated(
+                GateVerdict.NO_BASELINE,
+                GateSide(sides.baseline, f"{error.what}"),
+                _told(candidate),
+                policy,
+                f"there is nothing of {sides.baseline} to compare with yet",
+                command=command,
+            )
+        damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
+    if not any(baseline.points.values()):
+        raise ConfigError(f"{baseline.title} has no measurement of that kind")
+    pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
+    judge = Judge(replace(policy, budget_pairs=min(policy.budget_pairs, max(len(pairs), 1))))
+    reason: str | None = None
+    for pair in pairs:
+        reason = judge.see(pair)
+        if reason is not None:
+            break
+    judge.finish()
+    if judge.verdict is GateVerdict.UNDECIDED and len(pairs) < policy.budget_pairs:
+        reason = f"there are no more than {len(pairs)} pairs"
+    return Gated(
+        verdict=judge.verdict,
+        baseline=_told(baseline),
+        candidate=_told(candidate),
+        policy=policy,
+        ended=reason or "the budget was used up",
+        pairs=judge.pairs,
+        tested=judge.tested,
+        notes=(*notes, *damaged),
+        faults=tuple(judge.faults),
+        command=command,
+    )
+
+
+def _told(side: Side) -> GateSide:
+    return GateSide(side.name, side.title)
+
+
+def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
+    """The side by its kernel's label, and what it is."""
+    facts = taken.facts
+    title = f"{asked}: kernel {facts.label}, {facts.release}, digest {facts.digest[:_DIGEST_SHOWN]}"
+    return GateSide(facts.label, title, facts.digest)
+
+
+def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, History]:
+    if index is None:
+        return {}
+    where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
+    with open_index(index) as opened:
+        return histories(points(opened, where, metrics=policy.metrics), policy.metrics)

@@ -1,0 +1,134 @@
+"""Which meter is meant: an address, a virtual lab's, that of a labgrid environment, or the only one that is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule import images, lab
+from fsjoule.errors import ConfigError, LabError, MeterError
+from fsjoule.host import interrupts
+from fsjoule.meter.links.address import FORMS, opener
+from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.finder import Candidate, Found, find, serial_ports
+from fsjoule.meter.links.holders import is_terminal
+from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.links.streams import Stream
+from fsjoule.model import BoardProfile
+from fsjoule.virtual.lab import lab as virtual_lab
+from fsjoule.virtual.lab.files import lab_names
+from fsjoule.virtual.lab.meter import meter_opener
+
+KERNEL: Final = "6.1"
+_LAB: Final = "lab:"
+_LIST: Final = "fsjoule meter list shows those that there are"
+ADDRESSES: Final = f"{FORMS}, or lab:NAME for a virtual lab's"
+
+
+@contextmanager
+def open_meter(
+    address: str | None, environment_file: Path | None, say: Callable[[str], None]
+) -> Generator[MeterClient]:
+    """The meter at an address, or of an environment file, or else the only one there is; it has said what it is.
+
+    Raises ConfigError if both are given or if it is not clear which meter is meant, MeterError if it is silent.
+    """
+    with ExitStack() as closing:
+        if environment_file is not None:
+            if address is not None:
+                raise ConfigError("both a meter's address and an environment file are given", hint="give one of them")
+            target, _ = closing.enter_context(environment_target(environment_file, say))
+            client = lab.meter(target).client()
+        else:
+            receiver = Receiver(_opener(address or _only_one(say)))
+            closing.callback(receiver.close)
+            client = MeterClient(receiver)
+        client.receiver.wait_info()
+        yield client
+
+
+@contextmanager
+def environment_target(
+    environment_file: Path, say: Callable[[str], None], *, kernel: str = KERNEL
+) -> Generator[tuple[Any, BoardProfile]]:
+    """The labgrid target of an environment file and what its board is like.
+
+    Its place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. A virtual lab that it asks for is brought up,
+    if it is not up, with what `kernel` needs.
+    """
+    environment = lab.read_environment(environment_file)
+    with ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        closing.enter_context(lab.kept_variables(environment))
+        if environment.virtual_lab is not None and lab.wants_virtual_lab(environment):
+            board = environment.virtual_board or virtual_lab.REAL_TIME
+            closing.enter_context(_virtual_lab(environment.virtual_lab, board, kernel, say))
+        with interrupts.interruptible():
+            places = lab.find_places(environment.places)
+        os.environ.update(lab.place_variables(environment.places, places))
+        guard = closing.enter_context(lab.acquired_places(places, say=say))
+        with interrupts.interruptible():
+            target = closing.enter_context(lab.labgrid_target(environment_file))
+        lab.guard(target, guard)
+        with interrupts.interruptible():
+            yield target, environment.profile
+
+
+def find_meters() -> list[Found]:
+    """What is found at every serial port of this computer and in every virtual lab that runs."""
+    return find([*serial_ports(), *_labs()])
+
+
+@contextmanager
+def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None]) -> Generator[None]:
+    """Set labgrid's variables to a lab; one that is brought up for it goes down again."""
+    try:
+        variables, ours = virtual_lab.environment(name), None
+    except LabError:
+        recipe = virtual_lab.recipe_of(board)
+        with interrupts.interruptible():
+            emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
+        handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, board=board, progress=say)
+        variables, ours = handle.environment, handle.identity if handle.started else None
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        if ours:
+            say("virtual lab: going down")
+            virtual_lab.down(name, identity=ours)
+
+
+def _opener(address: str) -> Callable[[], Stream]:
+    if address.startswith("/") and not Path(address).exists():
+        raise MeterError(f"there is no port {address}", hint=_LIST)
+    if address.startswith("/") and not is_terminal(address):
+        raise ConfigError(f"{address} is no serial port", hint=_LIST)
+    return meter_opener(address.removeprefix(_LAB)) if address.startswith(_LAB) else opener(address)
+
+
+def _labs() -> list[Candidate]:
+    found: list[Candidate] = []
+    for name in lab_names():
+        try:
+            found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
+        except LabError:
+            continue  # it is down
+    return found
+
+
+def _only_one(say: Callable[[str], None]) -> str:
+    found = find_meters()
+    meters = [each for each in found if each.info is not None]
+    if len(meters) == 1:
+        say(f"meter at {meters[0].address}")
+        return meters[0].address
+    if meters:
+        raise ConfigError(
+            "there is more than one meter", hint=f"--meter {', or --meter '.join(each.address for each in meters)}"
+        )
+    seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
+    raise ConfigError(f"no meter is found ({seen})", hint=f"name it: --meter with {ADDRESSES}; or --lg-env FILE")

@@ -1,0 +1,195 @@
+"""What a run is asked for: options with every name checked, and the plan that a board makes of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule import images, lab
+from fsjoule.errors import ConfigError
+from fsjoule.filesystems import filesystem, modules_of
+from fsjoule.kernels import DEFAULT_RECIPE, check_kernel
+from fsjoule.model import BoardProfile, Provision
+from fsjoule.runs.resume import Resumed, resume
+from fsjoule.statistics.order import Side, interleaved
+from fsjoule.suites import (
+    Arranged,
+    Planning,
+    Space,
+    Suite,
+    check_fits,
+    plan_entries,
+    suite,
+)
+
+# Each is a boot: these take a day at least. A policy's budget has the same limit.
+_MOST_REPETITIONS: Final = 1000
+# A week or two. What is read back has an end: run.json takes half a KiB for each of them (store/inside.py).
+_MOST_MEASUREMENTS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user asked for, every name checked.
+
+    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
+    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides. With
+    `resumed` the plan is that run's.
+    """
+
+    suite: Suite
+    filesystems: tuple[str, ...]
+    kernels: tuple[str, ...]
+    repeat: int
+    provision: Provision | None
+    results: Path
+    seed: int
+    meter_program: Path | None = None
+    paired: bool = False
+    size_factor: float | None = None
+    storages: tuple[str, ...] | None = None
+    resumed: Resumed | None = None
+
+    def factor_for(self, name: str, profile: BoardProfile) -> float:
+        """What the sizes of a published suite or part are multiplied by on a board."""
+        return profile.factor_for(name) if self.size_factor is None else self.size_factor
+
+
+def choose(
+    *,
+    suite_name: str,
+    filesystems: str | None,
+    kernels: str | tuple[str, str],
+    repeat: int | None,
+    provision: str | None,
+    results: Path,
+    seed: int | None,
+    meter_program: Path | None = None,
+    size_factor: float | None = None,
+    storages: str | None = None,
+    environment_file: Path | None = None,
+) -> Choice:
+    """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
+
+    Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
+    What a kernel can be depends on the board of the environment file; without one it is the usual virtual board.
+    Raises ConfigError with the choices for a name that is none of them.
+    """
+    chosen = suite(suite_name)
+    names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
+    if not names:
+        raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
+    wanted = _listed(kernels) if isinstance(kernels, str) else kernels
+    if not wanted:
+        raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
+    recipe = DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
+    modules = modules_of(names)
+    for kernel in wanted:
+        check_kernel(kernel, recipe, modules)
+    if repeat is None:
+        repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
+    if repeat > _MOST_REPETITIONS:
+        raise ConfigError(
+            f"{repeat} repetitions are too many: each is a boot", hint=f"choose {_MOST_REPETITIONS} at most"
+        )
+    if repeat < 1:
+        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
+    if provision not in {None, *(p.value for p in Provision)}:
+        raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
+    if storages is not None and not _listed(storages):
+        raise ConfigError("--storage names no storage device", hint="for example --storage card")
+    if size_factor is not None and not 0 < size_factor <= 1:
+        raise ConfigError(f"--size-factor {size_factor:g}: it is above 0 and at most 1, the published sizes")
+    return Choice(
+        chosen,
+        names,
+        wanted,
+        repeat,
+        None if provision is None else Provision(provision),
+        results,
+        secrets.randbits(32) if seed is None else seed,
+        meter_program,
+        paired=not isinstance(kernels, str),
+        size_factor=size_factor,
+        storages=None if storages is None else _listed(storages),
+    )
+
+
+def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Path | None = None) -> Choice:
+    """What an unfinished run was asked for. `given` are options that were given besides, by their names.
+
+    Raises ResultError if it is no run that can go on, ConfigError for an option that contradicts it.
+    """
+    resumed = resume(path)
+    asked = dict(given)
+    if given.get("--fs") is not None:
+        asked["--fs"] = _filesystems(str(given["--fs"]))
+    if given.get("--kernel") is not None:
+        asked["--kernel"] = _listed(str(given["--kernel"]))
+    if given.get("--storage") is not None:
+        asked["--storage"] = tuple(sorted(_listed(str(given["--storage"]))))
+    resumed.check_options(asked)
+    plan = resumed.run.plan
+    return Choice(
+        suite(plan.suite),
+        plan.filesystems,
+        resumed.kernels,
+        plan.repeat,
+        provision=None,
+        results=resumed.path.parent,
+        seed=plan.seed,
+        meter_program=meter_program,
+        resumed=resumed,
+    )
+
+
+def _filesystems(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filesystem(name).name for name in _listed(text)))
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """`a,b` as an option has it; nothing twice."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
+    """The entries of a plan, kernels by label, what was left out, and what was adjusted.
+
+    Raises ConfigError for what cannot be measured on this board, or does not fit its card.
+    """
+
+    def factor_for(name: str) -> float:
+        return choice.factor_for(name, profile)
+
+    wanted = Planning(
+        filesystems=choice.filesystems,
+        kernels=labels,
+        repeat=choice.repeat,
+        seed=choice.seed,
+        provision=choice.provision,
+        factor_for=factor_for,
+        root_filesystems=images.root_filesystem_choices(profile.recipe),
+        kernel_order=_pairs(choice, labels) if choice.paired else None,
+        guest_time=profile.guest_time,
+        memory_bytes=profile.memory_bytes,
+        further=tuple(profile.storages),
+        storages=choice.storages,
+    )
+    arranged = plan_entries(choice.suite, wanted)
+    if len(arranged.entries) > _MOST_MEASUREMENTS:
+        raise ConfigError(
+            f"a plan of {len(arranged.entries)} measurements is too long: a run has {_MOST_MEASUREMENTS} at most",
+            hint="choose fewer repetitions",
+        )
+    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
+    check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
+    return arranged
+
+
+def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The labels of baseline and candidate in the order in which they boot, pair by pair."""
+    label = dict(zip(Side, labels, strict=True))
+    return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]

@@ -1,0 +1,428 @@
+"""Puts a run together from its parts: choices, lab, place, images, board, meter, run folder, report."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from fsjoule import images, kernels, lab
+from fsjoule.bench.measurer import lost_energy
+from fsjoule.bench.run import Bench
+from fsjoule.errors import FsjouleError, StorageError, also
+from fsjoule.filesystems import modules_of
+from fsjoule.host import interrupts
+from fsjoule.host.clock import HostClock
+from fsjoule.model import (
+    BoardProfile,
+    LabFacts,
+    Measurement,
+    Plan,
+    Provision,
+    Run,
+    RunStatus,
+)
+from fsjoule.report.oneline import one_line, plan_lines
+from fsjoule.report.page import render_page
+from fsjoule.report.summary import Summary, summarise
+from fsjoule.report.text import print_summary
+from fsjoule.runs.request import Choice, planned
+from fsjoule.runs.versions import first_line, revision, versions
+from fsjoule.store.files import check_writable, write_file
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.suites import SCRATCH_ROOT, check_modules
+from fsjoule.virtual.lab import board as lab_board
+from fsjoule.virtual.lab import health as lab_health
+from fsjoule.virtual.lab import lab as virtual_lab
+
+PAGE: Final = "report.html"
+# An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
+_RUN_ID_BYTES: Final = 5
+_SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
+
+
+@dataclass
+class Session:
+    """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within.
+
+    Signals that end it (`interrupts`) are raised only where a body says so: `open` while it builds, not `close`.
+    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it.
+    """
+
+    choice: Choice
+    environment_file: Path
+    say: Callable[[str], None]
+    command: tuple[str, ...]
+    coordinator: str | None = None
+    profile: BoardProfile = field(init=False)
+    plan: Plan = field(init=False)
+    expected: int = field(default=0, init=False)
+    ended_early: str | None = field(default=None, init=False)
+    stopped: str | None = field(default=None, init=False)
+    _setup_s: float = field(default=0.0, init=False)
+    _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
+    _variables: dict[str, str | None] = field(default_factory=dict[str, str | None], init=False)
+    _places: tuple[str, ...] = field(default=(), init=False)
+    _guard: lab.Guard = field(default_factory=lab.Guard, init=False)
+    _held: ExitStack | None = field(default=None, init=False)
+    _emulator: str | None = field(default=None, init=False)
+    _folder: Path | None = field(default=None, init=False)
+    _measurements: int = field(default=0, init=False)
+    _without_energy: list[str] = field(default_factory=list[str], init=False)
+    _kernels: tuple[kernels.TakenKernel, ...] = field(default=(), init=False)
+    _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
+
+    def open(self) -> None:
+        """Read the environment file, make plan and cards, and bring the virtual lab up if the file asks for one.
+
+        Raises ConfigError for a broken file or a kernel that will not do, LabError if the lab cannot be brought up, and
+        both for a place that is not there or not free: before anything is built.
+        """
+        started_s = time.monotonic()
+        if self.choice.resumed is None:
+            check_writable(self.choice.results, "--results")
+        environment = lab.read_environment(self.environment_file)
+        self.profile = environment.profile
+        if coordinator := self.coordinator or environment.coordinator:
+            self._set(LG_COORDINATOR=coordinator)
+        own_lab = lab.wants_virtual_lab(environment)
+        if not own_lab:
+            self._find_places(environment.places)
+        with interrupts.interruptible():
+            self._build()
+        if environment.virtual_lab is not None and own_lab:
+            self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
+            self._find_places(environment.places)
+        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+
+    def preview(self) -> Plan:
+        """The plan, with nothing built, held or brought up: its kernels go by the names that they were asked for by.
+
+        Raises ConfigError.
+        """
+        self.profile = lab.read_environment(self.environment_file).profile
+        return self._plan(self.choice.kernels)
+
+    def _find_places(self, written: tuple[str, ...]) -> None:
+        named = os.environ.get("LG_PLACE") or ""
+        with interrupts.interruptible():
+            self._places = lab.find_places(written)
+        self._set(**lab.place_variables(written, self._places))
+        if self._places and named not in self._places:
+            self.say(f"place {', '.join(self._places)}")
+        if named.startswith(lab.RESERVED):
+            self._hold()  # a reservation that nobody uses ends within a minute
+
+    def _set(self, **variables: str) -> None:
+        """Set variables of the environment, until `close`."""
+        for name, value in variables.items():
+            self._variables.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def _build(self) -> None:
+        """Make plan, kernels and cards."""
+        if self.choice.resumed is None:
+            # Before the kernels are fetched: what cannot be measured is said at once.
+            planned(self.choice, self.profile, self.choice.kernels)
+        else:
+            self.choice.resumed.check_storages(self.profile.storages)
+        self._kernels = kernels.take_kernels(
+            self.choice.kernels,
+            progress=self.say,
+            recipe=self.profile.recipe,
+            modules=modules_of(self.choice.filesystems),
+        )
+        for kernel in self._kernels:
+            check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
+        if self.choice.resumed is not None:
+            self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
+        self.plan = self._plan(tuple(kernel.facts.label for kernel in self._kernels))
+        for line in plan_lines(self.plan.left_out, self.plan.adjusted):
+            self.say(line)
+        self._cards = {
+            (kernel.facts.label, root): images.build_card(kernel, root, progress=self.say, recipe=self.profile.recipe)
+            for kernel in self._kernels
+            for root in root_filesystems(self.plan)
+        }
+        if self.choice.resumed is not None:
+            self.choice.resumed.check_images(card.facts for card in self._cards.values())
+
+    def _plan(self, labels: tuple[str, ...]) -> Plan:
+        choice = self.choice
+        if choice.resumed is not None:
+            return choice.resumed.run.plan
+        arranged = planned(choice, self.profile, labels)
+        return Plan(
+            suite=choice.suite.name,
+            filesystems=choice.filesystems,
+            kernels=labels,
+            repeat=choice.repeat,
+            seed=choice.seed,
+            size_factors={
+                part.name: choice.factor_for(part.name, self.profile) for part in choice.suite.leaves if part.source
+            },
+            entries=arranged.entries,
+            left_out=arranged.left_out,
+            adjusted=arranged.adjusted,
+        )
+
+    def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
+        """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
+        with interrupts.interruptible():
+            self._emulator = virtual_lab.emulator_for(board) or str(
+                images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
+            )
+        if len(self._kernels) > 1:
+            self.say(f"all kernels run on one emulator, {first_line(self._emulator, '--version')}")
+        handle = virtual_lab.up(
+            name,
+            owner_pid=os.getpid(),
+            emulator=self._emulator,
+            meter_program=self.choice.meter_program,
+            board=board,
+            progress=self.say,
+        )
+        self._set(**handle.environment)
+        return handle if handle.started else None
+
+    def close(self) -> None:
+        """Release the place, take down the lab that `open` brought up, and forget how to reach it.
+
+        What fails is said: it must not hide why the run ended.
+        """
+        interrupts.tell(self.say)
+        try:
+            self._give_back()
+        finally:
+            for name, value in self._variables.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            self._variables = {}
+            if self._lab is not None:
+                self.say("virtual lab: going down")
+                try:
+                    virtual_lab.down(self._lab.name, identity=self._lab.identity)
+                except FsjouleError as error:
+                    # Its guardian ends it with this process.
+                    self.say(f"warning: the virtual lab could not be taken down: {error}")
+                self._lab = None
+
+    @contextmanager
+    def place(self) -> Generator[None]:
+        """Hold the board's place. Raises PlaceHeldError if somebody else does."""
+        self._hold()
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def _hold(self) -> None:
+        if self._held is None:
+            with ExitStack() as opening:
+                self._guard = opening.enter_context(lab.acquired_places(self._places, say=self.say))
+                self._held = opening.pop_all()
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    @contextmanager
+    def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+        """A run on the board of a labgrid target; it is closed and reported on however the body ends.
+
+        Signals are raised where the body says so (`interrupts`), and nowhere else.
+        """
+        with lab.lab_errors("finding the board's parts"):
+            lab.guard(target, self._guard)
+            board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
+            meter = lab.board_meter(target, _meter_faults)
+        clock = HostClock()
+        resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
+        if resumed is None:
+            run, kept = self._new_run(clock.utc(), lab_facts), ()
+            folder = RunFolder(self.choice.results, board=self.profile.name)
+        else:
+            resumed.check_board(self.profile.name, versions(self._emulator) | revision())
+            resumed.check_lab(lab_facts, self.say)
+            run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
+            self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
+            for each in kept:
+                self._note_energy(each)
+        with lab.recorded_steps() as take_steps:
+            bench = Bench(
+                *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
+                kept=kept,
+                take_steps=take_steps,
+                diagnose=_lab_faults,
+            )
+            bench.phases.add("setup", self._setup_s)
+            bench.begin()
+            self._folder = folder.path
+            self.say(f"results go to {folder.path}")
+            try:
+                yield bench
+            except BaseException as error:
+                # Also after Ctrl-C: what was measured is kept, and shown.
+                with also(error, "closing the run"):
+                    self._finish(bench, folder.path, _reason(error))
+                raise
+            self._finish(bench, folder.path, None)
+
+    def _finish(self, bench: Bench, folder: Path, reason: str | None) -> None:
+        interrupts.tell(self.say)
+        reason = self._interrupted(bench) or self.stopped or reason
+        bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
+        self._write_page(folder)
+
+    def _interrupted(self, bench: Bench) -> str | None:
+        """Why a run that misses something does so, if a signal ended it."""
+        name = interrupts.pending()
+        if name is None or self.ended_early is not None or len(bench.results) >= self.expected:
+            return None
+        return "interrupted" if name == interrupts.CTRL_C else f"interrupted by {name}"
+
+    def _new_run(self, utc: str, lab_facts: LabFacts | None) -> Run:
+        return Run(
+            run_id=secrets.token_hex(_RUN_ID_BYTES),
+            started_utc=utc,
+            status=RunStatus.RUNNING,
+            simulated=self.profile.simulated,
+            plan=self.plan,
+            kernels=tuple(kernel.facts for kernel in self._kernels),
+            lab=lab_facts,
+            versions=versions(self._emulator) | revision(),
+            command=self.command,
+        )
+
+    @property
+    def to_go_on(self) -> str | None:
+        """The command that measures what is missing, if the run was aborted."""
+        if self._folder is None or load_run_file(self._folder).status is not RunStatus.ABORTED:
+            return None
+        resumed = self.choice.resumed is not None
+        return shlex.join(self.command if resumed else (*self.command, "--resume", str(self._folder)))
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, if there is one."""
+        return self._folder
+
+    def show(self, console: Console) -> None:
+        """Print the tables of the run, if there was one."""
+        if self._folder is not None:
+            show_run(self._folder, console)
+
+    def lost_energy(self) -> str:
+        """How many measurements the meter has cost their energy, and why; empty if that is none."""
+        if not self._without_energy:
+            return ""
+        why = "; ".join(dict.fromkeys(self._without_energy))
+        return (
+            f"{len(self._without_energy)} of {self._measurements} measurements have no energy: {why}\n"
+            "  hint: see to the meter; --allow-missing-energy accepts throughput alone"
+        )
+
+    def _note_energy(self, measurement: Measurement) -> None:
+        self._measurements += 1
+        # What a filesystem kept owes nothing to the meter.
+        if measurement.outcome is None and (why := lost_energy(measurement.notes)):
+            self._without_energy.append(why)
+
+    def _measured(self, measurement: Measurement) -> None:
+        self._note_energy(measurement)
+        line = one_line(measurement, kernel=len(self.plan.kernels) > 1)
+        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}")
+
+    def _write_page(self, folder: Path) -> None:
+        try:
+            path = write_report(folder)
+        except FsjouleError as error:
+            self.say(f"no report.html: {error.what}")
+        else:
+            self.say(f"report: {path}")
+
+
+def write_report(folder: Path) -> Path:
+    """Make `report.html` in a run folder, from what the folder holds. Raises ResultError if it cannot be read."""
+    loaded = load_run(folder)
+    path = loaded.path / PAGE
+    page = render_page(summary_of(loaded), loaded.measurements, loaded.trace)
+    try:
+        # In place of what is there: that may be a link to somewhere else.
+        write_file(path, page.encode())
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
+    return path
+
+
+def show_run(folder: Path, console: Console) -> None:
+    """Print the tables of a run folder. Raises ResultError if it cannot be read."""
+    loaded = load_run(folder)
+    page = loaded.path / PAGE
+    print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None)
+
+
+def summary_of(loaded: LoadedRun) -> Summary:
+    """The tables' figures of a run that was read back."""
+    return summarise(loaded.run, loaded.measurements, loaded.damaged)
+
+
+def root_filesystems(plan: Plan) -> tuple[str, ...]:
+    """The root filesystems of the card images that a plan needs."""
+    roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in plan.entries)
+    return tuple(dict.fromkeys(roots))
+
+
+def _reason(error: BaseException) -> str | None:
+    """Why a run was aborted, in a line."""
+    if isinstance(error, FsjouleError):
+        return error.what.partition("\n")[0]
+    return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
+
+
+def _set_seed(seed: int) -> None:
+    lab_board.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
+
+
+def _losses() -> tuple[str, ...]:
+    return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
+
+
+def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
+    """What a board asks of the virtual lab while it waits for it."""
+    coordinator = os.environ.get("LG_COORDINATOR", "")
+    return {
+        "diagnose": lambda: lab_health.console_faults(coordinator),
+        "diagnose_power": lambda: lab_health.power_faults(coordinator),
+        "diagnose_writing": lambda: lab_health.card_faults(coordinator),
+    }
+
+
+def _meter_faults() -> tuple[str, ...]:
+    return lab_health.meter_faults(os.environ.get("LG_COORDINATOR", ""))
+
+
+def _lab_faults() -> tuple[str, ...]:
+    return lab_health.lab_faults(os.environ.get("LG_COORDINATOR", ""))
+
+
+def _make_setup_s() -> float:
+    """How long make's own set-up took before it started this process; 0 outside of make."""
+    try:
+        seconds = time.time() - float(os.environ.pop(_SETUP_STARTED, ""))
+    except ValueError:
+        return 0.0  # a user may have set it to anything
+    return seconds if 0 < seconds < math.inf else 0.0

@@ -1,0 +1,200 @@
+"""Comparing repetitions of two kernels, runs or branches: one verdict for each series and metric of a request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import numpy as np
+from scipy import stats
+
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.ranks import (
+    detectable,
+    least_p,
+    rank_test,
+    relative_noise,
+    repetitions_for_alpha,
+    repetitions_for_effect,
+)
+from fsjoule.statistics.ratios import Floats, Ratio, ratio_of_medians
+
+S = TypeVar("S")
+
+
+class Outcome(StrEnum):
+    IMPROVED = "improved"
+    UNCHANGED = "unchanged"
+    REGRESSED = "regressed"
+    NOT_REPRODUCIBLE = "not reproducible"
+    TOO_FEW = "too few"
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What a verdict takes. Effects are fractions of the baseline.
+
+    `alpha` is the two-sided level of one comparison, `false_discoveries` the share of false ones among all changes of a
+    request. `smallest_effect` is what must be excluded for `unchanged`, and what `power` refers to; `negligible` is
+    the change below which none is told, however certain. `most_unusable` is the share of a side's figures that may be
+    unusable before nothing is said.
+    """
+
+    alpha: float = 0.005
+    false_discoveries: float = 0.01
+    power: float = 0.9
+    smallest_effect: float = 0.05
+    negligible: float = 0.005
+    most_unusable: float = 0.2
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Generic[S]):
+    """One metric of one series on both sides, a figure a boot, in the metric's unit. `subject` is the caller's."""
+
+    subject: S
+    metric: Metric
+    baseline: tuple[Figure, ...]
+    candidate: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[S]):
+    """What is said of one comparison.
+
+    `ratio` is candidate over baseline. `p` is the rank test's, `q` the same after Benjamini and Hochberg. `detectable`
+    is the minimum detectable effect, None where so few repetitions can show none. `n_*` count usable figures; `more_*`
+    is how many more each side needs for a verdict, None if more alone would not do. `left_out` names figures that were
+    not used, `reason` says why there is no verdict.
+    """
+
+    subject: S
+    metric: Metric
+    outcome: Outcome
+    ratio: Ratio | None
+    p: float | None
+    q: float | None
+    detectable: float | None
+    n_baseline: int
+    n_candidate: int
+    more_baseline: int | None = 0
+    more_candidate: int | None = 0
+    left_out: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested(Generic[S]):
+    comparison: Comparison[S]
+    baseline: Floats
+    candidate: Floats
+    left_out: tuple[str, ...]
+    p: float | None
+
+
+def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = None) -> tuple[Verdict[S], ...]:
+    """One verdict a comparison, in the same order.
+
+    All comparisons of a request belong into one call: the false discovery rate is held over all of them (Benjamini,
+    Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
+    """
+    wanted = criteria or Criteria()
+    tested = [_test(comparison, wanted) for comparison in comparisons]
+    known = [t.p for t in tested if t.p is not None]
+    adjusted = iter(stats.false_discovery_control(known, method="bh").tolist() if known else [])
+    # What a lone change among that many comparisons must reach to be told.
+    level = min(wanted.alpha, wanted.false_discoveries / max(1, len(tested)))
+    return tuple(_judge(t, None if t.p is None else float(next(adjusted)), level, wanted) for t in tested)
+
+
+def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
+    baseline, left_out = _usable("baseline", comparison.baseline)
+    candidate, more_left_out = _usable("candidate", comparison.candidate)
+    p = None
+    if least_p(len(baseline), len(candidate)) <= criteria.alpha:
+        p = rank_test(baseline, candidate)
+    return _Tested(comparison, baseline, candidate, left_out + more_left_out, p)
+
+
+def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, ...]]:
+    found = [(number, figure, complaint(figure)) for number, figure in enumerate(figures, start=1)]
+    left_out = tuple(f"{side} {number}: {wrong}" for number, _, wrong in found if wrong)
+    return np.array([figure for _, figure, wrong in found if not wrong], dtype=np.float64), left_out
+
+
+def _judge(tested: _Tested[S], q: float | None, level: float, criteria: Criteria) -> Verdict[S]:
+    comparison, baseline, candidate = tested.comparison, tested.baseline, tested.candidate
+    ratio = ratio_of_medians(baseline, candidate, seed=criteria.seed) if len(baseline) and len(candidate) else None
+    noise = relative_noise(baseline, candidate)
+    least = None
+    if noise is not None:
+        least = detectable(noise, len(baseline), len(candidate), alpha=level, power=criteria.power)
+    outcome, needed, reason = _outcome(tested, ratio, q, level, criteria)
+    return Verdict(
+        subject=comparison.subject,
+        metric=comparison.metric,
+        outcome=outcome,
+        ratio=ratio,
+        p=tested.p,
+        q=q,
+        detectable=None if least is None or math.isinf(least) else least,
+        n_baseline=len(baseline),
+        n_candidate=len(candidate),
+        more_baseline=None if needed is None else max(0, needed - len(baseline)),
+        more_candidate=None if needed is None else max(0, needed - len(candidate)),
+        left_out=tested.left_out,
+        reason=reason,
+    )
+
+
+def _outcome(
+    tested: _Tested[S], ratio: Ratio | None, q: float | None, level: float, criteria: Criteria
+) -> tuple[Outcome, int | None, str]:
+    """The outcome, how many repetitions of a side would decide it (0: it is decided), and why it is not."""
+    at_least = repetitions_for_alpha(level)
+    if ratio is None or tested.p is None or q is None:
+        return Outcome.TOO_FEW, at_least, f"the rank test needs {at_least} repetitions of each side"
+    unusable = _too_many_unusable(tested.comparison.baseline, tested.comparison.candidate, criteria.most_unusable)
+    if unusable:
+        return Outcome.NOT_REPRODUCIBLE, None, unusable
+    if tested.p <= criteria.alpha and q <= criteria.false_discoveries and not ratio.interval.holds(1.0):
+        return _direction(ratio.value, tested.comparison.metric, criteria), 0, ""
+    if tested.p <= criteria.alpha and least_p(len(tested.baseline), len(tested.candidate)) > level:
+        return Outcome.TOO_FEW, at_least, f"so many comparisons at once need {at_least} repetitions of each side"
+    if ratio.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect):
+        return Outcome.UNCHANGED, 0, ""
+    return Outcome.NOT_REPRODUCIBLE, _enough(tested, level, criteria), _too_noisy(ratio, criteria)
+
+
+def _too_many_unusable(baseline: tuple[Figure, ...], candidate: tuple[Figure, ...], most: float) -> str:
+    for side, figures in (("baseline", baseline), ("candidate", candidate)):
+        unusable = sum(complaint(figure) is not None for figure in figures)
+        if unusable > most * len(figures):
+            return f"{unusable} of {len(figures)} figures of the {side} cannot be used"
+    return ""
+
+
+def _direction(ratio: float, metric: Metric, criteria: Criteria) -> Outcome:
+    if abs(math.log(ratio)) < criteria.negligible:
+        return Outcome.UNCHANGED
+    return Outcome.IMPROVED if (ratio > 1) == metric.more_is_better else Outcome.REGRESSED
+
+
+def _enough(tested: _Tested[S], level: float, criteria: Criteria) -> int | None:
+    """Repetitions of each side that resolve the smallest effect; at least one more than there are."""
+    noise = relative_noise(tested.baseline, tested.candidate)
+    one_more = max(len(tested.baseline), len(tested.candidate)) + 1
+    if noise is None:
+        return one_more
+    enough = repetitions_for_effect(noise, criteria.smallest_effect, alpha=level, power=criteria.power)
+    return None if enough is None else max(enough, one_more)
+
+
+def _too_noisy(ratio: Ratio, criteria: Criteria) -> str:
+    low, high = ratio.interval.low - 1, ratio.interval.high - 1
+    return f"the repetitions leave room for {low:+.1%} to {high:+.1%}, and {criteria.smallest_effect:.0%} would matter"

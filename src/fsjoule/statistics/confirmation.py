@@ -1,0 +1,53 @@
+"""What becomes of a nominated change point: fresh interleaved boots confirm it, or refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fsjoule.model.metrics import Figure
+from fsjoule.statistics.changepoints import Nomination
+from fsjoule.statistics.gate import Decision, Rates, SequentialTest, State
+
+
+class Confirmed(StrEnum):
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What fresh boots say about a nomination. `state.decision` reads `regressed` for a change in its direction."""
+
+    nomination: Nomination
+    outcome: Confirmed
+    state: State
+
+
+def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
+    """The sequential test that a nomination has to pass, in the direction of its change.
+
+    It is given pairs of fresh boots of the points `before` and `after`. `regressed` means that there is a change of
+    that direction, be it better or worse.
+    """
+    return SequentialTest(rates, more_is_better=nomination.ratio < 1)
+
+
+def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rates: Rates) -> Confirmation:
+    """Judge a nomination by fresh interleaved pairs (figure of `before`, figure of `after`), as many as it takes."""
+    test = confirming_test(nomination, rates)
+    for before, after in pairs:
+        if not test.add(before, after).more:
+            break
+    return Confirmation(nomination, outcome_of(test.state), test.state)
+
+
+def outcome_of(state: State) -> Confirmed:
+    """What a confirming test says of its nomination, as far as it has come."""
+    return {
+        Decision.REGRESSED: Confirmed.CONFIRMED,
+        Decision.NOT_REGRESSED: Confirmed.REFUTED,
+        Decision.UNDECIDED: Confirmed.UNDECIDED,
+    }[state.decision]

@@ -1,0 +1,90 @@
+"""What others have published: their figures, the statements that follow from them, and the cells that do not.
+
+Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, which
+are asked of the published ones and of a run's alike. docs/publications.md says how they are told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.model import FioWorkload
+from fsjoule.model.metrics import Metric
+from fsjoule.suites.published import (
+    copies as copying,
+)
+from fsjoule.suites.published import (
+    elc2015,
+    energy_emmc,
+    ext4_zfs,
+    home_usage,
+)
+from fsjoule.suites.published.cells import Cell, Quantity
+from fsjoule.suites.published.publication import Publication
+
+PUBLICATIONS: Final[dict[str, Publication]] = {
+    module.PUBLICATION.name: module.PUBLICATION for module in (energy_emmc, elc2015, ext4_zfs, home_usage, copying)
+}
+
+# Suites that go on where a publication stopped.
+_EXTENDS: Final = {"energy-emmc-extended": "energy-emmc-2025"}
+# Suites of ours whose workloads are some of a publication's.
+_BORROWS: Final = {"quick": "energy-emmc-2025"}
+
+# A workload as a series names it: its slug, and perhaps a size.
+_SLUG: Final = re.compile(r"(\S+)(?: .*)?")
+_QUANTITIES: Final = {
+    Metric.THROUGHPUT: Quantity.THROUGHPUT,
+    Metric.ENERGY: Quantity.ENERGY,
+    Metric.POWER: Quantity.POWER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """What a publication has of one fio workload on one filesystem."""
+
+    throughput_mib_per_s: float
+    power_mean_w: float
+    energy_mj_per_mib: float
+    source: str
+
+
+def publication_of(suite: str) -> Publication | None:
+    """The publication that a suite, or a part of one, repeats."""
+    name = suite.partition("/")[0]
+    return PUBLICATIONS.get(_EXTENDS.get(name, name))
+
+
+def row_for(suite: str, filesystem: str, workload: FioWorkload) -> PublishedRow | None:
+    """The published figures of the same filesystem, pattern and block size with one buffered job, if there are any."""
+    publication = _compared_with(suite)
+    if publication is None:
+        return None
+    throughput, power, energy = (
+        _figure(publication, filesystem, workload.slug, quantity)
+        for quantity in (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
+    )
+    if throughput is None or power is None or energy is None:
+        return None
+    return PublishedRow(throughput, power, energy, publication.source)
+
+
+def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:
+    """The published figure for a workload by the name that a series has it under, in the metric's unit."""
+    publication, named = _compared_with(suite), _SLUG.fullmatch(workload)
+    if publication is None or named is None or metric not in _QUANTITIES:
+        return None
+    return _figure(publication, filesystem, named[1], _QUANTITIES[metric])
+
+
+def _compared_with(suite: str) -> Publication | None:
+    return publication_of(_BORROWS.get(suite, suite))
+
+
+def _figure(publication: Publication, filesystem: str, slug: str, quantity: Quantity) -> float | None:
+    # Publications with parts tell figures apart by more than a slug: their own tables show them.
+    cell = Cell("", filesystem, slug, quantity)
+    return next((figure.value for figure in publication.figures if figure.cell == cell), None)

@@ -1,0 +1,128 @@
+"""Cells of a published table that do not follow from its other cells: computed, never listed. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+
+# A standard deviation this many times the median of its column is not of the same kind as the others: our limit.
+_FAR_OUT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A published cell that cannot be had from others. `expected` is what they give, in the cell's unit.
+
+    `text` says how it was found, and what would explain it. `bound` says what `expected` is if not the value itself
+    (`at most`), `what` what is doubted if not the cell's mean.
+    """
+
+    figure: PublishedFigure
+    expected: float
+    text: str
+    bound: str = ""
+    what: str = ""
+
+    @property
+    def off(self) -> float:
+        """How far the published value is from that, as a share of it."""
+        return self.figure.value / self.expected - 1
+
+
+def energies(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
+    """Energies per MiB that are not what printed power over printed throughput gives, to the last printed digit."""
+    by_cell = {figure.cell: figure for figure in figures}
+    of_energy = [figure for figure in figures if figure.cell.quantity is Quantity.ENERGY]
+    half = _half_a_digit(of_energy)
+    for energy in of_energy:
+        power = by_cell[replace(energy.cell, quantity=Quantity.POWER)]
+        throughput = by_cell[replace(energy.cell, quantity=Quantity.THROUGHPUT)]
+        expected = 1000 * power.value / throughput.value
+        # A product of two rounded figures may itself end in a five.
+        if abs(energy.value - expected) <= half * (1 + 1e-6):
+            continue
+        yield Doubt(energy, expected, _rounding(energy.value / expected, (power, throughput), figures))
+
+
+def _rounding(ratio: float, sources: Sequence[PublishedFigure], figures: Sequence[PublishedFigure]) -> str:
+    """Whether digits that were not printed could explain a ratio of a quotient to that of the printed figures."""
+    power, throughput = sources
+    steps = [_half_a_digit(f for f in figures if f.cell.quantity is source.cell.quantity) for source in sources]
+    most = (power.value + steps[0]) / (throughput.value - steps[1]) * throughput.value / power.value - 1
+    covers = "would cover it" if abs(ratio - 1) <= most else "does not cover it"
+    return (
+        f"printed power over printed throughput. Those two are rounded, by up to {100 * most:.2f} % together, which "
+        f"{covers}; but most other energies follow from the printed ones to their last digit"
+    )
+
+
+def _half_a_digit(figures: Iterable[PublishedFigure]) -> float:
+    """Half of the last printed digit of a column: its cells may end in zeros that a table of data lacks."""
+    return float(0.5 * 10.0 ** -max(figure.decimals for figure in figures))
+
+
+def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
+    """Deviations over samples that are far from all others of their column."""
+    deviations = [figure for figure in figures if figure.cell.quantity is Quantity.POWER_SD]
+    median = statistics.median(figure.value for figure in deviations)
+    for figure in deviations:
+        if figure.value > _FAR_OUT * median:
+            text = f"the median of all these deviations; more than {_FAR_OUT} times that is a misprint, as we read it"
+            yield Doubt(figure, median, text)
+
+
+def impossible_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
+    """Deviations that times with their mean cannot have, since none is below zero.
+
+    The deviation (n - 1) of n such figures is at most their mean times the square root of n: all but one are zero.
+    """
+    half = _half_a_digit(figure for figure in figures if figure.sd is not None)
+    for figure in figures:
+        if figure.sd is None:
+            continue
+        most = (figure.value + half) * math.sqrt(figure.n)
+        if figure.sd - half > most:
+            text = (
+                f"what {figure.n} times with a mean of {figure.printed} can have, none being below zero (the mean "
+                "times the square root of their number): there were more of them than we know of"
+            )
+            shown = f"{figure.sd:.2f}"
+            doubted = replace(figure, value=figure.sd, printed=shown, sd=None)
+            yield Doubt(doubted, most, text, bound="at most", what="deviation")
+
+
+def shares(figures: Sequence[PublishedFigure], part: Quantity, whole: Quantity, text: str) -> Iterator[Doubt]:
+    """Parts that are more than their whole."""
+    by_cell = {figure.cell: figure for figure in figures}
+    for figure in figures:
+        of = by_cell.get(replace(figure.cell, quantity=whole))
+        if figure.cell.quantity is part and of is not None and figure.value > of.value:
+            yield Doubt(figure, of.value, text, bound="at most")
+
+
+def latencies(
+    figures: Sequence[PublishedFigure], longest: Iterable[tuple[Cell, Cell]], *, in_flight: int
+) -> Iterator[Doubt]:
+    """Longest latencies that are below the mean latency which a rate gives with so many requests in flight.
+
+    `longest` has pairs of a cell with the longest latency (ms) and one with a rate (1/s). By Little's law the mean
+    latency is requests in flight over the rate (Little: A proof for the queuing formula L = λW, 1961).
+    """
+    by_cell = {(figure.cell, figure.hardware): figure for figure in figures}
+    for hardware in dict.fromkeys(figure.hardware for figure in figures):
+        for of_latency, of_rate in longest:
+            latency, rate = by_cell.get((of_latency, hardware)), by_cell.get((of_rate, hardware))
+            if latency is None or rate is None:
+                continue
+            mean_ms = 1000 * in_flight / rate.value
+            if latency.value < mean_ms:
+                text = (
+                    f"the mean latency of {in_flight} requests in flight at {rate.value:.0f}/s ({of_rate.workload}) by "
+                    "Little's law: the longest was measured with fewer, or the queue was never full"
+                )
+                yield Doubt(latency, mean_ms, text, bound="at least")

@@ -1,0 +1,156 @@
+"""Johansson, Said, Forsberg, Tsog and Flordal, 2023: ext4 and zfs on an NVMe and on a SATA disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from fsjoule.model import FioWorkload, Workload
+from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.doubts import latencies
+from fsjoule.suites.published.publication import Publication, rows_of
+from fsjoule.suites.published.statements import Origin, Statement, above, all_of, below
+
+NVME: Final = "iX10-100"
+SATA: Final = "iX5-100"
+# Test 2 is about file sizes and jobs: figures of the most jobs, and of the largest file.
+MOST_JOBS: Final = 16
+LARGEST: Final = "largest file"
+_DEPTH: Final = 256
+_MB_PER_MIB: Final = 1.048576
+_PATTERNS: Final = ("read", "write", "randread", "randwrite")
+_ORDERS: Final = {"read": "sequential", "write": "sequential", "randread": "random", "randwrite": "random"}
+_MIXED: Final = {"rw": "sequential", "randrw": "random"}
+SOURCE: Final = "Johansson, Said, Forsberg, Tsog, Flordal: Comparing Ext4 and ZFS for Onboard Data Processing, 2023"
+
+
+def _part(test: int | str) -> str:
+    return f"test{test}"
+
+
+def _rate(filesystem: str, pattern: str) -> Cell:
+    return Cell(_part(2), filesystem, f"{pattern}-{MOST_JOBS}jobs", Quantity.IOPS)
+
+
+def _latency(filesystem: str, order: str, test: int = 2) -> Cell:
+    workload = f"{order}, {LARGEST}" if test == 2 else order  # noqa: PLR2004 - the publication's own number
+    return Cell(_part(test), filesystem, workload, Quantity.LATENCY_MAX)
+
+
+def _throughput(filesystem: str, pattern: str) -> Cell:
+    return Cell(_part(1), filesystem, pattern, Quantity.THROUGHPUT)
+
+
+def _figure(row: dict[str, str]) -> PublishedFigure:
+    filesystem, what, printed = row["filesystem"], row["operation"], row["value"]
+    match row["metric"]:
+        case "throughput":
+            # MB/s are a million bytes a second, as we read them.
+            printed = f"{float(printed) / _MB_PER_MIB:.1f}"
+            cell = _throughput(filesystem, what)
+        case "iops_16_threads":
+            cell = _rate(filesystem, what)
+        case "latency_max_10gb":
+            cell = _latency(filesystem, what)
+        case "latency_max":
+            cell = _latency(filesystem, what, test=3)
+        case _:
+            cell = Cell(_part(row["test"]), filesystem, f"{what}, 20 min", Quantity.PER_CPU_PERCENT)
+    return PublishedFigure(cell, float(printed), printed, hardware=row["hardware"])
+
+
+def names(part: str, workload: Workload, workloads: Sequence[Workload]) -> tuple[str, ...]:
+    """A pattern over all block sizes, a pattern with the most jobs, an order with the largest file, an order."""
+    if not isinstance(workload, FioWorkload):
+        return ()
+    pattern = workload.operation.value
+    if part == _part(1):
+        return (pattern,)
+    if part == _part(3):
+        return (_MIXED[pattern],) if pattern in _MIXED else ()
+    largest = max(each.size_bytes for each in workloads)
+    return (
+        *((f"{pattern}-{MOST_JOBS}jobs",) if workload.jobs == MOST_JOBS else ()),
+        *((f"{_ORDERS[pattern]}, {LARGEST}",) if workload.size_bytes == largest and pattern in _ORDERS else ()),
+    )
+
+
+_FIGURES: Final = tuple(_figure(row) for row in rows_of("ext4_zfs_2023.csv"))
+
+_STATEMENTS: Final = (
+    Statement(
+        "zfs has more throughput than ext4 in random reads",
+        Origin.TABLE,
+        above(_throughput("zfs", "randread"), _throughput("ext4", "randread")),
+        (SATA,),
+    ),
+    Statement(
+        "ext4 has more throughput than zfs in random writes",
+        Origin.TABLE,
+        above(_throughput("ext4", "randwrite"), _throughput("zfs", "randwrite")),
+        (SATA,),
+    ),
+    Statement(
+        f"zfs has more IOPS than ext4 with {MOST_JOBS} jobs in every pattern",
+        Origin.TABLE,
+        all_of(*(above(_rate("zfs", pattern), _rate("ext4", pattern)) for pattern in _PATTERNS)),
+        (NVME,),
+    ),
+    Statement(
+        f"zfs has more IOPS in sequential than in random order with {MOST_JOBS} jobs",
+        Origin.TABLE,
+        all_of(
+            above(_rate("zfs", "read"), _rate("zfs", "randread")),
+            above(_rate("zfs", "write"), _rate("zfs", "randwrite")),
+        ),
+        (NVME,),
+    ),
+    *(
+        Statement(
+            f"zfs's maximum latency is lower than ext4's in {order} order with the largest file",
+            Origin.TABLE,
+            below(_latency("zfs", order), _latency("ext4", order)),
+            (NVME, SATA),
+        )
+        for order in ("sequential", "random")
+    ),
+    Statement(
+        "ext4's maximum latency is higher in random than in sequential order with the largest file",
+        Origin.TABLE,
+        above(_latency("ext4", "random"), _latency("ext4", "sequential")),
+        (NVME, SATA),
+    ),
+    Statement(
+        "The raw disk's maximum latency is lower in random than in sequential order",
+        Origin.TABLE,
+        below(_latency("raw", "random", test=3), _latency("raw", "sequential", test=3)),
+        (NVME, SATA),
+    ),
+)
+
+PUBLICATION: Final = Publication(
+    "ext4-zfs-2023",
+    SOURCE,
+    remarks=(
+        f"Measured on {NVME} (NVMe, partitions of 100 GB) and {SATA} (SATA, partitions of 40 GB).",
+        "Its software is Ubuntu 20.04 with kernel 5.15.32, fio 3.16, ZFS 0.8.3.",
+        "We do not know the block size of its throughputs, the file size of its IOPS, the jobs of its latencies.",
+        "Beside such a figure stands the greatest of ours.",
+        "Its MB/s are millions of bytes a second, as we read them. Its maximum latency is the total one.",
+        "The operations per CPU per cent of test 3 are those of 20 minutes: a shorter run has no figure beside them.",
+    ),
+    figures=_FIGURES,
+    statements=_STATEMENTS,
+    doubts=tuple(
+        latencies(
+            _FIGURES,
+            [
+                (_latency(filesystem, _ORDERS[pattern]), _rate(filesystem, pattern))
+                for filesystem, pattern in product(("ext4", "zfs"), _PATTERNS)
+            ],
+            in_flight=MOST_JOBS * _DEPTH,
+        )
+    ),
+    names=names,
+)

@@ -1,0 +1,89 @@
+"""Berger, 2016: four operations on files, and the unmount after each, on four filesystems."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from fsjoule.suites.home_usage import SOURCE
+from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.doubts import impossible_deviations
+from fsjoule.suites.published.publication import Publication, rows_of
+from fsjoule.suites.published.statements import Origin, Statement, above, below
+
+_FILESYSTEMS: Final = ("udf", "btrfs", "nilfs2", "ext4")
+_REPETITIONS: Final = 9
+_REPETITIONS_OF_NILFS2: Final = 3
+
+
+def _figures() -> tuple[PublishedFigure, ...]:
+    """As printed, and the two added up, as the publication ranks them."""
+    figures: list[PublishedFigure] = []
+    for row in rows_of("home_usage_2016.csv", "operation_mean_s", "umount_mean_s"):
+        n = _REPETITIONS_OF_NILFS2 if row["filesystem"] == "nilfs2" else _REPETITIONS
+
+        def figure(quantity: Quantity, printed: str, sd: float, row: dict[str, str] = row, n: int = n) -> None:
+            cell = Cell("", row["filesystem"], row["test"], quantity)
+            figures.append(PublishedFigure(cell, float(printed), printed, sd, n))
+
+        sds = float(row["operation_sd_s"]), float(row["umount_sd_s"])
+        figure(Quantity.TIME, row["operation_mean_s"], sds[0])
+        figure(Quantity.UNMOUNT, row["umount_mean_s"], sds[1])
+        together = float(row["operation_mean_s"]) + float(row["umount_mean_s"])
+        figure(Quantity.TOGETHER, f"{together:.2f}", math.hypot(*sds))
+    return tuple(figures)
+
+
+_FIGURES: Final = _figures()
+
+
+def _cell(filesystem: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> Cell:
+    return Cell("", filesystem, test, quantity)
+
+
+def _others(named: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> list[Cell]:
+    return [_cell(name, test, quantity) for name in _FILESYSTEMS if name != named]
+
+
+def _ranked(filesystem: str, rank: str, test: str) -> Statement:
+    """One filesystem against all others, in operation and unmount together."""
+    order = below if rank == "fastest" else above
+    rule = order(_cell(filesystem, test), *_others(filesystem, test))
+    return Statement(f"{filesystem} is the {rank} in {test}", Origin.TABLE, rule)
+
+
+_STATEMENTS: Final = (
+    _ranked("ext4", "fastest", "write_files"),
+    Statement(
+        "nilfs2 unmounts the fastest after write_files",
+        Origin.TABLE,
+        below(_cell("nilfs2", "write_files", Quantity.UNMOUNT), *_others("nilfs2", "write_files", Quantity.UNMOUNT)),
+    ),
+    Statement(
+        "btrfs is faster than ext4 and udf in hash_files",
+        Origin.TABLE,
+        below(_cell("btrfs", "hash_files"), _cell("ext4", "hash_files"), _cell("udf", "hash_files")),
+    ),
+    _ranked("ext4", "fastest", "fragment"),
+    _ranked("udf", "slowest", "fragment"),
+    _ranked("ext4", "fastest", "removing"),
+    _ranked("udf", "slowest", "removing"),
+    Statement(
+        "Of removing on udf the unmount takes longer than the removing",
+        Origin.TABLE,
+        above(_cell("udf", "removing", Quantity.UNMOUNT), _cell("udf", "removing", Quantity.TIME)),
+    ),
+)
+
+PUBLICATION: Final = Publication(
+    "home-usage-2016",
+    SOURCE,
+    remarks=(
+        "Measured on a 16 GB USB drive with partitions of about 4 GB, kernel 4.3.6.",
+        "Which tests the three repetitions of nilfs2 that were kept belong to is not stated: we count three for each.",
+        "The deviation of operation and unmount together is that of independent times: it is not among the figures.",
+    ),
+    figures=_FIGURES,
+    statements=_STATEMENTS,
+    doubts=tuple(impossible_deviations(_FIGURES)),
+)

@@ -1,0 +1,222 @@
+"""A run's figures, row by row and in the cells of a publication. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule import filesystems
+from fsjoule.model import (
+    MIB,
+    FileFate,
+    Measurement,
+    Outcome,
+    Plan,
+    SeriesKey,
+    Workload,
+)
+from fsjoule.model.metrics import Metric, figure_of
+from fsjoule.statistics.spread import Proportion, Spread, spread_of
+from fsjoule.suites.published.cells import Cell, Figures, Found, Quantity
+from fsjoule.suites.published.publication import Publication
+
+_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that the valid repetitions of one workload say, on one filesystem, storage device and kernel.
+
+    `names` is what the publication calls the workload. `threads_s` is the CPU time of each kernel thread.
+    """
+
+    part: str
+    kernel: str
+    series: SeriesKey
+    workload: Workload
+    names: tuple[str, ...]
+    valid: int
+    invalid: int
+    figures: dict[Quantity, Found]
+    threads_s: dict[str, Spread]
+
+    def __getitem__(self, quantity: Quantity) -> Found | None:
+        return self.figures.get(quantity)
+
+    def spread(self, quantity: Quantity) -> Spread | None:
+        found = self.figures.get(quantity)
+        return found if isinstance(found, Spread) else None
+
+
+def rows_of_run(publication: Publication, plan: Plan, measurements: Sequence[Measurement]) -> tuple[Row, ...]:
+    """The rows of all series and kernels that the run measured for the publication's suite, in order of appearance."""
+    groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
+    for m in measurements:
+        groups.setdefault((m.series, m.kernel), []).append(m)
+    workloads: dict[str, list[Workload]] = {}
+    for entry in plan.entries:
+        workloads.setdefault(entry.suite, []).append(entry.workload)
+    return tuple(
+        _row(publication, group, workloads.get(series.suite, [group[0].workload]))
+        for (series, _), group in groups.items()
+    )
+
+
+def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequence[Workload]) -> Row:
+    first = group[0]
+    part = part_of(first.series.suite)
+    valid = [m for m in group if m.valid]
+    figures: dict[Quantity, Found] = {}
+    for quantity, get in MEASURED.items():
+        spread = spread_of(map(get, valid))
+        if spread is not None:
+            figures[quantity] = spread
+    figures |= _proportions([m.outcome for m in valid if m.outcome is not None])
+    variation = _variation([m.duration_s for m in valid if m.duration_s is not None])
+    if variation is not None:
+        figures[Quantity.VARIATION] = variation
+    threads = dict.fromkeys(name for m in valid for name in m.kernel_threads_s)
+    return Row(
+        part=part,
+        kernel=first.kernel,
+        series=first.series,
+        workload=first.workload,
+        names=publication.names(part, first.workload, workloads),
+        valid=len(valid),
+        invalid=len(group) - len(valid),
+        figures=figures,
+        # A thread that had no time in a repetition is not in it.
+        threads_s={
+            name: spread
+            for name in threads
+            if (spread := spread_of(m.kernel_threads_s.get(name, 0.0) for m in valid)) is not None
+        },
+    )
+
+
+def _proportions(outcomes: Sequence[Outcome]) -> dict[Quantity, Found]:
+    """Of how many iterations what is true."""
+    if not outcomes:
+        return {}
+    return {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
+
+
+def _variation(durations_s: Sequence[float]) -> Spread | None:
+    """Longest less shortest over the mean, in per cent; of one there is none."""
+    spread = spread_of(durations_s)
+    if spread is None or spread.n == 1 or not spread.mean:
+        return None
+    return Spread(spread.n, 100 * (max(durations_s) - min(durations_s)) / spread.mean, None)
+
+
+def measured_figures(plan: Plan, rows: Iterable[Row]) -> Figures:
+    """Figures by cell. The rows are those of one kernel on one storage device."""
+    found: dict[Cell, Found] = {}
+    for row in rows:
+        for name in row.names:
+            for quantity, figure in row.figures.items():
+                _keep_greatest(found, Cell(row.part, row.series.filesystem, name, quantity), figure)
+    return Figures(found, _without(plan))
+
+
+def _keep_greatest(found: dict[Cell, Found], cell: Cell, figure: Found) -> None:
+    known = found.get(cell)
+    if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
+        found[cell] = figure
+
+
+def _without(plan: Plan) -> frozenset[tuple[str, str]]:
+    """Parts with filesystems of the plan that lack what the part measures, and have nothing planned in it."""
+    operations: dict[str, set[str]] = {}
+    planned: set[tuple[str, str]] = set()
+    for entry in plan.entries:
+        part = part_of(entry.suite)
+        planned.add((part, entry.filesystem))
+        if entry.workload.kind == "timed":
+            operations.setdefault(part, set()).add(entry.workload.operation.value)
+    return frozenset(
+        (part, name)
+        for part, timed in operations.items()
+        for name in plan.filesystems
+        if (part, name) not in planned and timed & filesystems.filesystem(name).lacks
+    )
+
+
+def part_of(suite: str) -> str:
+    """`boot` of `elc2015/boot`; empty for a suite without parts."""
+    return suite.partition("/")[2]
+
+
+# --------------------------------------------------------------------------------------------------------- figures
+
+
+def _times(factor: float, figure: float | None) -> float | None:
+    return None if figure is None else factor * figure
+
+
+def _over(factor: float, figure: float | None) -> float | None:
+    return factor / figure if figure else None
+
+
+def _throughput(m: Measurement) -> float | None:
+    """With the card's part, where that is projected: without it nothing compares with a board that has one."""
+    return m.projected.both_mib_per_s if m.projected else figure_of(m, Metric.THROUGHPUT)
+
+
+def _energy(m: Measurement) -> float | None:
+    return m.projected.both_mj_per_mib if m.projected else figure_of(m, Metric.ENERGY)
+
+
+def _cpu_percent(m: Measurement) -> float | None:
+    """CPU time of fio's own processes, user and system, over its runtime."""
+    return None if m.fio is None else m.fio.usr_cpu_percent + m.fio.sys_cpu_percent
+
+
+def _per_cpu_percent(m: Measurement) -> float | None:
+    """Operations of the whole job over its CPU per cent."""
+    return None if m.fio is None else _over(m.fio.ios, _cpu_percent(m))
+
+
+def _bus_percent(m: Measurement) -> float | None:
+    """The share of the window in which the device had a request."""
+    if m.counters is None or m.counters.busy_ms is None or not m.window_s:
+        return None
+    return 100 * m.counters.busy_ms / (_MS * m.window_s)
+
+
+def _together_s(m: Measurement) -> float | None:
+    """The operation with the unmount after it."""
+    return None if m.duration_s is None or m.unmount_s is None else m.duration_s + m.unmount_s
+
+
+MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
+    Quantity.THROUGHPUT: _throughput,
+    Quantity.IOPS: lambda m: figure_of(m, Metric.IOPS),
+    Quantity.POWER: lambda m: figure_of(m, Metric.POWER),
+    Quantity.POWER_SD: lambda m: m.energy.power_sd_w if m.energy else None,
+    Quantity.ENERGY: _energy,
+    Quantity.OPERATION_ENERGY: lambda m: figure_of(m, Metric.OPERATION_ENERGY),
+    Quantity.LATENCY_MAX: lambda m: m.fio.latency_max_ns / 1e6 if m.fio else None,
+    Quantity.CPU: _cpu_percent,
+    Quantity.PER_CPU_PERCENT: _per_cpu_percent,
+    Quantity.PER_CPU_SECOND: lambda m: _over(1, m.cpu_s_per_mib),
+    Quantity.PER_JOULE: lambda m: _over(1000, _energy(m)),
+    Quantity.BUS: _bus_percent,
+    Quantity.TIME: lambda m: m.duration_s,
+    Quantity.UNMOUNT: lambda m: m.unmount_s,
+    Quantity.TOGETHER: _together_s,
+    Quantity.REAL: lambda m: _times(_MS, m.duration_s),
+    Quantity.SYS: lambda m: _times(_MS, m.sys_s),
+    Quantity.USER: lambda m: _times(_MS, m.user_s),
+    Quantity.TOTAL: lambda m: m.space.total_bytes / MIB if m.space else None,
+    Quantity.USED: lambda m: m.space.used_bytes / MIB if m.space else None,
+    Quantity.KERNEL_THREADS: lambda m: float(m.space.kernel_threads) if m.space else None,
+}
+
+OUTCOMES: Final[dict[Quantity, Callable[[Outcome], bool]]] = {
+    Quantity.LOST: lambda o: o.broken > 0,
+    Quantity.SILENT: lambda o: bool(o.files.get(FileFate.SILENT) or o.files.get(FileFate.ZEROED)),
+    Quantity.DETECTED: lambda o: bool(o.files.get(FileFate.DETECTED) or o.files.get(FileFate.REFUSED)),
+    Quantity.UNMOUNTABLE: lambda o: not o.mounts or o.read_only,
+}

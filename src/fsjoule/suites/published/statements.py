@@ -1,0 +1,229 @@
+"""Statements as rules over figures, the published ones or those of a run. Pure.
+
+A statement is a list of pairs, each a figure that is said to be above another. It holds if every pair does: each mean
+is above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % over
+the number of pairs, since one of many will seem so by chance. Otherwise the figures do not tell. Figures without a
+deviation, of one repetition or with none published, are compared as they are, and the finding says `single`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final, Protocol
+
+from fsjoule.statistics.spread import Proportion, Spread, p_not_above
+from fsjoule.suites.published.cells import Cell, Figures, Found
+
+SIGNIFICANCE: Final = 0.05
+
+
+class Holds(StrEnum):
+    """What the figures say of a statement."""
+
+    YES = "holds"
+    NO = "does not hold"
+    UNTOLD = "cannot be told"
+
+
+class Origin(StrEnum):
+    """Whose statement it is."""
+
+    SAID = "said"  # the publication says so
+    TABLE = "table"  # we read it off the publication's table
+    OURS = "ours"  # the publication's answer is not among our data: what we expect
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A cell, and what was found in it; None if nothing was."""
+
+    cell: Cell
+    found: Found | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What figures say of a statement. `deciding` are those that decide it, or that are missing.
+
+    Of `pairs` comparisons `agreeing` are as stated. `single` says that figures without a deviation were compared.
+    """
+
+    holds: Holds
+    deciding: tuple[Reading, ...]
+    agreeing: int = 1
+    pairs: int = 1
+    single: bool = False
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it cannot be told because figures are missing."""
+        return self.holds is Holds.UNTOLD and any(reading.found is None for reading in self.deciding)
+
+
+class Rule(Protocol):
+    """What makes a statement testable."""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]: ...
+
+    def tell(self, figures: Figures) -> Finding: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A cell that is said to be above another; a number, in the cell's unit, stands for itself."""
+
+    above: Cell | float
+    below: Cell | float
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(side for side in (self.above, self.below) if isinstance(side, Cell))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A pair with its figures, and how probable they are if it is not as stated, and if it is.
+
+    `lead` is by how much the first is above the other, as a share of both; it ranks pairs that are equally probable.
+    """
+
+    pair: Pair
+    readings: tuple[Reading, ...]
+    p_not: float
+    p_so: float
+    single: bool
+    lead: float
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Every pair is as stated."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(dict.fromkeys(cell for pair in self.pairs for cell in pair.cells))
+
+    def tell(self, figures: Figures) -> Finding:
+        compared = [found for pair in self.pairs if (found := _compared(pair, figures)) is not None]
+        agreeing = [each for each in compared if each.p_not < SIGNIFICANCE]
+        contrary = [each for each in compared if each.p_so < SIGNIFICANCE / len(self.pairs)]
+        missing = tuple(Reading(cell, None) for cell in self.cells if not isinstance(figures[cell], Spread))
+        single = any(each.single for each in compared)
+
+        def finding(holds: Holds, deciding: tuple[Reading, ...]) -> Finding:
+            return Finding(holds, deciding, len(agreeing), len(self.pairs), single)
+
+        if contrary:
+            return finding(Holds.NO, min(contrary, key=lambda each: (each.p_so, each.lead)).readings)
+        if missing:
+            return finding(Holds.UNTOLD, missing)
+        weakest = max(compared, key=lambda each: (each.p_not, -each.lead))
+        return finding(Holds.YES if len(agreeing) == len(compared) else Holds.UNTOLD, weakest.readings)
+
+
+def _compared(pair: Pair, figures: Figures) -> _Compared | None:
+    """None if a figure is missing."""
+    sides = [figures[side] if isinstance(side, Cell) else side for side in (pair.above, pair.below)]
+    # A number is a figure without noise.
+    spreads = [Spread(2, side, 0.0) if isinstance(side, float) else side for side in sides]
+    above, below = spreads
+    if not isinstance(above, Spread) or not isinstance(below, Spread):
+        return None
+    readings = tuple(Reading(cell, figures[cell]) for cell in pair.cells)
+    p_not, p_so = p_not_above(above, below), p_not_above(below, above)
+    both = abs(above.mean) + abs(below.mean)
+    lead = (above.mean - below.mean) / both if both else 0.0
+    if p_not is None or p_so is None:
+        p_not, p_so = (float(above.mean <= below.mean), float(above.mean >= below.mean))
+        return _Compared(pair, readings, p_not, p_so, single=True, lead=lead)
+    return _Compared(pair, readings, p_not, p_so, single=False, lead=lead)
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Nothing can be measured in the cell, while others of the part have figures."""
+
+    cell: Cell
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return (self.cell,)
+
+    def tell(self, figures: Figures) -> Finding:
+        reading = Reading(self.cell, figures[self.cell])
+        if reading.found is not None:
+            return Finding(Holds.NO, (reading,), agreeing=0)
+        so = (self.cell.part, self.cell.filesystem) in figures.without
+        return Finding(Holds.YES if so else Holds.UNTOLD, (reading,), agreeing=int(so))
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """What the cells count never happened; or, with `ever`, it did at least once in each of them."""
+
+    cells: tuple[Cell, ...]
+    ever: bool = False
+
+    def tell(self, figures: Figures) -> Finding:
+        readings = [Reading(cell, figures[cell]) for cell in self.cells]
+        told = {reading.cell: self._so(reading.found) for reading in readings}
+        agreeing = sum(so is True for so in told.values())
+
+        def finding(holds: Holds, *, deciding: bool | None) -> Finding:
+            those = tuple(reading for reading in readings if told[reading.cell] is deciding)
+            return Finding(holds, those, agreeing, len(readings))
+
+        if False in told.values():
+            return finding(Holds.NO, deciding=False)
+        if None in told.values():
+            return finding(Holds.UNTOLD, deciding=None)
+        return finding(Holds.YES, deciding=True)
+
+    def _so(self, found: Found | None) -> bool | None:
+        return (found.count > 0) is self.ever if isinstance(found, Proportion) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement. `hardware` names the machines whose published figures it is about."""
+
+    text: str
+    origin: Origin
+    rule: Rule
+    hardware: tuple[str, ...] = ("",)
+
+    @property
+    def part(self) -> str:
+        """The part that it is about; statements do not reach across parts."""
+        return self.rule.cells[0].part
+
+
+def above(greater: Cell, *others: Cell | float) -> Above:
+    """The first is the greatest."""
+    return Above(tuple(Pair(greater, other) for other in others))
+
+
+def below(least: Cell, *others: Cell | float) -> Above:
+    """The first is the least."""
+    return Above(tuple(Pair(other, least) for other in others))
+
+
+def rising(cells: Sequence[Cell]) -> Above:
+    """Each is above the one before it."""
+    return Above(tuple(Pair(after, before) for before, after in pairwise(cells)))
+
+
+def falling(cells: Sequence[Cell]) -> Above:
+    """Each is below the one before it."""
+    return rising(cells[::-1])
+
+
+def all_of(*rules: Above) -> Above:
+    """All pairs of all of them."""
+    return Above(tuple(pair for rule in rules for pair in rule.pairs))

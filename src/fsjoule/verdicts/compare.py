@@ -1,0 +1,180 @@
+"""Two sides into verdicts: series by series, a figure a boot, and all of them in one request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from fsjoule.errors import ConfigError
+from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
+from fsjoule.statistics.comparison import Comparison, Criteria, Verdict, compare
+from fsjoule.statistics.figures import complaint, one_per_boot
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.records import Point
+from fsjoule.store.index.selection import comparable
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.comparison import Compared, Judged, Subject
+from fsjoule.verdicts.remarks import (
+    Cell,
+    baseline_first,
+    boot_of,
+    compared_side,
+    is_balanced,
+    kernel_labels,
+    kernel_names,
+    order_notes,
+    origin_notes,
+    series_names,
+    version_notes,
+)
+from fsjoule.verdicts.sides import Side
+
+Points = Mapping[IndexedSeries, Sequence[Point]]
+
+
+def compare_sides(
+    baseline: Side,
+    candidate: Side,
+    criteria: Criteria | None = None,
+    *,
+    metrics: Sequence[Metric] = (),
+    damaged: Mapping[str, str] | None = None,
+) -> Compared:
+    """One verdict for each series that both sides have and each metric, of those in `metrics` if there are any.
+
+    Sides of one kernel each are compared whatever the kernels. If one of them has several, like is compared with like:
+    each kernel with itself. Raises ConfigError, with what differs, for sides that share measurements or have nothing
+    that may be compared.
+    """
+    wanted = criteria or Criteria()
+    _check_apart(baseline, candidate)
+    ours, theirs = _valid(baseline), _valid(candidate)
+    comparable(ours, theirs)
+    by_kernel = any(len(_kernels(side)) > 1 for side in (ours, theirs))
+    our_cells, their_cells = (_cells(side, by_kernel=by_kernel) for side in (ours, theirs))
+    common = [cell for cell in our_cells if cell in their_cells]
+    common.sort(key=lambda cell: _usual(our_cells[cell]) is not FIO_METRICS)
+    if not common:
+        raise _no_kernel_in_common(baseline, candidate, ours, theirs)
+    labels = series_names(baseline, candidate)
+    comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics)
+    used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
+    told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
+    told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
+    share = baseline_first(used, used_too)
+    notes = [
+        *version_notes(baseline, candidate),
+        *origin_notes(baseline, candidate),
+        *order_notes(told, told_too, share),
+        *["each kernel was compared with itself, as the sides have several"] * by_kernel,
+        *lacking,
+    ]
+    return Compared(
+        baseline=told,
+        candidate=told_too,
+        criteria=wanted,
+        judged=tuple(map(_judged, comparisons, compare(comparisons, wanted))),
+        baseline_first=share,
+        interleaved=is_balanced(share),
+        notes=tuple(notes),
+        damaged=dict(damaged or {}),
+    )
+
+
+def _check_apart(baseline: Side, candidate: Side) -> None:
+    """A measurement that is on both sides would be compared with itself."""
+    ours, theirs = ({(p.run_id, p.number) for p in chain(*side.points.values())} for side in (baseline, candidate))
+    shared = ours & theirs
+    if not shared:
+        return
+    if ours == theirs:
+        what = f"both sides are the same {len(ours)} measurements: {baseline.title}"
+    else:
+        what = f"{len(shared)} measurements are on both sides: {baseline.title}, and {candidate.title}"
+    raise ConfigError(what, hint="name two runs, kernels or branches; two kernels of one run: KERNEL@RUN KERNEL@RUN")
+
+
+def _valid(side: Side) -> dict[IndexedSeries, list[Point]]:
+    valid = {series: [point for point in group if point.valid] for series, group in side.points.items()}
+    found = {series: group for series, group in valid.items() if group}
+    if not found:
+        count = sum(map(len, side.points.values()))
+        why = f"its {count} measurements are invalid" if count else "it has no measurement of that kind"
+        raise ConfigError(f"{side.title} cannot be compared: {why}")
+    return found
+
+
+def _kernels(side: Points) -> set[Kernel | None]:
+    return {point.kernel for point in chain(*side.values())}
+
+
+def _cells(side: Points, *, by_kernel: bool) -> dict[Cell, list[Point]]:
+    if not by_kernel:
+        return {Cell(series, None): list(group) for series, group in side.items()}
+    cells: dict[Cell, list[Point]] = {}
+    for series, group in side.items():
+        for point in sorted(group, key=lambda point: point.kernel.order if point.kernel else ""):
+            cells.setdefault(Cell(series, point.kernel), []).append(point)
+    return cells
+
+
+def _no_kernel_in_common(baseline: Side, candidate: Side, ours: Points, theirs: Points) -> ConfigError:
+    said = " and ".join(
+        f"{side.title} has {', '.join(kernel_labels(chain(*points.values())))}"
+        for side, points in ((baseline, ours), (candidate, theirs))
+    )
+    return ConfigError(
+        f"the sides have several kernels, and none in common: {said}",
+        hint="name one kernel of each: KERNEL@RUN, KERNEL@branch:NAME",
+    )
+
+
+def _comparisons(
+    common: Sequence[Cell],
+    ours: Mapping[Cell, Sequence[Point]],
+    theirs: Mapping[Cell, Sequence[Point]],
+    labels: Mapping[IndexedSeries, str],
+    metrics: Sequence[Metric],
+) -> tuple[list[Comparison[Subject]], list[str]]:
+    """What to compare, and notes on what neither side has."""
+    found: list[Comparison[Subject]] = []
+    kernels = kernel_names(cell.kernel for cell in common)
+    lacking: dict[Metric, int] = {}
+    for cell in common:
+        both = [*ours[cell], *theirs[cell]]
+        subject = Subject(
+            key=cell.series.key,
+            series=cell.series.series,
+            simulated=cell.series.simulated,
+            label=labels[cell.series],
+            kernel=kernels.get(cell.kernel, ""),
+        )
+        for metric in metrics or _usual(both):
+            if any(metric in point.figures for point in both):
+                found.append(Comparison(subject, metric, _figures(ours[cell], metric), _figures(theirs[cell], metric)))
+            # What only reads has no write amplification, and what is no fio job none of its figures.
+            elif not metrics and metric is not Metric.WRITE_AMPLIFICATION:
+                lacking[metric] = lacking.get(metric, 0) + 1
+    if metrics and not found:
+        raise ConfigError(f"no series of the two sides has {' or '.join(metrics)}")
+    return found, [f"{metric}: not compared in {n} series, as neither side has it" for metric, n in lacking.items()]
+
+
+def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:
+    fio = any(metric in point.figures for point in both for metric in FIO_METRICS)
+    return FIO_METRICS if fio else TIMED_METRICS
+
+
+def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
+    return one_per_boot((boot_of(point), point.figures.get(metric)) for point in points)
+
+
+def _judged(comparison: Comparison[Subject], verdict: Verdict[Subject]) -> Judged:
+    return Judged(verdict, _median(comparison.baseline), _median(comparison.candidate))
+
+
+def _median(figures: Sequence[Figure]) -> Figure:
+    usable = [figure for figure in figures if figure is not None and complaint(figure) is None]
+    return float(np.median(usable)) if usable else None

@@ -1,0 +1,186 @@
+"""A gate over pairs of boots: which figures are tested, when it has seen enough, and what it then says. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from fsjoule.errors import ConfigError
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.evidence import History
+from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.gate import Decision, Gate, GateState, State
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.index.records import Point
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.comparison import Subject
+from fsjoule.verdicts.gated import GateVerdict, Tested
+from fsjoule.verdicts.pairs import Pair, Test
+
+_DECIDED: Final = "decided"
+
+
+@dataclass
+class Judge:
+    """Is given pairs until it says why it wants no more; then has the answer.
+
+    Tests are all figures of the policy's metrics that the workloads have; alpha is split over them, so that all series
+    must be known before the first decision. One that has no figure at all in the first pairs (a board without a meter
+    has no energy) is not waited for, and is never passed.
+    """
+
+    policy: Policy
+    histories: Mapping[Test, History] = field(default_factory=dict[Test, History])
+    pairs: int = field(default=0, init=False)
+    faults: list[str] = field(default_factory=list[str], init=False)
+    _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
+    _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
+    _series: set[IndexedSeries] = field(default_factory=set[IndexedSeries], init=False)
+    _seen: dict[Test, list[tuple[Figure, Figure]]] = field(
+        default_factory=dict[Test, list[tuple[Figure, Figure]]], init=False
+    )
+
+    def see(self, pair: Pair) -> str | None:
+        """Take one more pair; returns why no more are wanted, or None."""
+        self.pairs += 1
+        self.faults += pair.faults
+        for test, figures in pair.figures.items():
+            self._series.add(test[0])
+            if test[1] in self.policy.metrics:
+                self._seen.setdefault(test, []).append(figures)
+        self._waiting.append(pair)
+        if len(self._series) >= pair.series:
+            self._start()
+        if self._gate is None:
+            return None
+        state = self._gate.state
+        if state.decision is not Decision.UNDECIDED:
+            return _DECIDED
+        if not state.more:
+            return "the budget was used up"
+        if self.pairs >= self.policy.least_pairs and not any(state.tests[test].pairs for test in state.more):
+            return f"no figures of {_some(test[1] for test in state.more)} to decide the rest"
+        return None
+
+    def finish(self) -> None:
+        """There are no more pairs: whatever was not measured yet will not be."""
+        if self._series:
+            self._start()
+
+    @property
+    def verdict(self) -> GateVerdict:
+        decision = self._state.decision if self._gate else Decision.UNDECIDED
+        return {
+            Decision.REGRESSED: GateVerdict.REGRESSED,
+            Decision.NOT_REGRESSED: GateVerdict.PASSED,
+            Decision.UNDECIDED: GateVerdict.UNDECIDED,
+        }[decision]
+
+    @property
+    def tested(self) -> tuple[Tested, ...]:
+        """All tests, by series and metric. Empty before the first pair."""
+        if self._gate is None:
+            return ()
+        tests = self._state.tests
+        order = sorted(tests, key=lambda test: (_sort_key(test[0]), list(Metric).index(test[1])))
+        return tuple(self._tested(self._gate, test) for test in order)
+
+    def progress(self) -> str:
+        """Where it stands, in a line: `pair 2: 5 of 26 decided; nearest to regressed: ext4 write-16k cpu, 40 %`."""
+        if self._gate is None:
+            return f"pair {self.pairs}: not every series has a figure yet"
+        states = self._state.tests
+        done = sum(state.decision is not Decision.UNDECIDED for state in states.values())
+        worst = max(states, key=lambda test: states[test].towards_regressed)
+        slowest = min(states, key=lambda test: _farthest(states[test]))
+        ratio = "" if states[worst].ratio is None else f" ({states[worst].ratio:.4f})"
+        line = (
+            f"pair {self.pairs}: {done} of {len(states)} figures decided; nearest to regressed: {_name(worst)}{ratio}, "
+            f"{100 * states[worst].towards_regressed:.0f} % of the evidence it takes"
+        )
+        if states[slowest].decision is Decision.UNDECIDED:
+            line += f"; farthest from any decision: {_name(slowest)}, {100 * _farthest(states[slowest]):.0f} %"
+        return line
+
+    @property
+    def _state(self) -> GateState[IndexedSeries]:
+        if self._gate is None:
+            raise ValueError("no pair has been seen")
+        return self._gate.state
+
+    def _start(self) -> None:
+        """Make the gate when its tests are known, and give it what has waited for it.
+
+        Raises ConfigError if no workload has a figure of the policy's metrics.
+        """
+        if self._gate is None:
+            if not self._seen:
+                wanted = ", ".join(self.policy.metrics)
+                raise ConfigError(
+                    f"none of what is measured has {wanted}: there is nothing to test",
+                    hint="choose another suite, or other metrics in the policy",
+                )
+            self._gate = Gate(self.policy, list(self._seen), self.histories)
+        for pair in self._waiting:
+            self._gate.add(pair.figures)
+        self._waiting = []
+
+    def _tested(self, gate: Gate[IndexedSeries], test: Test) -> Tested:
+        series, metric = test
+        usable = [
+            (baseline, candidate)
+            for baseline, candidate in self._seen[test]
+            if baseline is not None and candidate is not None and not complaint(baseline) and not complaint(candidate)
+        ]
+        return Tested(
+            subject=Subject(series.key, series.series, series.simulated, series.label),
+            metric=metric,
+            state=self._state.tests[test],
+            effect=self.policy.effect_of(metric),
+            baseline=_median([baseline for baseline, _ in usable]),
+            candidate=_median([candidate for _, candidate in usable]),
+            interval=gate.interval(series, metric),
+        )
+
+
+def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, History]:
+    """What earlier boots say about the noise of each test: how far boots of one kernel and one run lie apart."""
+    found: dict[Test, History] = {}
+    for series, group in points.items():
+        for metric in metrics:
+            boots: dict[tuple[object, ...], list[float]] = {}
+            for point in group:
+                figure = point.figures.get(metric)
+                if figure is not None and complaint(figure) is None:
+                    boots.setdefault((point.run_id, point.kernel), []).append(math.log(figure))
+            spread = [np.array(figures) for figures in boots.values() if len(figures) > 1]
+            degrees = sum(len(figures) - 1 for figures in spread)
+            if degrees:
+                squares = sum(float(np.square(figures - figures.mean()).sum()) for figures in spread)
+                found[series, metric] = History(math.sqrt(squares / degrees), degrees)
+    return found
+
+
+def _farthest(state: State) -> float:
+    return max(state.towards_regressed, state.towards_not_regressed)
+
+
+def _name(test: Test) -> str:
+    series, metric = test
+    return f"{series.label} {metric}"
+
+
+def _median(figures: Sequence[float]) -> Figure:
+    return float(np.median(figures)) if figures else None
+
+
+def _sort_key(series: IndexedSeries) -> tuple[str, str, str]:
+    return series.series.board, series.series.filesystem, series.series.workload
+
+
+def _some(metrics: Iterable[Metric]) -> str:
+    return ", ".join(dict.fromkeys(metric.value for metric in metrics))

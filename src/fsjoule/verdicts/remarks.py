@@ -1,0 +1,166 @@
+"""What is said beside the verdicts: how series are called, what each side was, what a reader must know. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from fsjoule.model import REVISION
+from fsjoule.model.labels import series_labels
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.records import Point
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.comparison import ComparedSide, Invalid
+from fsjoule.verdicts.sides import Side
+
+Boot = tuple[str, Kernel | None, int]
+
+# Interleaved boots give 1/2, one side after the other 0 or 1; two pairs, in an order drawn at random, 1/4 to 3/4.
+_BALANCED: Final = (0.25, 0.75)
+_DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons of equal sides said regressed"
+_HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
+
+
+class Cell(NamedTuple):
+    """What may be compared: a series, and a kernel where both sides have the same several."""
+
+    series: IndexedSeries
+    kernel: Kernel | None
+
+
+def boot_of(point: Point) -> Boot:
+    """What tells boots apart, also those of different runs."""
+    return point.run_id, point.kernel, point.boot
+
+
+def series_names(*sides: Side) -> dict[IndexedSeries, str]:
+    """What tells each series from the others: its filesystem and workload, and what else is not the same in all."""
+    known = dict.fromkeys(chain(*(side.points for side in sides)))
+    filesystems = series_labels(one.series for one in known)
+    parts = {one: _parts(one) for one in known}
+    varying = [i for i, values in enumerate(zip(*parts.values(), strict=True)) if len(set(values)) > 1]
+    labels: dict[IndexedSeries, str] = {}
+    for one in known:
+        more = "".join(f", {parts[one][i]}" for i in varying)
+        labels[one] = f"{filesystems[one.series]} {one.series.workload}{more}"
+    return labels
+
+
+def _parts(one: IndexedSeries) -> tuple[str, ...]:
+    key = one.series
+    return key.suite, key.board, key.storage, key.provision.value, "simulated" if one.simulated else "real"
+
+
+def kernel_names(kernels: Iterable[Kernel | None]) -> dict[Kernel | None, str]:
+    """The release of each kernel, with the package's version where there are several of one release."""
+    known = {kernel for kernel in kernels if kernel}
+    releases = [kernel.release for kernel in known]
+    return {kernel: kernel.label if releases.count(kernel.release) > 1 else kernel.release for kernel in known}
+
+
+def _cell_name(cell: Cell, labels: Mapping[IndexedSeries, str]) -> str:
+    return f"{labels[cell.series]}, kernel {cell.kernel.label}" if cell.kernel else labels[cell.series]
+
+
+def compared_side(
+    side: Side, used: Sequence[Point], only_here: Sequence[Cell], labels: Mapping[IndexedSeries, str]
+) -> ComparedSide:
+    """What a report says of a side: `used` is what of it was compared, `only_here` what the other side has not got."""
+    times = sorted(point.started_utc for point in used)
+    return ComparedSide(
+        kind=side.kind,
+        name=side.name,
+        title=side.title,
+        kernels=kernel_labels(used),
+        runs=tuple(sorted({point.run_id for point in used})),
+        commits=tuple(sorted({point.commit for point in used if point.commit})),
+        boots=len(_boot_times(used)),
+        measurements=len(used),
+        first_utc=times[0],
+        last_utc=times[-1],
+        invalid=tuple(
+            Invalid(point.run_id, point.number, labels[series], point.invalid_reasons)
+            for series, group in side.points.items()
+            for point in group
+            if not point.valid
+        ),
+        only_here=tuple(_cell_name(cell, labels) for cell in only_here),
+    )
+
+
+def kernel_labels(points: Iterable[Point]) -> tuple[str, ...]:
+    """The kernels of these points, oldest first."""
+    found = {point.kernel for point in points}
+    known = sorted((kernel for kernel in found if kernel), key=lambda kernel: kernel.order)
+    return (*(kernel.label for kernel in known), *["a kernel that is not known"] * (None in found))
+
+
+def _boot_times(points: Iterable[Point]) -> dict[Boot, str]:
+    """When each boot made its first measurement."""
+    times: dict[Boot, str] = {}
+    for point in points:
+        boot = boot_of(point)
+        times[boot] = min(times.get(boot, point.started_utc), point.started_utc)
+    return times
+
+
+def baseline_first(ours: Iterable[Point], theirs: Iterable[Point]) -> float:
+    """The share of pairs of boots, one of each side, of which the baseline's was earlier; equal times count half."""
+    before = list(_boot_times(ours).values())
+    after = sorted(_boot_times(theirs).values())
+    later = sum(2 * len(after) - bisect_left(after, time) - bisect_right(after, time) for time in before)
+    return later / (2 * len(before) * len(after))
+
+
+def version_notes(baseline: Side, candidate: Side) -> list[str]:
+    """Programs that are not the same on both sides; branch and commit are what is compared."""
+    differing = [
+        f"{name} {_either(baseline.versions[name])} against {_either(candidate.versions[name])}"
+        for name in baseline.versions
+        if name in candidate.versions and name not in REVISION and baseline.versions[name] != candidate.versions[name]
+    ]
+    return [f"the sides differ in more than their names say: {'; '.join(differing)}"] if differing else []
+
+
+def origin_notes(baseline: Side, candidate: Side) -> list[str]:
+    """That the sides were measured on different boards of one type, or with different meters, as far as runs say it."""
+    notes: list[str] = []
+    boards = [{f"place {origin.board}" for origin in side.origins if origin.board} for side in (baseline, candidate)]
+    if all(boards) and boards[0] != boards[1]:
+        notes.append(
+            f"baseline and candidate come from different boards: {_either(boards[0])} against {_either(boards[1])}. "
+            "What differs between the boards looks like a change"
+        )
+    meters = [{origin.meter for origin in side.origins if origin.meter} for side in (baseline, candidate)]
+    if all(meters) and meters[0] != meters[1]:
+        notes.append(
+            f"baseline and candidate were measured with different meters: {_either(meters[0])} against "
+            f"{_either(meters[1])}. Energies may differ by what the meters differ (docs/energy.md)"
+        )
+    return notes
+
+
+def _either(versions: Iterable[str]) -> str:
+    return " or ".join(sorted(versions))
+
+
+def is_balanced(share: float) -> bool:
+    """Whether boots of the two sides took turns."""
+    return _BALANCED[0] <= share <= _BALANCED[1]
+
+
+def order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float) -> list[str]:
+    """That a drift is not excluded, if the sides did not take turns."""
+    if is_balanced(share) or baseline.boots == candidate.boots == 1:
+        return []
+    first, second = ("baseline", "candidate") if share > _BALANCED[1] else ("candidate", "baseline")
+    mostly = "" if share in (0.0, 1.0) else "most of "
+    times = " against ".join(f"{side.first_utc} to {side.last_utc}" for side in (baseline, candidate))
+    note = (
+        f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). "
+        f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md)"
+        f"{_HINT if baseline.runs != candidate.runs else ''}"
+    )
+    return [note]

@@ -1,0 +1,112 @@
+"""Changes in histories: what the detector nominates, and what fresh boots have said about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
+from fsjoule.store.confirmations import Confirmation
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.records import Order
+from fsjoule.verdicts.trend.history import History, Point
+
+
+class Status(StrEnum):
+    NOMINATED = "nominated"
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The level of a history is another one from `since` on.
+
+    `last` is the point before that one; `before` and `after` are those whose kernels fresh boots should compare.
+    `confirmation` is what they said, if there were any; an undecided one leaves the change nominated.
+    """
+
+    history: History
+    nomination: Nomination
+    status: Status = Status.NOMINATED
+    confirmation: Confirmation | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The level from `since` on over the one before."""
+        return self.nomination.ratio
+
+    @property
+    def worse(self) -> bool:
+        return (self.ratio < 1) is self.history.metric.more_is_better
+
+    @property
+    def since(self) -> Point:
+        return self.history.points[self.nomination.index]
+
+    @property
+    def last(self) -> Point:
+        return self.history.points[self.nomination.index - 1]
+
+    @property
+    def before(self) -> Point:
+        return self.history.points[self.nomination.before]
+
+    @property
+    def after(self) -> Point:
+        return self.history.points[self.nomination.after]
+
+
+def changes_of(
+    found: Iterable[History],
+    finder: ChangePointFinder,
+    confirmations: Sequence[Confirmation],
+    order: Order,
+    kernels: Mapping[int, Kernel],
+) -> list[Change]:
+    """The changes of all histories: confirmed ones first, refuted ones last, the larger before the smaller."""
+    by_history: dict[tuple[str, str], list[Confirmation]] = {}
+    for each in confirmations:
+        by_history.setdefault((each.series, each.metric), []).append(each)
+    changes = [
+        _judged(Change(history, nomination), by_history, order, kernels)
+        for history in found
+        for nomination in nominate([point.figure for point in history.points], finder).nominations
+    ]
+    rank = [Status.CONFIRMED, Status.NOMINATED, Status.REFUTED]
+    return sorted(changes, key=lambda change: (rank.index(change.status), -abs(change.ratio - 1)))
+
+
+def _judged(
+    change: Change,
+    confirmations: Mapping[tuple[str, str], Sequence[Confirmation]],
+    order: Order,
+    kernels: Mapping[int, Kernel],
+) -> Change:
+    """The change as the newest of the confirmations that are about it has it; a decision outweighs an indecision."""
+    told = confirmations.get((change.history.series.key, change.history.metric.value), ())
+    about = [each for each in told if _is_about(each, change, order, kernels)]
+    if not about:
+        return change
+    newest = max(about, key=lambda each: (each.outcome != "undecided", each.made_utc))
+    status = Status.NOMINATED if newest.outcome == "undecided" else Status(newest.outcome)
+    return Change(change.history, change.nomination, status, newest)
+
+
+def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels: Mapping[int, Kernel]) -> bool:
+    """Whether the change lies between what was measured anew, and goes the same way.
+
+    A history grows, and the detector then sees the same change a point earlier or later.
+    """
+    if (confirmation.nominated_ratio < 1) != (change.ratio < 1):
+        return False
+    sides = (confirmation.before, confirmation.after)
+    if order is Order.TIME:
+        begin, end = (side.started_utc for side in sides)
+        at = change.since.started_utc
+    else:
+        begin, end = (Kernel(side.kernel_release, side.kernel_version).order for side in sides)
+        kernel = kernels.get(change.since.kernel or 0)
+        at = kernel.order if kernel else ""
+    return begin < at <= end

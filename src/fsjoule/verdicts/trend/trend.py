@@ -1,0 +1,83 @@
+"""A trend: the histories that an index has, and what changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.store.confirmations import Confirmation
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.kernels import Kernel
+from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, reference_runs, run_names
+from fsjoule.store.index.records import Order, Where
+from fsjoule.verdicts.trend.changes import Change, changes_of
+from fsjoule.verdicts.trend.history import USUAL, History, histories, several_kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What was found. `kernels` and `runs` are by the numbers in points; `runs` has those of the changes, or all.
+
+    `cut_short` counts series that have older measurements than the limit let in, `too_short` histories with too few
+    points for a change to be found in them.
+    """
+
+    order: Order
+    histories: tuple[History, ...]
+    changes: tuple[Change, ...]
+    kernels: dict[int, Kernel]
+    runs: dict[int, RunNames]
+    series: int
+    measurements: int
+    cut_short: int
+    too_short: int
+
+    @property
+    def unchanged(self) -> int:
+        """Histories that are long enough and have no change."""
+        return len(self.histories) - self.too_short - len({id(change.history) for change in self.changes})
+
+
+def trend_of(
+    index: Index,
+    where: Where,
+    *,
+    order: Order = Order.TIME,
+    metrics: Sequence[Metric] = (),
+    at_most: int | None = None,
+    confirmations: Sequence[Confirmation] = (),
+    all_names: bool = False,
+) -> Trend:
+    """The trend of all series that are meant, of their newest measurements, `at_most` so many of all together.
+
+    Without `metrics`: throughput and energy of fio's jobs, duration and energy of timed operations.
+    """
+    asked = tuple(metrics) or USUAL
+    found = newest(index, where, asked, at_most=at_most)
+    labelled = several_kernels(found.series) | reference_runs(index)
+    labels = kernel_labels(index, labelled) if order is Order.TIME else {}
+    made = [
+        history
+        for rows in found.series
+        for history in histories(rows, asked, order, kernels=found.kernels, labels=labels, wanted=metrics)
+    ]
+    finder = RupturesFinder()
+    changes = changes_of(made, finder, confirmations, order, found.kernels)
+    points = (
+        (point for history in made for point in history.points)
+        if all_names
+        else (point for change in changes for point in (change.last, change.since, change.before, change.after))
+    )
+    return Trend(
+        order,
+        tuple(made),
+        tuple(changes),
+        found.kernels,
+        run_names(index, {point.run for point in points}),
+        series=len(found.series),
+        measurements=sum(len(rows.rows) for rows in found.series),
+        cut_short=sum(rows.older for rows in found.series),
+        too_short=sum(len(history.points) < 2 * finder.least_points for history in made),
+    )

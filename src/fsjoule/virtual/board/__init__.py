@@ -1,0 +1,1 @@
+"""The emulated board: QEMU, its supply, console, outlet and mark wire."""

@@ -1,0 +1,87 @@
+"""The virtual board's boot loader: finds kernel, initrd, device tree and command line on the card.
+
+It does what U-Boot's `sysboot` does on a real board: reads /extlinux/extlinux.conf of the card's first partition.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+
+SECTOR_BYTES: Final = 512
+_SIGNATURE: Final = b"\x55\xaa"
+_SIGNATURE_OFFSET: Final = 510
+# Of the first of four entries: type at 4, first sector at 8, sectors at 12.
+_FIRST_ENTRY_OFFSET: Final = 446
+_ENTRY: Final = struct.Struct("<4xB3xII")
+_COPY_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class BootEntry:
+    """What extlinux.conf says: paths on the boot partition, and the kernel's command line. Some have no device tree."""
+
+    kernel: str
+    initrd: str
+    device_tree: str | None
+    command_line: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootFiles:
+    """The same as files of the host."""
+
+    kernel: Path
+    initrd: Path
+    device_tree: Path | None
+    command_line: str
+
+
+def load(image: Path, into: Path) -> BootFiles:
+    """Copy what the card boots into the folder `into`. Raises LabError if the card has nothing to boot."""
+    with image.open("rb") as file:
+        partition = f"{image}@@{first_partition_offset(file.read(SECTOR_BYTES))}"
+    configuration = into / "extlinux.conf"
+    _copy(partition, "/extlinux/extlinux.conf", configuration)
+    entry = parse_extlinux(configuration.read_text(errors="replace"))
+    tree = None if entry.device_tree is None else into / "board.dtb"
+    files = BootFiles(into / "kernel", into / "initrd", tree, entry.command_line)
+    _copy(partition, entry.kernel, files.kernel)
+    _copy(partition, entry.initrd, files.initrd)
+    if entry.device_tree is not None and tree is not None:
+        _copy(partition, entry.device_tree, tree)
+    return files
+
+
+def first_partition_offset(first_sector: bytes) -> int:
+    """Where the first partition of an MBR begins, in bytes. Raises LabError if there is none."""
+    if first_sector[_SIGNATURE_OFFSET:] != _SIGNATURE:
+        raise LabError("the card has no partition table", hint="flash a card image onto it")
+    kind, start, sectors = _ENTRY.unpack_from(first_sector, _FIRST_ENTRY_OFFSET)
+    if kind == 0 or start == 0 or sectors == 0:
+        raise LabError("the card has no first partition", hint="flash a card image onto it")
+    return start * SECTOR_BYTES
+
+
+def parse_extlinux(text: str) -> BootEntry:
+    """The first entry of an extlinux.conf. Raises LabError if it lacks LINUX or INITRD."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        found.setdefault(key.upper(), value.strip())
+    missing = [key for key in ("LINUX", "INITRD") if not found.get(key)]
+    if missing:
+        raise LabError(f"extlinux.conf on the card has no {' and no '.join(missing)}")
+    return BootEntry(found["LINUX"], found["INITRD"], found.get("FDT") or None, found.get("APPEND", ""))
+
+
+def _copy(partition: str, name: str, target: Path) -> None:
+    try:
+        process.run(["mcopy", "-n", "-o", "-i", partition, f"::{name}", target], timeout_s=_COPY_TIMEOUT_S)
+    except LabError as error:
+        raise LabError(f"the card's boot partition gives no {name}: {error.what}") from error

@@ -1,0 +1,306 @@
+"""The virtual board's config file, `labgrid/virtual/board.toml`, and the ready file that the board program writes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host.toml_lines import line_of
+from fsjoule.model import MIB
+from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.disks.lossy_disk import Cache
+
+# sun_path holds 108 bytes, the last of which is NUL.
+_SOCKET_PATH_LIMIT_BYTES: Final = 107
+
+_Mib = Annotated[int, Field(gt=0, le=4096)]
+_DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
+_Text = Annotated[str, Field(min_length=1)]
+_DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class QemuConfig:
+    """The emulated board. `program` is a name on the PATH or a path.
+
+    `extra_args` stand before the devices of card and disks, which may sit in a controller that they add.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    program: _Text = "qemu-system-arm"
+    machine: _Text = "mcimx6ul-evk"
+    memory_mib: _Mib = 512
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CardConfig:
+    """The card and its mux. An `image` that is not there is made: an empty card of `size_mib`.
+
+    `device` is the text of QEMU's -device for it, without its drive; empty on a machine that has slots of its own,
+    where the card goes into the second one.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    image: Path
+    control_socket: Path
+    size_mib: _Mib = 1024
+    device: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_mib * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class DiskConfig:
+    """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
+
+    `cache` is what becomes of writes that the board has not flushed when its power goes: they are kept, lost, or torn.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    device: _Text
+    size_mib: _DiskMib
+    cache: Cache = Cache.KEPT
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_mib * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class WiresConfig:
+    """The board's serial lines: `console` is a link that the board makes to its pty, `mark` is the meter's mark tty.
+
+    The meter may come and go: `mark` is opened when the board has something to say.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    console: Path
+    mark: Path
+
+
+@dataclass(frozen=True, slots=True)
+class OutletConfig:
+    """Where the outlet's HTTP server listens. Port 0 takes a free one, which the ready file tells."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    address: _Text = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    index: Annotated[int, Field(ge=0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GuestTimeConfig:
+    """A board whose clock counts instructions, `2 ** shift` ns each, and stands still while it waits for input.
+
+    `mailbox` is a socket by which input reaches it, `probe` the library that tells what it draws.
+    `feed` of such a board is a FIFO. A burst of the card's energy is drawn at `card_peak_w` until it is paid.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    mailbox: Path
+    probe: Path
+    shift: Annotated[int, Field(ge=0, le=10)] = 2
+    card_peak_w: Annotated[float, Field(gt=0, le=2)] = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardConfig:
+    """All that `python -m fsjoule.virtual.board.program` needs to know. Paths are absolute once read by `from_toml`.
+
+    `recipe` names the card images that are for it (`images/*.toml`).
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: _Text
+    log_dir: Path
+    ready_file: Path
+    feed: Path
+    card: CardConfig
+    wires: WiresConfig
+    outlet: OutletConfig = field(default_factory=OutletConfig)
+    qemu: QemuConfig = field(default_factory=QemuConfig)
+    power: PowerCoefficients = field(default_factory=PowerCoefficients)
+    guest_time: GuestTimeConfig | None = None
+    recipe: _Text = "imx6ul"
+    disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
+
+    def disk_image(self, name: str) -> Path:
+        """The image of a further disk, beside the card's."""
+        return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")
+
+    def disk_socket(self, name: str) -> Path:
+        """Where a disk that can lose its cache is served, in the short directory of the mux's socket."""
+        return self.card.control_socket.with_name(f"disk-{name}")
+
+    @classmethod
+    def from_toml(cls, file: Path) -> BoardConfig:
+        """Read a config file; relative paths in it start at its own folder.
+
+        Raises ConfigError with file, line, key and what would be right.
+        """
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "labgrid/virtual/board.toml is an example to start from"
+            raise ConfigError(f"the board's config cannot be read: {error}", file=file, hint=hint) from error
+        try:
+            config = _BOARD.validate_python(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"no TOML: {error}", file=file) from error
+        except ValidationError as error:
+            raise _config_error(error, file, text) from None
+        config = config.below(file.absolute().parent)
+        _check_size(config, file, text)
+        _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
+        for name, disk in config.disks.items():
+            if disk.cache is not Cache.KEPT:
+                _check_socket_path("card", "control_socket", config.disk_socket(name), file, text)
+        if config.guest_time is not None:
+            _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
+            _check_no_disks(config, file, text)
+        return config
+
+    def to_toml(self) -> str:
+        """The text of a config file that `from_toml` reads as this very config."""
+        plain = asdict(self)
+        tables = {name: plain.pop(name) for name in _TABLES}
+        tables |= {f"{_DISKS}.{name}": values for name, values in plain.pop(_DISKS).items()}
+        tables = {name: values for name, values in tables.items() if values is not None}
+        lines = [f"{key} = {_literal(value)}" for key, value in plain.items()]
+        for name, values in tables.items():
+            lines += ["", f"[{name}]", *(f"{key} = {_literal(value)}" for key, value in values.items())]
+        return "\n".join(lines) + "\n"
+
+    def below(self, folder: Path) -> BoardConfig:
+        """The same with relative paths taken as below `folder`."""
+        card = replace(self.card, image=folder / self.card.image, control_socket=folder / self.card.control_socket)
+        wires = WiresConfig(console=folder / self.wires.console, mark=folder / self.wires.mark)
+        guest = self.guest_time
+        if guest is not None:
+            guest = replace(guest, mailbox=folder / guest.mailbox, probe=folder / guest.probe)
+        return replace(
+            self,
+            log_dir=folder / self.log_dir,
+            ready_file=folder / self.ready_file,
+            feed=folder / self.feed,
+            card=card,
+            wires=wires,
+            guest_time=guest,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoardReady:
+    """The ready file (JSON): written when the board program can be used, removed when it ends.
+
+    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the loop device on which the
+    card appears in position `host`; `mux_control` is the control path for `usbsdmux`.
+    """
+
+    pid: int
+    outlet_url: str
+    status_url: str
+    card_device: str
+    mux_control: str
+    console: str
+
+    @classmethod
+    def read(cls, file: Path) -> BoardReady | None:
+        """What the file says; None while there is none. Raises LabError for a file of something else."""
+        try:
+            return _READY.validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise LabError(f"{file} is no ready file of a virtual board: {error}") from error
+
+    def write(self, file: Path) -> None:
+        """Write it whole or not at all."""
+        beside = file.with_name(file.name + ".new")
+        beside.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        beside.replace(file)
+
+
+_DISKS: Final = "disks"
+_TABLES: Final[
+    dict[str, type[CardConfig | WiresConfig | OutletConfig | QemuConfig | PowerCoefficients | GuestTimeConfig]]
+] = {
+    "card": CardConfig,
+    "wires": WiresConfig,
+    "outlet": OutletConfig,
+    "qemu": QemuConfig,
+    "power": PowerCoefficients,
+    "guest_time": GuestTimeConfig,
+}
+_BOARD: Final[TypeAdapter[BoardConfig]] = TypeAdapter(BoardConfig)
+_READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)
+
+
+def _config_error(error: ValidationError, file: Path, text: str) -> ConfigError:
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    key = ".".join(where)
+    line = line_of(text, where)
+    if first["type"] == "missing":
+        return ConfigError(f"the key {key!r} is missing", file=file, line=line, hint=f"add {where[-1]} = ...")
+    if first["type"] == "unexpected_keyword_argument":
+        choices = ", ".join(_known_keys(where[:-1]))
+        return ConfigError(f"unknown key {key!r}", file=file, line=line, hint=f"choose from: {choices}")
+    return ConfigError(f"{key} = {first['input']!r} is wrong", file=file, line=line, hint=first["msg"])
+
+
+def _known_keys(tables: Sequence[str]) -> list[str]:
+    match tables:
+        case []:
+            return [each.name for each in fields(BoardConfig)]
+        case [table] if table in _TABLES:
+            return [each.name for each in fields(_TABLES[table])]
+        case _:
+            return [each.name for each in fields(DiskConfig)]
+
+
+def _check_size(config: BoardConfig, file: Path, text: str) -> None:
+    size = config.card.size_mib
+    if size & (size - 1):
+        line = line_of(text, ["card", "size_mib"])
+        lower = 1 << (size.bit_length() - 1)
+        hint = f"QEMU's SD card wants a power of two: {lower} or {lower * 2}"
+        raise ConfigError(f"card.size_mib = {size} is wrong", file=file, line=line, hint=hint)
+
+
+def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
+    if config.disks:
+        hint = "leave [disks] or [guest_time] out"
+        line = line_of(text, [_DISKS, *config.disks])
+        raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
+
+
+def _check_socket_path(table: str, key: str, path: Path, file: Path, text: str) -> None:
+    if len(bytes(path)) > _SOCKET_PATH_LIMIT_BYTES:
+        line = line_of(text, [table, key])
+        hint = f"the path of a unix socket has at most {_SOCKET_PATH_LIMIT_BYTES} bytes: put it in a short directory"
+        raise ConfigError(f"{table}.{key} = '{path}' is too long", file=file, line=line, hint=hint)
+
+
+def _literal(value: str | float | Path | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(json.dumps(each) for each in value) + "]"
+    # JSON's strings and numbers are TOML's.
+    return json.dumps(str(value) if isinstance(value, Path) else value)

@@ -1,0 +1,73 @@
+"""What a board in guest time has besides: a mailbox for input, a supply with a probe, a card anew at each power-on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.host import process
+from fsjoule.virtual.board import guest_boot as guestboot
+from fsjoule.virtual.board.boot_partition import BootFiles
+from fsjoule.virtual.board.config import BoardConfig, GuestTimeConfig
+from fsjoule.virtual.board.guest_supply import GuestSupply
+from fsjoule.virtual.board.mailbox import Mailbox
+from fsjoule.virtual.board.qemu import GuestTime
+
+_COPY_TIMEOUT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOn:
+    """What one power-on runs with."""
+
+    files: BootFiles
+    card: Path
+    qemu: GuestTime
+
+
+class Guest:
+    """These parts of one board. `seed` is that of the next power-on's random numbers."""
+
+    def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
+        """Make them. Raises LabError."""
+        self._config = guest
+        self.seed = 1
+        self.mailbox = Mailbox(guest.mailbox)
+        self.supply = GuestSupply(config.feed, config.power, guest)
+        image = config.card.image
+        self._copy = image.with_name(image.name + ".powered")
+
+    def power_on(self, files: BootFiles, card: Path) -> PowerOn:
+        """Prepare one. Whatever the one before wrote, the board finds what was flashed. Raises LabError."""
+        copy = self._copy
+
+        def environment(mark_fd: int) -> Mapping[str, str]:
+            return self.supply.environment(copy, mark_fd)
+
+        # Holes stay holes: it takes a fraction of a second.
+        process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
+        qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed)
+        return PowerOn(guestboot.for_guest_time(files), copy, qemu)
+
+    def power_off(self) -> None:
+        """What the board wrote is gone."""
+        self._copy.unlink(missing_ok=True)
+
+    def status(self) -> dict[str, Any]:
+        """For people: plain JSON."""
+        state = self.supply.state()
+        return {
+            "seconds": state.time_ns / 1e9,
+            "busy_seconds": state.busy_ns / 1e9,
+            "card_read_bytes": state.read_bytes,
+            "card_written_bytes": state.written_bytes,
+            "stands_still": self.mailbox.waiting,
+            "seed": self.seed,
+        }
+
+    def close(self) -> None:
+        """End the mailbox and remove the copy."""
+        self.mailbox.close()
+        self.power_off()

@@ -1,0 +1,43 @@
+"""What the boot loader of a board in guest time adds to what its card boots: the mailbox, and random numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.virtual.board.boot_partition import BootFiles
+
+# The card slot that the emulated board leaves empty: index 0 of QEMU's SD cards, which Linux calls mmcblk0.
+MAILBOX_INDEX: Final = 0
+MAILBOX_DEVICE: Final = "/dev/mmcblk0"
+_ALIAS: Final = "mmc0"
+# By these Linux would see that the slot is empty, and would wait for its supply.
+_REMOVED: Final = ("cd-gpios", "vmmc-supply")
+_SEED_WORDS: Final = 8
+_TIMEOUT_S: Final = 30.0
+
+
+def for_guest_time(files: BootFiles) -> BootFiles:
+    """The same with a card in the other slot, in the device tree, and with the login told of it.
+
+    The tree has room for the random numbers by which the kernel's own begin. QEMU fills it, by its `-seed`.
+    Raises LabError if the device tree is not that of a board with two slots.
+    """
+    tree = files.device_tree
+    if tree is None:
+        raise LabError("the card boots without a device tree, and a board in guest time is told of its mailbox by one")
+    node = _run("fdtget", tree, "/aliases", _ALIAS).strip()
+    present = _run("fdtget", "-p", tree, node).split()
+    for name in _REMOVED:
+        if name in present:
+            _run("fdtput", "-d", tree, node, name)
+    _run("fdtput", tree, node, "non-removable")
+    _run("fdtput", "-t", "x", tree, "/chosen", "rng-seed", *["0"] * _SEED_WORDS)
+    return replace(files, command_line=f"{files.command_line} fsjoule.mailbox={MAILBOX_DEVICE}")
+
+
+def _run(*argv: str | Path) -> str:
+    return process.run(argv, timeout_s=_TIMEOUT_S).stdout.decode()

@@ -1,0 +1,121 @@
+"""The supply of a board in guest time: the probe inside of QEMU tells the meter what it draws, through a FIFO.
+
+Nothing is told while no QEMU runs: without power the board's time does not pass, and with it not the meter's.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.virtual.board.config import GuestTimeConfig
+from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.qemu_activity import ActivityReader
+
+# As probe/guest_probe.c has it: magic, time, busy time, bytes read and written, watts, events told and dropped.
+_STATE: Final = struct.Struct("<8sqqQQdQQ")
+_MAGIC: Final = b"FSJPROB\0"
+# Where QEMU ends because the probe does not work in it.
+PROBE_EXIT_CODE: Final = 70
+
+
+@dataclass(frozen=True, slots=True)
+class GuestState:
+    """What the probe has seen since power-on, in the guest's time."""
+
+    time_ns: int
+    busy_ns: int
+    read_bytes: int
+    written_bytes: int
+    watts: float
+    events: int
+    dropped: int
+
+
+NOTHING_YET: Final = GuestState(0, 0, 0, 0, 0.0, 0, 0)
+
+
+class GuestSupply:
+    """The FIFO, and what a QEMU must be told to use it. The board starts switched off."""
+
+    def __init__(self, fifo: Path, coefficients: PowerCoefficients, config: GuestTimeConfig) -> None:
+        """Make the FIFO, if it is not there. Raises LabError."""
+        self._fifo = fifo
+        self._coefficients = coefficients
+        self._config = config
+        self._state = fifo.with_name(fifo.name + ".state")
+        self.volts = 0.0
+        try:
+            _make_fifo(fifo)
+        except OSError as error:
+            raise LabError(f"the FIFO {fifo} cannot be made: {error}") from error
+
+    @property
+    def watts(self) -> float:
+        """What the running board draws at its own present."""
+        return self.state().watts if self.volts else 0.0
+
+    @property
+    def records(self) -> int:
+        """What was told since power-on."""
+        return self.state().events
+
+    def state(self) -> GuestState:
+        """What the probe has seen of the QEMU that was started last."""
+        with suppress(OSError, ValueError), self._state.open("rb") as file:
+            with mmap.mmap(file.fileno(), _STATE.size, access=mmap.ACCESS_READ) as content:
+                magic, *values = _STATE.unpack_from(content)
+            if magic == _MAGIC:
+                return GuestState(*values)
+        return NOTHING_YET
+
+    def environment(self, card: Path, mark_fd: int) -> dict[str, str]:
+        """What a QEMU needs in its environment; `mark_fd` is its end of the mark line."""
+        k = self._coefficients
+        model = (
+            *(k.volts, k.idle_w, k.cpu_w, k.card_read_mj_per_mib, k.card_write_mj_per_mib),
+            self._config.card_peak_w,
+        )
+        return {
+            "LD_PRELOAD": str(self._config.probe),
+            "FSJOULE_PROBE_SUPPLY": str(self._fifo),
+            "FSJOULE_PROBE_MARK_FD": str(mark_fd),
+            "FSJOULE_PROBE_CARD": str(card),
+            "FSJOULE_PROBE_MODEL": " ".join(map(repr, model)),
+            "FSJOULE_PROBE_STATE": str(self._state),
+        }
+
+    def switch_off(self) -> None:
+        """No supply."""
+        self.volts = 0.0
+        self._state.unlink(missing_ok=True)
+
+    def halted(self) -> None:
+        """Supply without current: the board has switched itself off."""
+        self.volts = self._coefficients.volts
+
+    def idle(self) -> None:
+        """Powered."""
+        self.volts = self._coefficients.volts
+
+    def follow(self, reader: ActivityReader | None) -> None:
+        """A QEMU runs; the probe in it needs nobody's help."""
+
+    def close(self) -> None:
+        """Switch off. The FIFO stays, for the meter that has it open."""
+        self.switch_off()
+
+
+def _make_fifo(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if stat.S_ISFIFO(path.stat().st_mode):
+            return
+        path.unlink()
+    os.mkfifo(path, 0o600)

@@ -1,0 +1,111 @@
+"""The outlet's HTTP server: labgrid's NetworkPowerPort, model `rest`, and the board's status as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.virtual.board.config import OutletConfig
+
+_log: Final = logging.getLogger(__name__)
+_BODY_LIMIT_BYTES: Final = 16
+_REQUEST_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutletActions:
+    """What the outlet does to the board; called from the server's threads."""
+
+    get_power: Callable[[], bool]
+    set_power: Callable[[bool], None]
+    status: Callable[[], dict[str, Any]]
+    set_seed: Callable[[int], None]
+
+
+class Outlet:
+    """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more.
+
+    `PUT /seed` takes the seed of what the board leaves to chance.
+    """
+
+    def __init__(self, config: OutletConfig, actions: OutletActions) -> None:
+        """Listen. Raises LabError if the port is taken."""
+        try:
+            self._server = _Server((config.address, config.port), _Handler)
+        except OSError as error:
+            raise LabError(
+                f"the outlet cannot listen on {config.address} port {config.port}: {error}",
+                hint="set outlet.port = 0 to take a free one",
+            ) from error
+        self._server.actions = actions
+        self._server.outlet_path = f"/outlet/{config.index}"
+        self.base_url = f"http://{config.address}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="outlet", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    actions: OutletActions
+    outlet_path: str
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride] - narrowed: only _Server makes handlers
+    timeout = _REQUEST_TIMEOUT_S
+
+    def do_GET(self) -> None:
+        if self.path == self.server.outlet_path:
+            self._answer(HTTPStatus.OK, "1" if self.server.actions.get_power() else "0")
+        elif self.path == "/status":
+            self._answer(HTTPStatus.OK, json.dumps(self.server.actions.status()), "application/json")
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
+
+    def do_PUT(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        body = self.rfile.read(min(int(length), _BODY_LIMIT_BYTES)) if length.isdecimal() else b""
+        if self.path == "/seed":
+            self._set_seed(body)
+        elif self.path != self.server.outlet_path:
+            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
+        elif body.strip() not in (b"0", b"1"):
+            self._answer(HTTPStatus.BAD_REQUEST, "the outlet takes 0 or 1\n")
+        else:
+            self._order(lambda: self.server.actions.set_power(body.strip() == b"1"))
+
+    def _set_seed(self, body: bytes) -> None:
+        if body.isdigit():
+            self._order(lambda: self.server.actions.set_seed(int(body)))
+        else:
+            self._answer(HTTPStatus.BAD_REQUEST, "a seed is a number\n")
+
+    def _order(self, order: Callable[[], None]) -> None:
+        try:
+            order()
+        except FsjouleError as error:
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, f"{error}\n")
+        else:
+            self._answer(HTTPStatus.OK, "")
+
+    def _answer(self, code: HTTPStatus, text: str, kind: str = "text/plain") -> None:
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        _log.debug(format, *args)

@@ -1,0 +1,103 @@
+"""The thread that tells the meter what the board draws, a thousand times a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power_model import PowerCoefficients, PowerModel
+from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.board.realtime import prefer_this_thread
+
+_PERIOD_NS: Final = 1_000_000
+# What `watts` reports is smoothed over about this long.
+_DISPLAY_NS: Final = 200_000_000
+_STOP_TIMEOUT_S: Final = 5.0
+
+
+class PowerFeed:
+    """Feeds the meter from construction to `close`; the board starts switched off."""
+
+    def __init__(self, path: Path, coefficients: PowerCoefficients) -> None:
+        self._feed = FeedWriter(path)
+        self._coefficients = coefficients
+        self._lock = threading.Lock()
+        self._volts = 0.0
+        self._steady_w = 0.0
+        self._reader: ActivityReader | None = None
+        self._model = PowerModel(coefficients)
+        self._stopping = threading.Event()
+        self.watts = 0.0
+        self._thread = threading.Thread(target=self._run, name="power feed", daemon=True)
+        self._thread.start()
+
+    @property
+    def records(self) -> int:
+        """Records written so far."""
+        return self._feed.head
+
+    @property
+    def volts(self) -> float:
+        return self._volts
+
+    def switch_off(self) -> None:
+        """No supply: 0 V, 0 A."""
+        self._set(0.0, 0.0, None)
+
+    def halted(self) -> None:
+        """Supply without current: the board has switched itself off."""
+        self._set(self._coefficients.volts, 0.0, None)
+
+    def idle(self) -> None:
+        """Powered, and no CPU running: QEMU is starting, or there is nothing to boot."""
+        self._set(self._coefficients.volts, self._coefficients.idle_w, None)
+
+    def follow(self, reader: ActivityReader | None) -> None:
+        """Follow a running QEMU. The reader is closed when this state ends. Raises OSError if it is gone already."""
+        self._set(self._coefficients.volts, self._coefficients.idle_w, reader)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(_STOP_TIMEOUT_S)
+        self._set(0.0, 0.0, None)
+        self._feed.close()
+
+    def _set(self, volts: float, steady_w: float, reader: ActivityReader | None) -> None:
+        model = PowerModel(self._coefficients, reader.read()) if reader is not None else self._model
+        with self._lock:
+            previous, self._reader = self._reader, reader
+            self._volts, self._steady_w, self._model = volts, steady_w, model
+        if previous is not None:
+            previous.close()
+
+    def _run(self) -> None:
+        prefer_this_thread()
+        last_ns = next_ns = time.monotonic_ns()
+        while not self._stopping.is_set():
+            next_ns += _PERIOD_NS
+            now_ns = time.monotonic_ns()
+            if next_ns > now_ns:
+                time.sleep((next_ns - now_ns) * 1e-9)
+                now_ns = time.monotonic_ns()
+            else:
+                next_ns = now_ns
+            interval_ns = now_ns - last_ns
+            if interval_ns <= 0:
+                continue
+            with self._lock:
+                volts, watts = self._volts, self._power(interval_ns)
+            self._feed.append(now_ns, volts, watts / volts if volts else 0.0)
+            self.watts += (watts - self.watts) * min(1.0, interval_ns / _DISPLAY_NS)
+            last_ns = now_ns
+
+    def _power(self, interval_ns: int) -> float:
+        if self._reader is None:
+            return self._steady_w
+        try:
+            return self._model.watts(self._reader.read(), interval_ns)
+        except (OSError, ValueError):
+            # QEMU has ended and the board has not noticed yet.
+            return self._steady_w

@@ -1,0 +1,370 @@
+"""A virtual board: `python -m fsjoule.virtual.board.program CONFIG.toml`.
+
+An outlet, a console, a mark wire, a card behind a mux, and a supply that a meter measures, around one QEMU. The program
+runs until SIGTERM or SIGINT; whatever way it ends, no QEMU and no attached loop device is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError, FsjouleError, LabError
+from fsjoule.host import process
+from fsjoule.host.process_ref import ending
+from fsjoule.virtual.board import boot_partition as bootpartition
+from fsjoule.virtual.board import mux_control as muxcontrol
+from fsjoule.virtual.board.config import BoardConfig, BoardReady
+from fsjoule.virtual.board.console import Console
+from fsjoule.virtual.board.guest import Guest
+from fsjoule.virtual.board.mark_wire import MarkWire
+from fsjoule.virtual.board.outlet import Outlet, OutletActions
+from fsjoule.virtual.board.power_feed import PowerFeed
+from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
+from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
+from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
+
+_log: Final = logging.getLogger("fsjoule.virtual.board")
+_WATCH_INTERVAL_S: Final = 0.1
+_ORDER_TIMEOUT_S: Final = 60.0
+_PATIENCE_S: Final = 1.0
+_SEED_BITS: Final = 32
+# The interpreter may not let a busy thread keep the marks waiting for its usual 5 ms.
+_SWITCH_INTERVAL_S: Final = 0.0005
+
+
+class BoardState(StrEnum):
+    """What the board does."""
+
+    OFF = "off"
+    RUNNING = "running"
+    NO_BOOT = "no-boot"  # powered, and its boot ROM found nothing to start
+    ENDED = "ended"  # powered, but QEMU ended: the guest switched itself off, or QEMU crashed
+
+
+class VirtualBoard:
+    """The board's parts together.
+
+    Its methods belong to one thread, but for `status`, `set_seed`, `end_qemu` and properties.
+    """
+
+    def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
+        """Make the parts, which `closing` takes down. Raises ConfigError, LabError."""
+        self._config = config
+        self._card = Card(config.card.image, config.card.size_bytes)
+        closing.callback(self._card.close)
+        self._lossy: dict[str, LossyDisk] = {}
+        for name, disk in config.disks.items():
+            prepare_disk(config.disk_image(name), disk.size_bytes)
+            if disk.cache is not Cache.KEPT:
+                self._lossy[name] = LossyDisk(name, config.disk_image(name), config.disk_socket(name), disk.cache)
+                closing.callback(self._lossy[name].close)
+        self._seed: int | None = None
+        self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
+        if guest is not None:
+            closing.callback(guest.close)
+        self._console = Console(
+            config.wires.console, config.log_dir / "console.log", None if guest is None else guest.mailbox
+        )
+        closing.callback(self._console.close)
+        # In guest time the probe stamps the marks and tells them to the meter.
+        self._marks = MarkWire(config.wires.mark if guest is None else None)
+        closing.callback(self._marks.close)
+        self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply
+        closing.callback(self._feed.close)
+        closing.callback(self.power_off)
+        self._qemu: Qemu | None = None
+        self._state = BoardState.OFF
+        self._message = "switched off"
+        self._power_ons = 0
+        self._powered_s = 0.0
+        self._host_cpu = _host_cpu(self._card.host_device)
+
+    @property
+    def powered(self) -> bool:
+        return self._state is not BoardState.OFF
+
+    @property
+    def card_position(self) -> CardPosition:
+        return self._card.position
+
+    @property
+    def card_device(self) -> Path:
+        return self._card.host_device
+
+    def status(self) -> dict[str, Any]:
+        """For people and for `fsjoule lab status`: plain JSON."""
+        qemu = self._qemu
+        return {
+            "name": self._config.name,
+            "power": "on" if self.powered else "off",
+            "state": self._state.value,
+            "message": self._message,
+            "power_ons": self._power_ons,
+            "qemu_pid": None if qemu is None else qemu.pid,
+            "card": {
+                "position": self._card.position.value,
+                "image": str(self._card.image),
+                "host_device": str(self._card.host_device),
+            },
+            "losses": {
+                name: str(disk.last_loss)
+                for name, disk in self._lossy.items()
+                if disk.last_loss and disk.last_loss.unflushed
+            },
+            "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
+            "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
+            "supply": {"volts": self._feed.volts, "watts": round(self._feed.watts, 4), "records": self._feed.records},
+            "guest_time": None if self._guest is None else self._guest.status(),
+        }
+
+    def set_power(self, on: bool) -> None:
+        """The outlet's switch. On when on already does nothing. Raises LabError."""
+        if on and not self.powered:
+            self._power_on()
+        elif not on:
+            self.power_off()
+
+    def set_seed(self, seed: int) -> None:
+        """Of what is left to chance: the next power-on of a board in guest time, the next loss of a disk's cache.
+
+        A board without either does as it does.
+        """
+        self._seed = seed
+        if self._guest is not None:
+            self._guest.seed = seed
+
+    def end_qemu(self) -> None:
+        """Kill a QEMU for whose answer the main thread waits: one that stands still would never give it."""
+        qemu = self._qemu
+        if qemu is not None:
+            _log.warning("QEMU (process %d) is killed, for the power is to go off", qemu.pid)
+            qemu.send_kill()
+
+    def power_off(self) -> None:
+        """Cut the supply: QEMU is killed, whatever it was doing, and disks lose what they have not written yet."""
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu = None
+            seed = secrets.randbits(_SEED_BITS) if self._seed is None else self._seed
+            self._seed = None
+            for disk in self._lossy.values():
+                disk.cut(seed)
+        if self._guest is not None:
+            self._guest.power_off()
+        self._feed.switch_off()
+        if self.powered:
+            self._become(BoardState.OFF, "switched off")
+
+    def move_card(self, position: CardPosition) -> None:
+        """The mux. Under power the card is pulled out of, or put into, the running board. Raises LabError."""
+        self.watch()
+        before = self._card.position
+        if position is before:
+            return
+        running = self._qemu if self._state is BoardState.RUNNING else None
+        if running is not None and self._guest is not None:
+            # QEMU may wait for input with everything else standing still, and would not hear of it.
+            raise LabError("in guest time a card cannot be moved under power", hint="switch the board off first")
+        if before is CardPosition.DUT and running is not None:
+            running.pull_card()
+        self._card.release()
+        self._card.give(position)
+        if position is CardPosition.DUT and running is not None:
+            running.insert_card(self._card.image)
+        _log.info("card: %s -> %s%s", before, position, " under power" if self.powered else "")
+
+    def watch(self) -> None:
+        """Notice that QEMU has ended by itself."""
+        if self._qemu is None or self._state is not BoardState.RUNNING:
+            return
+        code = self._qemu.exit_code()
+        if code is not None:
+            self._feed.halted()
+            self._become(BoardState.ENDED, self._how_it_ended(self._qemu, code))
+
+    def _how_it_ended(self, qemu: Qemu, code: int) -> str:
+        after = f"{time.monotonic() - self._powered_s:.1f} s after power-on"
+        cause = "" if code else qemu.shutdown_cause()
+        if code == 0 and not cause.startswith("host-"):
+            return f"the guest switched the board off {after}"
+        # It ends with 0, too, when somebody on this computer ends it.
+        how = ending(code) if code else f"was ended from outside ({cause})"
+        return f"QEMU (process {qemu.pid}) {how} {after}; its log is {self._config.log_dir / 'qemu.log'}"
+
+    def _power_on(self) -> None:
+        self._power_ons += 1
+        self._powered_s = time.monotonic()
+        self._feed.idle()
+        if self._card.position is not CardPosition.DUT:
+            self._no_boot("there is no card in the board's slot")
+            return
+        loaded = self._card.image.with_name(self._card.image.name + ".boot")
+        loaded.mkdir(exist_ok=True)
+        try:
+            files = bootpartition.load(self._card.image, loaded)
+            if self._guest is None:
+                self._boot(files, self._card.image, None)
+            else:
+                power_on = self._guest.power_on(files, self._card.image)
+                self._boot(power_on.files, power_on.card, power_on.qemu)
+        except LabError as error:
+            self._no_boot(error.what)
+        finally:
+            # QEMU has it in memory by now.
+            shutil.rmtree(loaded, ignore_errors=True)
+
+    def _boot(self, files: bootpartition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
+        log = self._config.log_dir / "qemu.log"
+        self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
+        self._console.connect(qemu.console)
+        self._marks.connect(qemu.mark)
+        try:
+            self._feed.follow(qemu.attach())
+        except (LabError, OSError) as error:
+            qemu.kill()
+            self._feed.halted()
+            self._become(BoardState.ENDED, f"QEMU did not start: {error}; see {log}")
+            return
+        self._become(BoardState.RUNNING, f"running as process {qemu.pid}")
+
+    def _no_boot(self, reason: str) -> None:
+        self._become(BoardState.NO_BOOT, reason)
+        self._console.say(f"\r\nBoot ROM: nothing to boot: {reason}\r\n")
+
+    def _become(self, state: BoardState, message: str) -> None:
+        _log.info("%s: %s", state, message)
+        self._state, self._message = state, message
+
+
+class OrderQueue:
+    """Brings what other threads want done to the main thread, which all processes must be started from."""
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = queue.SimpleQueue()
+
+    def do(self, order: Callable[[], None], *, hurry: Callable[[], None] | None = None) -> None:
+        """Have it done, and wait for that. Raises what it raises; LabError if it takes too long.
+
+        `hurry` is called if it has not begun soon: it ends what the main thread waits for.
+        """
+        done: Future[None] = Future()
+        self._orders.put((order, done))
+        if hurry is not None:
+            with suppress(TimeoutError):
+                done.result(_PATIENCE_S)
+                return
+            hurry()
+        try:
+            done.result(_ORDER_TIMEOUT_S)
+        except TimeoutError:
+            raise LabError("the virtual board is busy", transient=True) from None
+
+    def end(self, *_: object) -> None:
+        """Make `serve` return. A signal handler."""
+        self._orders.put(None)
+
+    def serve(self, between: Callable[[], None]) -> None:
+        """Carry out orders until `end`; calls `between` after each and whenever there is none for a while."""
+        while True:
+            with suppress(queue.Empty):
+                item = self._orders.get(timeout=_WATCH_INTERVAL_S)
+                if item is None:
+                    return
+                _carry_out(*item)
+            between()
+
+
+def _carry_out(order: Callable[[], None], done: Future[None]) -> None:
+    try:
+        order()
+    except Exception as error:  # noqa: BLE001 - raised again in the thread that gave the order
+        _log.warning("%s", error)
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+
+
+def run(config: BoardConfig) -> None:
+    """Run a board until SIGTERM or SIGINT. For the main thread. Raises ConfigError, LabError."""
+    for tool in (config.qemu.program, PINNING_PROGRAM, "mcopy"):
+        process.find_tool(tool)
+    muxcontrol.claim(config.card.control_socket)
+    _make_directories(config)
+    orders = OrderQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, orders.end)
+    with ExitStack() as closing:
+        board = VirtualBoard(config, closing)
+        mux = muxcontrol.MuxControl(
+            config.card.control_socket,
+            lambda: board.card_position,
+            lambda position: orders.do(lambda: board.move_card(position)),
+        )
+        closing.callback(mux.close)
+        actions = OutletActions(
+            lambda: board.powered,
+            lambda on: orders.do(lambda: board.set_power(on), hurry=None if on else board.end_qemu),
+            board.status,
+            board.set_seed,
+        )
+        outlet = Outlet(config.outlet, actions)
+        closing.callback(outlet.close)
+        ready = BoardReady(
+            pid=os.getpid(),
+            outlet_url=f"{outlet.base_url}/outlet/{{index}}",
+            status_url=f"{outlet.base_url}/status",
+            card_device=str(board.card_device),
+            mux_control=str(config.card.control_socket),
+            console=str(config.wires.console),
+        )
+        closing.callback(lambda: config.ready_file.unlink(missing_ok=True))
+        ready.write(config.ready_file)
+        _log.info("ready: outlet %s, card %s", ready.outlet_url, ready.card_device)
+        orders.serve(board.watch)
+        _log.info("ending")
+
+
+def _make_directories(config: BoardConfig) -> None:
+    for folder in (config.log_dir, config.ready_file.parent, config.feed.parent, config.card.image.parent):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the folder {folder} cannot be made: {error}") from error
+    config.ready_file.unlink(missing_ok=True)
+
+
+def _host_cpu(card_device: Path) -> int:
+    """A CPU for QEMU, another one for each of the boards side by side: the card's loop device numbers them."""
+    cpus = sorted(os.sched_getaffinity(0), reverse=True)
+    return cpus[int(card_device.name.removeprefix("loop")) % len(cpus)]
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the program and its one argument
+        sys.stderr.write("usage: python -m fsjoule.virtual.board.program CONFIG.toml\n")
+        return ConfigError.exit_code
+    try:
+        run(BoardConfig.from_toml(Path(sys.argv[1])))
+    except FsjouleError as error:
+        sys.stderr.write(f"virtual board: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""One run of QEMU: from power on to power off."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.virtual.board.boot_partition import BootFiles
+from fsjoule.virtual.board.config import BoardConfig, CardConfig
+from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
+from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.board.qmp import Qmp
+from fsjoule.virtual.disks.lossy_disk import Cache
+
+PINNING_PROGRAM: Final = "taskset"
+CARD_ID: Final = "card"
+_START_TIMEOUT_S: Final = 30.0
+_KILL_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuestTime:
+    """How QEMU is run in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
+
+    `environment` is what the probe needs, given QEMU's end of the mark line. All random numbers come from `seed`.
+    """
+
+    shift: int
+    mailbox: Path
+    environment: Callable[[int], Mapping[str, str]]
+    seed: int
+
+    @property
+    def arguments(self) -> list[str]:
+        """QEMU's arguments besides those of every board.
+
+        `sleep=off`: a guest that has nothing to do does not wait for the host's clock. The time of day, which Linux
+        reads once, is always the same and goes with the guest's time. Nothing runs before `cont`.
+        """
+        mailbox = _escaped(self.mailbox)
+        return [
+            *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", str(self.seed)),
+            *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
+            "-drive",
+            f"if=sd,index={MAILBOX_INDEX},format=raw,file.driver=nbd,file.server.type=unix,file.server.path={mailbox}",
+        ]
+
+
+def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
+    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets."""
+    qemu = config.qemu
+    tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
+    return [
+        *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
+        *("-nodefaults", "-display", "none", "-nic", "none"),
+        *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree),
+        *("-append", boot.command_line),
+        *("-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=mark,fd={mark}", "-serial", "chardev:mark"),
+        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+        *qemu.extra_args,
+        *_card(config.card, card),
+        *(each for name in config.disks for each in _disk(name, config)),
+    ]
+
+
+def _card(config: CardConfig, image: Path) -> list[str]:
+    """The card. Index 1 of the machine's own slots is the i.MX uSDHC that Linux calls mmcblk1."""
+    if not config.device:
+        return _drive(CARD_ID, image, "if=sd,index=1")
+    return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
+
+
+def _disk(name: str, config: BoardConfig) -> list[str]:
+    disk, drive = config.disks[name], f"disk-{name}"
+    if disk.cache is Cache.KEPT:
+        backing = _drive(drive, config.disk_image(name), "if=none")
+    else:
+        socket_path = _escaped(config.disk_socket(name))
+        served = f"file.driver=nbd,file.server.type=unix,file.server.path={socket_path}"
+        backing = ["-drive", f"if=none,id={drive},format=raw,cache=writeback,{served}"]
+    return [*backing, "-device", f"{disk.device},drive={drive},id={name}"]
+
+
+def _drive(drive: str, image: Path, place: str) -> list[str]:
+    """A drive for the file `image`, of which everything written is kept in the host's memory when QEMU is killed.
+
+    `cache=unsafe` because a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse.
+    `aio=threads` because its transfers are what `qemuactivity` counts (those of io_uring are not).
+    """
+    return [
+        "-drive",
+        f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}",
+    ]
+
+
+def _escaped(path: Path) -> str:
+    """A path as a value of -drive: a comma is written twice."""
+    return str(path).replace(",", ",,")
+
+
+class Qemu:
+    """A running QEMU. `console` and `mark` are our ends of its serial lines; whoever uses them closes them."""
+
+    def __init__(
+        self,
+        config: BoardConfig,
+        boot: BootFiles,
+        card: Path,
+        *,
+        log: Path,
+        host_cpu: int,
+        guest_time: GuestTime | None = None,
+    ) -> None:
+        """Start it; `attach` waits until it runs. Call from a thread that outlives it (see `process.start`).
+
+        All its threads share one CPU of the host: each 512-byte block of the card is handed from one thread to another
+        and back, which takes two to three times as long from CPU to CPU.
+        """
+        pairs = [socket.socketpair() for _ in range(3)]
+        ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        console, mark, control = (each.fileno() for each in theirs)
+        self._guest_time = guest_time
+        try:
+            self._process = process.start(
+                [
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.qemu.program)),
+                    *arguments(config, boot, card, console=console, mark=mark, control=control),
+                    *([] if guest_time is None else guest_time.arguments),
+                ],
+                log=log,
+                env=None if guest_time is None else guest_time.environment(mark),
+                pass_fds=(console, mark, control),
+            )
+        finally:
+            for each in theirs:
+                each.close()
+        self.console, self.mark, self._control = ours
+        self._qmp: Qmp | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def shutdown_cause(self) -> str:
+        """Why a QEMU has ended with exit code 0, as its ShutdownCause has it: guest-shutdown, host-signal.
+
+        Empty if it has not said.
+        """
+        event = None if self._qmp is None else self._qmp.last_event("SHUTDOWN")
+        return "" if event is None else str(event["reason"])
+
+    def attach(self) -> ActivityReader | None:
+        """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up.
+
+        Returns who tells what it does in real time; there is none in guest time.
+        """
+        self._qmp = Qmp(self._control, timeout_s=_START_TIMEOUT_S)
+        if self._guest_time is not None:
+            self._qmp.execute("cont")
+            return None
+        cpus = self._qmp.execute("query-cpus-fast")
+        return ActivityReader(self.pid, cpus[0]["thread-id"])
+
+    def pull_card(self) -> None:
+        """Take the card out of the running board. Raises QmpError."""
+        if self._qmp is not None:
+            self._qmp.execute("eject", device=CARD_ID, force=True)
+
+    def insert_card(self, card: Path) -> None:
+        """Put the card into the running board. Raises QmpError."""
+        if self._qmp is not None:
+            self._qmp.execute("blockdev-change-medium", device=CARD_ID, filename=str(card), format="raw")
+
+    def send_kill(self) -> None:
+        """SIGKILL, from any thread. A stopped process gets it, too."""
+        self._process.kill()
+
+    def kill(self) -> None:
+        """Cut the power: SIGKILL, and wait until nothing of it is left. Raises LabError if it does not end."""
+        self.send_kill()
+        try:
+            self._process.wait(_KILL_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"QEMU (process {self.pid}) does not end after SIGKILL") from error
+        self._control.close()

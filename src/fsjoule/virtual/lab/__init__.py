@@ -1,0 +1,1 @@
+"""The virtual lab's programs: how they are started, watched and ended."""

@@ -1,0 +1,230 @@
+"""What has died or stands still in a virtual lab, in words: the first cause of what fails in it.
+
+Whoever waits for the board asks while it waits (`console_faults`), whoever has an error to tell asks once
+(`lab_faults`). A lab on another computer, or a real one, has nothing to say.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
+from fsjoule.virtual.lab.board import board_status
+from fsjoule.virtual.lab.files import LabPaths, LabRecord, ServiceRecord, lab_names
+
+_BOARD: Final = "board"
+_EXPORTER: Final = "exporter"
+_SSHD: Final = "sshd"
+_METER: Final = "meter"
+_SER2NET: Final = "ser2net"
+_CONSOLE: Final = "console"
+# Somebody may stop a process for a moment only: it is looked at twice.
+_STOPPED_FOR_S: Final = 0.5
+# How soon the supervisor has noted the end of a service.
+_NOTED_WITHIN_S: Final = 1.5
+_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LabFault:
+    """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more.
+
+    `part` is the name of the service that does not do its work. How one has ended that is not `noted` yet the
+    supervisor will soon say.
+    """
+
+    text: str
+    part: str = ""
+    silences: bool = True
+    stopped: bool = False
+    noted: bool = True
+
+
+def lab_faults(coordinator: str) -> tuple[str, ...]:
+    """What is wrong with the lab at this coordinator, and with this process's own children, a sentence each."""
+    return tuple(fault.text for fault in (*_faults_at(coordinator), *_own_children(coordinator)))
+
+
+def console_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it keeps the board from saying anything on its console."""
+    return tuple(fault.text for fault in _faults_at(coordinator) if fault.silences)
+
+
+def power_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it keeps the board from being switched on and off."""
+    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part == _BOARD)
+
+
+def meter_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it keeps the meter from being heard."""
+    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part in (_METER, _EXPORTER))
+
+
+def card_faults(coordinator: str) -> tuple[str, ...]:
+    """What of it, and of this process's own children, keeps the board's card from being written."""
+    found = [fault for fault in _faults_at(coordinator) if fault.part in (_BOARD, _SSHD)]
+    return tuple(fault.text for fault in (*found, *_own_children(coordinator)))
+
+
+def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
+    """What has died or stands still in a lab that was brought up."""
+    found = _noted(record)
+    if any(fault.stopped for fault in found):
+        time.sleep(_STOPPED_FOR_S)
+        again = set(_look(record))
+        found = [fault for fault in found if not fault.stopped or fault in again]
+    return tuple(found)
+
+
+def _faults_at(coordinator: str) -> tuple[LabFault, ...]:
+    for name in lab_names():
+        paths = LabPaths.of(name)
+        record = paths.read()
+        if record is not None and record.coordinator == coordinator:
+            return faults_of(record)
+        epitaph = paths.read_epitaph()
+        if record is None and epitaph is not None and epitaph.coordinator == coordinator:
+            return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}", _BOARD),)
+    return ()
+
+
+def _noted(record: LabRecord) -> list[LabFault]:
+    """Look when the supervisor has noted how each dead service ended, if it does so in time."""
+    deadline = time.monotonic() + _NOTED_WITHIN_S
+    while True:
+        found = _look(record)
+        if all(fault.noted for fault in found):
+            return found
+        supervisor = None if record.supervisor is None else _state(record.supervisor)
+        if time.monotonic() > deadline or supervisor is None or supervisor.stopped:
+            return found
+        time.sleep(_POLL_S)
+        now = LabPaths.of(record.name).read()
+        record = record if now is None or now.identity != record.identity else now
+
+
+def _look(record: LabRecord) -> list[LabFault]:
+    faults = [*_heads(record)]
+    for service in record.services:
+        silences = service.name in (_BOARD, _EXPORTER)
+        log = f"its log is {service.log}"
+        now = _state(service.process)
+        if now is None:
+            how = ending(None if service.ended is None else service.ended.status)
+            text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
+            faults.append(LabFault(text, service.name, silences, noted=service.ended is not None))
+        elif now.stopped:
+            faults.append(_stopped(f"the lab's {service.name}", now, service.name, silences=silences))
+        else:
+            faults += _below(record, service)
+    return faults
+
+
+def _heads(record: LabRecord) -> Iterator[LabFault]:
+    for name, head in (("guardian", record.guardian), ("supervisor", record.supervisor)):
+        if head is None:
+            continue
+        now = _state(head)
+        if now is None:
+            yield LabFault(f"the lab's {name} (process {head.pid}) died, and the lab ends", _BOARD)
+        elif now.stopped:
+            yield _stopped(f"the lab's {name}", now, silences=False)
+
+
+def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
+    """What is wrong with the programs that a service has started, and with what it says of itself."""
+    children = family(service.process.pid)
+    match service.name:
+        case "board":
+            return _board(record, service, children)
+        case "exporter":
+            return _serial_servers(children)
+        case _:
+            name = service.name
+            return [
+                _stopped(f"{each.name} of the lab's {name}", each, name, silences=False)
+                for each in children
+                if each.stopped
+            ]
+
+
+def _board(record: LabRecord, service: ServiceRecord, children: list[Seen]) -> list[LabFault]:
+    if stopped := [each for each in children if each.stopped]:
+        return [_stopped(f"the board's {'QEMU' if 'qemu' in each.name else each.name}", each) for each in stopped]
+    if any("qemu" in each.name and not each.ended for each in children) or not record.board_status_url:
+        return []
+    status = board_status(record)
+    if status is None:
+        return [
+            LabFault(
+                f"the lab's board (process {service.process.pid}) does not answer; its log is {service.log}", _BOARD
+            )
+        ]
+    return _ended_board(status)
+
+
+def _ended_board(status: dict[str, Any]) -> list[LabFault]:
+    match status["state"]:
+        case "ended":
+            return [LabFault(f"the board runs no more: {status['message']}")]
+        case "no-boot":
+            return [LabFault(f"the board has nothing to boot: {status['message']}")]
+        case _:
+            return []
+
+
+def _serial_servers(children: list[Seen]) -> list[LabFault]:
+    """The exporter's ser2net: one for the console, one for the meter, while the place is acquired."""
+    faults: list[LabFault] = []
+    servers = [each for each in children if each.name == _SER2NET]
+    living = {_served(each.process): each for each in servers if not each.ended}
+    for each in servers:
+        if each.ended:
+            # The arguments of one that has ended cannot be read any more: it is the one that is missing.
+            what = f"{_SER2NET} of the lab's {_EXPORTER} (process {each.process.pid}) {ending(each.status)}"
+            faults.append(LabFault(what, "" if _METER in living else _METER, _CONSOLE not in living))
+    for what, each in living.items():
+        if each.stopped:
+            faults.append(_stopped(f"{_SER2NET} of the lab's {what}", each, what, silences=what == _CONSOLE))
+    return faults
+
+
+def _served(process: ProcessRef) -> str:
+    """The name of the terminal that a ser2net serves."""
+    try:
+        arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+    return arguments.partition("serialdev")[2].partition(",/")[2].partition(",")[0].rpartition("/")[2]
+
+
+def _own_children(coordinator: str) -> list[LabFault]:
+    """Programs of this process (ssh, for one) that stand still; a lab that it has brought up speaks for itself."""
+    stopped = [each for each in family(os.getpid()) if each.stopped]
+    record = _record_at(coordinator) if stopped else None
+    if record is not None and record.guardian is not None:
+        head = record.guardian.pid
+        of_lab = {head, *(each.process.pid for each in family(head))}
+        stopped = [each for each in stopped if each.process.pid not in of_lab]
+    return [_stopped(f"{each.name} of this run", each) for each in stopped]
+
+
+def _record_at(coordinator: str) -> LabRecord | None:
+    records = (LabPaths.of(name).read() for name in lab_names())
+    return next((each for each in records if each is not None and each.coordinator == coordinator), None)
+
+
+def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True) -> LabFault:
+    number = process.process.pid
+    return LabFault(f"{what} (process {number}) was stopped (SIGSTOP) and does nothing", part, silences, stopped=True)
+
+
+def _state(process: ProcessRef) -> Seen | None:
+    """What is seen of it, if it still lives."""
+    now = seen(process.pid)
+    return None if now is None or now.ended or now.process != process else now

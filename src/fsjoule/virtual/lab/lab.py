@@ -1,0 +1,391 @@
+"""The virtual lab: a real labgrid lab on this machine, around an emulated board.
+
+Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. Everything
+listens on 127.0.0.1, on free ports; several labs run side by side by name. Nothing outlives the lab: see
+`fsjoule.virtual.lab.guardian`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.interrupts import interruptible
+from fsjoule.host.paths import project_dir
+from fsjoule.host.process_ref import ProcessRef, wait_gone
+from fsjoule.virtual.lab import probe as probe_build
+from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab.board import board_status
+from fsjoule.virtual.lab.files import LabPaths, LabRecord, forget, make_devices_directory
+from fsjoule.virtual.lab.health import faults_of
+from fsjoule.virtual.lab.owner import refuse_to_touch
+from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
+from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
+
+PLACE: Final = "virtual"
+REAL_TIME: Final = "board"
+_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
+_UP_TIMEOUT_S: Final = 180.0
+_DOWN_TIMEOUT_S: Final = 40.0
+_CLIENT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabHandle:
+    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it ran already.
+
+    `identity` is this very lab's, not that of another one of the same name, before or after it.
+    """
+
+    name: str
+    identity: str
+    directory: Path
+    place: str
+    environment: dict[str, str]
+    started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """One program of the lab. `ended` says when and how it died, as far as that is known."""
+
+    name: str
+    pid: int
+    alive: bool
+    log: str
+    ended: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """What is known of a lab. `degraded` means that it is up but a service died; `board` is the board's own status.
+
+    `holder` is HOST/USER of who has acquired the place. `faults` says what has died or stands still, a sentence each;
+    of a lab that is down, why it ended.
+    """
+
+    name: str
+    state: Literal["up", "degraded", "down"]
+    directory: str
+    services: tuple[ServiceStatus, ...] = ()
+    coordinator: str | None = None
+    started_utc: str | None = None
+    owner_pid: int | None = None
+    holder: str | None = None
+    board: dict[str, Any] | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.state != "down"
+
+    def text(self) -> str:
+        """The same for people."""
+        if not self.running:
+            return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
+        lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
+        lines += [
+            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
+            for each in self.services
+        ]
+        lines += [f"  FAULT        {fault}" for fault in self.faults]
+        lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
+        if self.board is not None:
+            card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
+            lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
+        if self.owner_pid is not None:
+            lines.append(f"  it ends with its owner, process {self.owner_pid}")
+        return "\n".join(lines)
+
+
+def emulator_for(board: str) -> str | None:
+    """The QEMU for every kernel on a board in guest time; None where it depends on the kernel (`recipe_of` tells).
+
+    In guest time nothing is typed on the serial line, which is what older QEMUs cannot do with newer kernels; and only
+    figures from one and the same QEMU compare. Raises ConfigError for a board that there is not.
+    """
+    template = board_template(board)
+    return template.qemu.program if template.guest_time is not None else None
+
+
+def recipe_of(board: str) -> str:
+    """The recipe of the cards of a board by its config in labgrid/virtual. Raises ConfigError if there is none."""
+    return board_template(board).recipe
+
+
+def up(
+    name: str = PLACE,
+    *,
+    owner_pid: int | None = None,
+    emulator: str | None = None,
+    meter_program: Path | None = None,
+    board: str = REAL_TIME,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> LabHandle:
+    """Bring a lab up and return when it can be used; one that is up already is returned as it is.
+
+    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
+    if not the one in its config, `meter_program` a meter with the simulator's command line (without one: the
+    simulator, built if it has to be), `board` the name of its board's config in labgrid/virtual.
+    A lab in which something has died is brought up anew, unless somebody else has it.
+    Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
+    does not start, or if a lab is up that has another QEMU, meter or board than is asked for, or is somebody else's
+    and has lost a part.
+    """
+    paths = LabPaths.of(name)
+    template = board_template(board)
+    emulator = process.find_tool(emulator or template.qemu.program)
+    meter = None if meter_program is None else _meter_program(meter_program)
+    in_guest_time = template.guest_time is not None
+    if meter is not None and in_guest_time:
+        raise ConfigError(
+            f"the board {board!r} has its own time, which only the simulator follows: leave --meter-program"
+        )
+    for tool in _TOOLS:
+        process.find_tool(tool)
+    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+        record = paths.read()
+        if record is not None and _state(record) == "up":
+            _refuse_another(record, emulator=emulator, meter=meter, board=board)
+            progress(f"lab {name!r} is up already")
+            return _handle(paths, record, started=False)
+        if record is not None:
+            # A lab that has lost a part may still be measured in, or its owner may be about to say so.
+            if _state(record) == "degraded":
+                refuse_to_touch(record, PLACE, "brought up anew", _texts(record))
+            progress(f"clearing away what a former lab {name!r} left")
+            _end(paths, record)
+        with interruptible():
+            equipment = _Equipment(
+                board,
+                emulator,
+                meter or str(meter_build.simulator(progress)),
+                probe_build.probe(progress) if in_guest_time else None,
+            )
+        return _start(paths, owner_pid, equipment, progress)
+
+
+def status(name: str = PLACE) -> LabStatus:
+    """Look at a lab without changing it."""
+    paths = LabPaths.of(name)
+    record = paths.read()
+    state = "down" if record is None else _state(record)
+    if record is None or state == "down":
+        epitaph = paths.read_epitaph()
+        return LabStatus(name, "down", str(paths.root), faults=() if epitaph is None else (epitaph.text,))
+    faults = _texts(record)
+    return LabStatus(
+        name=name,
+        state=state,
+        directory=str(paths.root),
+        services=tuple(
+            ServiceStatus(service.name, service.process.pid, service.process.alive(), service.log, service.end_text)
+            for service in record.services
+        ),
+        coordinator=record.coordinator,
+        started_utc=record.started_utc,
+        owner_pid=None if record.owner is None else record.owner.pid,
+        holder=_holder(paths, record),
+        board=board_status(record),
+        faults=faults,
+    )
+
+
+def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
+    """End a lab and everything in it. Returns False if there was none. What a killed lab left is cleared away too.
+
+    With an `identity` only that very lab is ended; one that was brought up since under its name stays. Raises LabError
+    if somebody else has the lab: its owner, or a run that uses its place. With `force` it is ended all the same.
+    """
+    paths = LabPaths.of(name)
+    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+        record = paths.read()
+        if record is None or identity not in (None, record.identity):
+            return False
+        was_up = _state(record) != "down"
+        if was_up and not force and identity is None:
+            refuse_to_touch(record, PLACE, "taken down", ())
+        _end(paths, record)
+        return was_up
+
+
+def environment(name: str = PLACE) -> dict[str, str]:
+    """What labgrid's own tools need to reach a lab that is up. Raises LabError if it is not."""
+    paths = LabPaths.of(name)
+    record = paths.read()
+    if record is None or _state(record) == "down":
+        raise LabError(f"the lab {name!r} is down", hint=f"fsjoule lab up --name {name}")
+    return _environment(paths, record)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:
+    if record.supervisor is None or not record.supervisor.alive() or not record.ready:
+        return "down"
+    return "up" if all(service.process.alive() for service in record.services) else "degraded"
+
+
+def _handle(paths: LabPaths, record: LabRecord, *, started: bool) -> LabHandle:
+    return LabHandle(paths.name, record.identity, paths.root, PLACE, _environment(paths, record), started)
+
+
+def _texts(record: LabRecord) -> tuple[str, ...]:
+    return tuple(fault.text for fault in faults_of(record))
+
+
+def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
+    return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Equipment:
+    """What a lab is made of: the name of its board's config, programs, and the library of a board in guest time."""
+
+    board: str
+    emulator: str
+    meter: str
+    probe: Path | None
+
+
+def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
+    """Raise LabError if the lab that is up is not of what is asked for."""
+    name, again = record.name, "fsjoule lab down, then again"
+    if record.emulator != emulator:
+        raise LabError(
+            f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
+            hint=f"some kernels need another QEMU: {again}",
+        )
+    if meter is not None and record.meter_program != meter:
+        raise LabError(
+            f"the lab {name!r} is up with the meter {record.meter_program}, and {meter} is asked for", hint=again
+        )
+    if record.board != board:
+        raise LabError(
+            f"the lab {name!r} is up with the board {record.board!r}, and {board!r} is asked for", hint=again
+        )
+
+
+def _meter_program(path: Path) -> str:
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise ConfigError(f"{path} is no program", hint="build the meter's firmware for the host: make firmware")
+    return str(path.resolve())
+
+
+def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progress: Callable[[str], None]) -> LabHandle:
+    owner = None if owner_pid is None else ProcessRef.of(owner_pid)
+    if owner_pid is not None and owner is None:
+        raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
+    paths.make()
+    coordinator_port, ssh_port = free_ports(2)
+    prepare_ssh(paths, ssh_port)
+    shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
+    devices = make_devices_directory(paths.name)
+    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe)
+    paths.board_config.write_text(config.to_toml())
+    record = LabRecord(
+        name=paths.name,
+        identity=secrets.token_hex(8),
+        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        devices=str(devices),
+        coordinator=f"127.0.0.1:{coordinator_port}",
+        ssh_port=ssh_port,
+        meter_program=equipment.meter,
+        emulator=equipment.emulator,
+        board=equipment.board,
+        owner=owner,
+    )
+    paths.write(record)
+    try:
+        _launch(paths, progress)
+    except BaseException:
+        _end(paths, paths.read() or record)
+        raise
+    return _handle(paths, record, started=True)
+
+
+def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
+    """Start the guardian and follow what the supervisor tells until the lab is ready."""
+    reader, writer = os.pipe()
+    try:
+        guardian = process.start(
+            [sys.executable, "-m", "fsjoule.virtual.lab.guardian", paths.root, str(writer)],
+            log=paths.log("guardian"),
+            pass_fds=(writer,),
+            die_with_parent=False,
+        )
+        os.close(writer)
+        try:
+            with interruptible():
+                _follow(reader, progress, paths)
+        except BaseException:
+            process.stop(guardian, timeout_s=_DOWN_TIMEOUT_S)
+            raise
+        # It lives on when this object does not; `_end` waits for it by its number.
+        guardian.returncode = 0
+    finally:
+        os.close(reader)
+
+
+def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> None:
+    deadline = time.monotonic() + _UP_TIMEOUT_S
+    buffered = b""
+    while (left_s := deadline - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
+        chunk = os.read(reader, 4096)
+        if not chunk:
+            what = f"the lab {paths.name!r} ended while it started: {paths.await_epitaph()}"
+            raise LabError(what, hint=f"see the logs in {paths.logs}")
+        *lines, buffered = (buffered + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "error" in message:
+                raise LabError(message["error"], hint=message["hint"])
+            if "ready" in message:
+                return
+            progress(message["progress"])
+    raise LabError(f"the lab is not up after {_UP_TIMEOUT_S:.0f} s", hint=f"see the logs in {paths.logs}")
+
+
+def _end(paths: LabPaths, record: LabRecord) -> None:
+    """End what runs of a lab and clear away its files. Either head of the lab clears up; the last resort is here."""
+    heads = [head for head in (record.guardian, record.supervisor) if head is not None]
+    for head in heads:
+        head.end()
+    left = wait_gone(heads, _DOWN_TIMEOUT_S)
+    # Services of a lab whose two heads were killed have got their SIGTERM from the kernel.
+    left += wait_gone([service.process for service in record.services], timeout_s=5.0)
+    for each in left:
+        each.send(signal.SIGKILL)
+    if stubborn := wait_gone(left, timeout_s=5.0):
+        raise LabError(f"these processes of the lab {paths.name!r} cannot be ended: {[each.pid for each in stubborn]}")
+    if record.guardian is not None:
+        with contextlib.suppress(ChildProcessError):  # only the process that started it has it as its child
+            os.waitpid(record.guardian.pid, os.WNOHANG)
+    forget(paths, record)
+
+
+def _holder(paths: LabPaths, record: LabRecord) -> str | None:
+    """Who has acquired the place; None also if the coordinator does not answer."""
+    command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
+    try:
+        shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
+    except LabError:
+        return None
+    found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
+    return found.group(1) if found else None

@@ -1,0 +1,44 @@
+"""The meter of a virtual lab, for whoever is not labgrid: on a way that takes no bytes from the lab."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
+from fsjoule.virtual.lab.files import LabPaths
+
+_LISTENS: Final = re.compile(r"tcp,(?:127\.0\.0\.1,)?(\d+)$", re.MULTILINE)
+
+
+def meter_opener(name: str) -> Callable[[], Stream]:
+    """What opens the meter of the lab called `name`, each time by the way that is right then.
+
+    While the lab's place is acquired, the exporter's ser2net has the meter's terminal and serves its bytes to all that
+    connect; while it is not, nobody has. Raises LabError if there is no such lab.
+    """
+    record = LabPaths.of(name).read()
+    if record is None or not record.ready:
+        raise LabError(f"the lab {name!r} is down", hint=f"fsjoule lab up --name {name}")
+    terminal = Path(record.devices) / "meter"
+
+    def opened() -> Stream:
+        port = _served_at(terminal)
+        return TtyStream(str(terminal)) if port is None else NetworkStream("127.0.0.1", port, telnet=True)
+
+    return opened
+
+
+def _served_at(terminal: Path) -> int | None:
+    """The port at which a ser2net of this computer serves the terminal: its arguments say so."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().decode(errors="replace").replace("\0", "\n")
+        except OSError:
+            continue
+        if f",{terminal}," in arguments and (found := _LISTENS.search(arguments)):
+            return int(found.group(1))
+    return None

@@ -1,0 +1,69 @@
+"""Who has a lab: the process it ends with, or a run on its place. Nobody else may clear it away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host.paths import state_dir
+from fsjoule.virtual.lab.files import LabRecord
+
+# What /proc/locks says of a lock: its kind, who took it, and the file's number.
+_LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
+
+
+def others_with(record: LabRecord, place: str) -> str | None:
+    """Who besides this process has the lab, in words: its owner, if it lives, or a run that uses its place."""
+    owner = record.owner
+    if owner is not None and owner.pid != os.getpid() and owner.alive():
+        return f"belongs to process {owner.pid} ({_command(owner.pid)}), which still runs"
+    user = _user_of(record.coordinator, place)
+    if user is not None and user != os.getpid():
+        return f"is used by a run, process {user} ({_command(user)})" if user else "is used by a run"
+    return None
+
+
+def refuse_to_touch(record: LabRecord, place: str, doing: str, faults: tuple[str, ...]) -> None:
+    """Raise LabError if somebody else has the lab; `faults` are what is wrong with it."""
+    if who := others_with(record, place):
+        wrong = f"; {'; '.join(faults)}" if faults else ""
+        raise LabError(
+            f"the lab {record.name!r} cannot be {doing}: it {who}{wrong}",
+            hint=f"wait for its end, or end it all the same: fsjoule lab down --force --name {record.name}",
+        )
+
+
+def _user_of(coordinator: str, place: str) -> int | None:
+    """The process that holds the lock of runs on the place (fsjoule.lab.place), 0 if it is not known which one."""
+    path = state_dir() / "places" / f"{coordinator}-{place}"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _locker(os.fstat(descriptor).st_ino)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _locker(inode: int) -> int:
+    try:
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return 0
+    return next((int(pid) for pid, file in _LOCK.findall(locks) if int(file) == inode), 0)
+
+
+def _command(pid: int) -> str:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        command = ""
+    return " ".join(command.split())[:60] or "its command is not known"

@@ -1,0 +1,164 @@
+"""The programs of a virtual lab: how each is started and how one sees that it is ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fsjoule.host.paths import project_dir
+from fsjoule.host.process import find_tool
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, WiresConfig
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.ssh import lab_path
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+_START_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One program of the lab."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: Callable[[], bool]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    timeout_s: float = _START_TIMEOUT_S
+
+
+def board_template(board: str) -> BoardConfig:
+    """The config of that name in labgrid/virtual. Raises ConfigError if there is none."""
+    return BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / f"{board}.toml")
+
+
+def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None) -> BoardConfig:
+    """The config of the lab's board: the one of that name, with the lab's own paths, its QEMU and its probe."""
+    base = board_template(board)
+    guest = base.guest_time
+    if guest is not None and probe is not None:
+        guest = dataclasses.replace(guest, mailbox=devices / "mailbox", probe=probe)
+    return dataclasses.replace(
+        base,
+        name=paths.name,
+        log_dir=paths.logs,
+        ready_file=paths.board_ready,
+        feed=devices / "feed",
+        card=dataclasses.replace(base.card, image=paths.card, control_socket=devices / "mux"),
+        wires=WiresConfig(console=devices / "console", mark=devices / "marks"),
+        qemu=dataclasses.replace(base.qemu, program=emulator),
+        outlet=dataclasses.replace(base.outlet, address="127.0.0.1", port=0),
+        guest_time=guest,
+    )
+
+
+def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
+    """Those that need no other: they start side by side."""
+    port = record.coordinator.rsplit(":", 1)[1]
+    coordinator_log = paths.log("coordinator")
+    return (
+        Service(
+            name="coordinator",
+            argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
+            ready=lambda: "Coordinator ready" in _text(coordinator_log) and listens(int(port)),
+            cwd=paths.coordinator,
+            # Asked politely it waits 5 s for its clients; all that it knows is in places.yaml.
+            stop_signal=signal.SIGKILL,
+        ),
+        Service(
+            name="sshd",
+            argv=(find_tool("sshd"), "-D", "-e", "-f", str(paths.ssh / "sshd_config")),
+            ready=lambda: listens(record.ssh_port),
+        ),
+        Service(
+            name="board",
+            argv=(sys.executable, "-m", "fsjoule.virtual.board.program", str(paths.board_config)),
+            ready=paths.board_ready.exists,
+        ),
+        _meter(paths, record, follows=BoardConfig.from_toml(paths.board_config).guest_time is not None),
+    )
+
+
+def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
+    """A meter in real time, or one that follows the board's own time."""
+    devices = Path(record.devices)
+    feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
+    own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
+    own += ("--serial-number", meter_serial(paths))
+    if follows:
+        return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
+    return Service(
+        name="meter",
+        argv=(record.meter_program, "--feed", str(feed), "--marks-link", str(marks), *own),
+        ready=lambda: stream.exists() and marks.exists(),
+    )
+
+
+def meter_serial(paths: LabPaths) -> str:
+    """A serial number that no other lab's meter has; this lab's is the same whenever it is brought up."""
+    return f"SIM-{hashlib.sha256(bytes(paths.root)).hexdigest()[:8]}"
+
+
+def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
+    """The exporter, which needs the coordinator, the ttys and what the board says of itself."""
+    log = paths.log("exporter")
+    return Service(
+        name="exporter",
+        argv=(
+            beside_python("labgrid-exporter"),
+            *("--coordinator", record.coordinator),
+            *("--name", f"fsjoule-{record.name}"),
+            *("--hostname", "127.0.0.1"),
+            str(project_dir() / "labgrid" / "virtual" / "exporter.yaml"),
+        ),
+        ready=lambda: "Exporter ready" in _text(log),
+        env={
+            "PATH": lab_path(paths),
+            "FSJOULE_LAB_DEVICES": record.devices,
+            "FSJOULE_LAB_OUTLET": board.outlet_url,
+            "FSJOULE_LAB_OUTLET_INDEX": str(BoardConfig.from_toml(paths.board_config).outlet.index),
+            "FSJOULE_LAB_CARD": board.card_device,
+            "FSJOULE_LAB_MUX": board.mux_control,
+        },
+    )
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on this port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 on which nothing listens at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def beside_python(program: str) -> str:
+    """A program of labgrid's, which is installed with fsjoule: the one of this very environment."""
+    return find_tool(str(Path(sys.executable).parent / program))

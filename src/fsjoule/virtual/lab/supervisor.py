@@ -1,0 +1,219 @@
+"""Starts the services of a virtual lab and watches them; `python -m fsjoule.virtual.lab.supervisor LAB_DIRECTORY PIPE`.
+
+It tells its progress to the caller of `up` through the pipe, a JSON object a line: {"progress": TEXT}, {"ready": true}
+or {"error": TEXT, "hint": TEXT}. While the lab starts, a pipe closed by the caller ends the lab; after that it ends
+with SIGTERM, or with its owner. A service that dies by itself is told by `status`; the others stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host import process
+from fsjoule.host.process_ref import (
+    ProcessRef,
+    become_subreaper,
+    end_descendants,
+    ending,
+    wait_gone,
+)
+from fsjoule.virtual.board.config import BoardReady
+from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord, forget
+from fsjoule.virtual.lab.services import Service, exporter, first_services
+from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
+
+_POLL_S: Final = 0.05
+_WATCH_S: Final = 0.5
+_STOP_TIMEOUT_S: Final = 6.0
+_LOG_TAIL_LINES: Final = 15
+
+
+class _Stop(Exception):  # noqa: N818 - no error: the lab is asked to end
+    pass
+
+
+class Supervisor:
+    """Owns the lab's services from their start to their end."""
+
+    def __init__(self, paths: LabPaths, record: LabRecord, pipe: int) -> None:
+        self._paths = paths
+        self._record = record
+        self._pipe = pipe
+        self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
+        self._terminals = HeldTerminals()
+        self._ends: set[int] = set()  # a descriptor for each service, which can be read when it has ended
+        signalled, self._signal_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._end_asked = select.poll()  # and services that end by themselves
+        self._end_asked.register(signalled, select.POLLIN)
+        self._end_asked.register(pipe, 0)  # an error is always told: nobody reads the pipe any more
+
+    def run(self) -> int:
+        """Start everything, wait for the end of the lab, stop everything. Returns the exit code."""
+        signal.set_wakeup_fd(self._signal_writer)
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(sig, lambda _signal, _frame: None)
+        try:
+            self._start_all()
+            self._watch()
+        except _Stop:
+            self._paths.bury(self._record, self._who_asked())
+            return 0
+        except FsjouleError as error:
+            self._tell({"error": error.what, "hint": error.hint})
+            return 1
+        finally:
+            self._stop_all()
+        return 0
+
+    def _who_asked(self) -> str:
+        """Why the lab is to end: the kernel asks as well, with the same signal, when the guardian has died."""
+        guardian = self._record.guardian
+        if guardian is not None and guardian.pid != os.getppid():
+            return f"its guardian, process {guardian.pid}, died"
+        return "it was taken down"
+
+    def _start_all(self) -> None:
+        begin = time.monotonic()
+        self._update(supervisor=ProcessRef.of(os.getpid()))
+        first = first_services(self._paths, self._record)
+        self._tell({"progress": f"starting {', '.join(service.name for service in first)}"})
+        self._start(first)
+        board = BoardReady.read(self._paths.board_ready)
+        if board is None:
+            log = self._paths.log("board")
+            raise LabError("the lab's board ended as soon as it was ready", hint=f"its log is {log}")
+        self._update(board_status_url=board.status_url)
+        self._tell({"progress": "starting exporter"})
+        self._start([exporter(self._paths, self._record, board)])
+        self._update(ready=True)
+        self._tell({"progress": f"lab is up after {time.monotonic() - begin:.1f} s"})
+        self._tell({"ready": True})
+        self._end_asked.unregister(self._pipe)
+        os.close(self._pipe)
+
+    def _start(self, services: Sequence[Service]) -> None:
+        """Start them side by side and wait until all are ready. Raises LabError that names the one that is not."""
+        for service in services:
+            environment = {**service.env, "PYTHONUNBUFFERED": "1"}
+            log = self._paths.log(service.name)
+            started = process.start(service.argv, log=log, env=environment, cwd=service.cwd)
+            self._running[service.name] = (started, service.stop_signal)
+            reference = ProcessRef.of(started.pid) or ProcessRef(started.pid, 0)
+            self._update(services=(*self._record.services, ServiceRecord(service.name, reference, str(log))))
+        begin = time.monotonic()
+        waiting = list(services)
+        while waiting:
+            self._check_stop()
+            waiting = [service for service in waiting if not service.ready()]
+            for service in waiting:
+                self._check_service(service, time.monotonic() - begin)
+            if waiting:
+                time.sleep(_POLL_S)
+        for service in services:
+            self._guard(self._running[service.name][0].pid)
+
+    def _guard(self, pid: int) -> None:
+        """Hold the terminals of a service, and be woken up when it ends."""
+        try:
+            self._terminals.hold(pid)
+        except OSError as error:
+            sys.stderr.write(f"the terminals of process {pid} cannot be held, only unlinked when it ends: {error}\n")
+        end = os.pidfd_open(pid)
+        self._ends.add(end)
+        self._end_asked.register(end, select.POLLIN)
+
+    def _check_service(self, service: Service, waited_s: float) -> None:
+        exit_code = self._running[service.name][0].poll()
+        if exit_code is None and waited_s <= service.timeout_s:
+            return
+        log = self._paths.log(service.name)
+        reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else f"ended with {exit_code}"
+        tail = "".join(f"\n  {service.name}| {line}" for line in _tail(log))
+        raise LabError(f"the lab's {service.name} {reason}{tail}", hint=f"its log is {log}")
+
+    def _watch(self) -> None:
+        """Wait for a reason to end the lab."""
+        owner = self._record.owner
+        while True:
+            self._check_stop(timeout_s=_WATCH_S)
+            if owner is not None and not owner.alive():
+                self._paths.bury(self._record, f"its owner, process {owner.pid}, ended")
+                return
+            self._note_deaths()
+
+    def _note_deaths(self) -> None:
+        """Write into the record what has ended by itself, so that whoever asks is told when and how."""
+        services = self._record.services
+        noted = tuple(self._with_its_end(service) for service in services)
+        if noted != services:
+            self._update(services=noted)
+
+    def _with_its_end(self, service: ServiceRecord) -> ServiceRecord:
+        status = self._running[service.name][0].poll()
+        if service.ended is not None or status is None:
+            return service
+        sys.stderr.write(f"the lab's {service.name} {ending(status)}\n")
+        remove_links(Path(self._record.devices), self._terminals.hang_up(service.process.pid))
+        return dataclasses.replace(service, ended=Ended(datetime.now(UTC).isoformat(timespec="seconds"), status))
+
+    def _check_stop(self, timeout_s: float = 0.0) -> None:
+        for descriptor, _ in self._end_asked.poll(timeout_s * 1000):
+            if descriptor not in self._ends:
+                raise _Stop
+            self._end_asked.unregister(descriptor)
+            self._ends.remove(descriptor)
+            os.close(descriptor)
+
+    def _stop_all(self) -> None:
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(sig, signal.SIG_IGN)
+        references = [service.process for service in self._record.services]
+        for running, sig in self._running.values():
+            if running.poll() is None:
+                os.killpg(running.pid, sig)
+                os.killpg(running.pid, signal.SIGCONT)  # one that was stopped goes on to end
+        wait_gone(references, _STOP_TIMEOUT_S)
+        end_descendants()
+        forget(self._paths, self._record)
+        if self._record.guardian is not None:
+            self._record.guardian.send(signal.SIGCONT)  # it has nothing left to wait for, and must not stay behind
+
+    def _update(self, **changes: object) -> None:
+        self._record = dataclasses.replace(self._record, **changes)  # pyright: ignore[reportArgumentType]
+        self._paths.write(self._record)
+
+    def _tell(self, message: dict[str, object]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # noticed by `_check_stop`
+            os.write(self._pipe, json.dumps(message).encode() + b"\n")
+
+
+def _tail(log: Path) -> list[str]:
+    try:
+        return log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    except FileNotFoundError:
+        return []
+
+
+def main() -> int:
+    """Run the lab that `up` has prepared."""
+    become_subreaper()
+    paths = LabPaths(Path(sys.argv[1]))
+    record = paths.read()
+    return 1 if record is None else Supervisor(paths, record, int(sys.argv[2])).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
