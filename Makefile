@@ -1,5 +1,6 @@
 # make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
 # make test           set up what is missing, run all tests, those with the real lab included
+# make check          style, types, layers and unit tests: before each commit
 # make test-fresh     lint and unit tests on a minimal Debian 12 made for it; FULL=1: make bench and make test, too
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED makes the same ones again
 # make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
@@ -35,7 +36,7 @@ KINDS ?=
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
+.PHONY: bench test check test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -45,6 +46,9 @@ bench: setup
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest
+
+check: lint
+	$(BIN)/pytest -n auto --dist loadfile tests/unit
 
 test-fresh: build/packages.stamp
 	$(AS_ROOT) tests/fresh/run $(if $(FULL),lint unit bench test)

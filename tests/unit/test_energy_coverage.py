@@ -30,7 +30,7 @@ IDLE = Window(50_000, 350_000)
 IDLE_S = 0.5
 RANGE_MV = 80
 SHUNT_OHM = 0.1
-DRIFT = 0.005 / 6  # as fsjoule.energy.instrument has it of the data sheet, for 10 degrees
+DRIFT = 0.005 / 6  # as fsjoule.meter.energy.instrument has it of the data sheet, for 10 degrees
 NO_ERROR = {"offset_v": 0.0, "offset_bus_v": None, "offset_per_volt": 0.0, "gain": 0.0, "shunt": 0.0}
 
 

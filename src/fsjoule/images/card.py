@@ -19,7 +19,7 @@ from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import CardLayout, Recipe
 from fsjoule.model import MIB, ImageFacts
 
-# Raise it when this file, initramfs.py or kernelimage.py changes what is in an entry.
+# Raise it when this file, initramfs.py or kernels/image.py changes what is in an entry.
 STAGE_VERSION: Final = 5
 
 _TIMEOUT_S: Final = 120.0

@@ -17,7 +17,7 @@ from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file or makefs.py changes what is in an entry.
+# Raise it when this file or make_filesystem.py changes what is in an entry.
 STAGE_VERSION: Final = 6
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")

@@ -1,7 +1,7 @@
 """What a type does not say of a document's values: times that are times, sizes that can be, names of bounded length.
 
 Only what fsjoule chooses or knows is checked here. What was measured may be any finite number: that is for
-`validity.py` to judge. Each check raises ValueError.
+`fsjoule.meter.energy.validity` to judge. Each check raises ValueError.
 """
 
 from __future__ import annotations

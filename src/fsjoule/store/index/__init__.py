@@ -6,5 +6,5 @@
                       └─ importing ─┘     schema     selection
 
 `open_index` opens one, in SQLite or PostgreSQL; `import_runs` and `rebuild` fill it; `points` gives the figures of
-series in the order of time or of kernels. docs/index.md describes the tables for those who ask in SQL.
+series in the order of time or of kernels. docs/database.md describes the tables for those who ask in SQL.
 """
