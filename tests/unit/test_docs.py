@@ -60,3 +60,13 @@ def test_the_architecture_has_every_room_and_module() -> None:
     rooms = {f"{init.parent.name}/" for init in package.glob("*/__init__.py")}
     modules = {module.name for module in package.glob("*.py") if module.name != "__init__.py"}
     assert {name for name in rooms | modules if f"| `{name}`" not in text} == set()
+
+
+def test_every_room_says_who_may_call_it_and_what_it_may_call() -> None:
+    inits = sorted((PROJECT / "src/fsjoule").glob("*/__init__.py"))
+    lacking = [
+        init.parent.name
+        for init in inits
+        if not re.search(r"^For: .*^Called by: .*^May call: ", init.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    assert lacking == []

@@ -1,4 +1,12 @@
-"""The command line. Thin: it reads arguments, calls one function, shows what came back."""
+"""The command line.
+
+For: `fsjoule` and its subcommands. A command reads arguments, calls one function and shows what it returns.
+Called by: the entry point `fsjoule`. No room imports this one.
+May call: every room. It does not import `pytest_plugin`.
+
+Entry points: `main`; one module per command or group (`gate.py`, `index.py`, `meter/`). `common.py` has output and
+options that all share, `ended.py` the exit codes: one per cause, whatever Python, typer and rich would end with.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,10 @@
-"""This computer: processes, paths, terminals, signals, files and caches."""
+"""This computer: processes, paths, signals, terminals, files and caches.
+
+For: everything that fsjoule needs from the machine it runs on, in one place each.
+Called by: every room above it but `suites`.
+May call: `errors`. It knows no board, no run and no measurement.
+
+Entry points: `process.run` and `start` (the one door for programs), `inside.read_inside` (the one door into a run
+folder), `interrupts` (signals that end a run, raised where a body may be left), `paths` (cache, state, checkout),
+`output` and `terminal` (what may be shown). `cache/` keeps what is built.
+"""

@@ -1,4 +1,14 @@
-"""Kernels: where they come from, how they are built, what is taken out of them."""
+"""Kernels: where they come from, how they are built, what goes onto a card.
+
+For: Debian's kernels, package files, build folders, and kernels built from a revision of your tree. docs/kernels.md is
+the guide.
+Called by: `images`, `runs`, `gitlab`, `cli`.
+May call: `host`, `model`, `errors`.
+
+Entry points: `take_kernels` (names become kernels, ready for cards), `build_kernel` (cross-build a revision),
+`check_kernel` and `kernel_choices` (what `--kernel` takes), `recipe.load_recipe` and `DEFAULT_RECIPE` (recipes of card
+images).
+"""
 
 from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels
 from fsjoule.kernels.choices import check_kernel, kernel_choices, take_kernels

@@ -1,6 +1,16 @@
-"""The board's lab: labgrid drivers and a strategy, and nothing else of fsjoule imports labgrid.
+"""The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
-An environment file has `imports: [fsjoule.lab]`, which registers MeterDriver, SdMuxFlasher and BoardStrategy.
+For: a real or virtual board behind `fsjoule.ports`. An environment file has `imports: [fsjoule.lab]`, which registers
+MeterDriver, SdMuxFlasher and BoardStrategy.
+Called by: `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
+May call: `meter`, `ports`, `host`, `model`, `errors`.
+
+Entry points:
+
+- `LabgridBoard`, `MeterDriver`, `SdMuxFlasher`: ports.Board, ports.Meter and ports.Flasher on a labgrid target.
+- `acquired_place`: holds a place. Its lock says who may use a board, and is checked before anything is done to it.
+- `read_environment`: an environment file with every argument checked; errors name file and line.
+- `lab_errors`: labgrid's exceptions become fsjoule's, and calls that may hang get a time limit.
 """
 
 from fsjoule.lab.board import LabgridBoard

@@ -1,1 +1,10 @@
-"""The meter's host side: its stream and commands, and what one does with them at a desk. It knows no labgrid."""
+"""The power meter's host side. It knows no labgrid.
+
+For: the meter's stream and commands, joules and their uncertainty, and work with a meter at a desk.
+Called by: `bench`, `lab`, `virtual`, `runs`, `cli`.
+May call: `store` (recordings), `host`, `model`, `errors`.
+
+Rooms: `protocol/` (bytes to frames to a trace, pure), `links/` (ports, the receiving thread, commands), `energy/`
+(joules, their uncertainty, whether to believe them, pure), `tools/` (watch, record, calibrate, self-test).
+Entry points: `links.receiver.Receiver`, `links.client.MeterClient`, `links.finder.find`, `energy.energy`.
+"""

@@ -1,1 +1,11 @@
-"""What a run looks like to others: text, JSON, charts and a page. Takes model objects; reads no results from files."""
+"""What people look at: runs, verdicts, publications and trends as text, JSON, charts and pages.
+
+For: presentation only. It takes model objects and verdicts, and decides nothing.
+Called by: `cli`, `runs`.
+May call: `verdicts`, `store`, `suites`, `statistics`, `host`, `model`. No room below may import it.
+
+Rooms: `comparison/`, `gating/`, `trend/` (verdicts), `publications/` (a published benchmark's own form), `allure/`
+(Allure's report of many runs).
+Entry points: `summary.summarise` (rows of every table), `text.print_summary` (terminal), `page.render_page` (one HTML
+file), `as_json.to_json`. `tables.py` describes a table once, for terminal, page and Markdown.
+"""

@@ -1,1 +1,18 @@
-"""One run put together: its request, its session, its pairs, its gate."""
+"""One run, put together from the other rooms.
+
+For: everything between a user's request and a finished run folder or verdict. This is the only room that knows the lab,
+the images and the bench at once.
+Called by: `cli`, `pytest_plugin`, `gitlab`.
+May call: every room below it.
+
+Entry points:
+
+- `request.choose`: options with every name checked become a `Choice`; `request.planned` gives its plan.
+- `session.Session`: builds cards, brings the virtual lab up, holds the place and opens the run folder. `Session.run`
+  yields the `Bench`.
+- `resume.resume`: a run that ended early goes on in its own folder.
+- `pairs.measure_pairs`: a baseline and a candidate boot in turn until the caller has seen enough.
+- `gate.gate_measured`, `gate.gate_recorded`: the gate on fresh boots and on recorded ones.
+- `confirm.confirm_changes`: fresh boots confirm or refute the changes that a trend nominates.
+- `meter.open_meter`: the one meter that an address, a virtual lab or an environment file names.
+"""

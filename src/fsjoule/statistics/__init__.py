@@ -1,5 +1,9 @@
-"""Verdicts from repetitions: pure functions, without I/O. docs/statistics.md explains them.
+"""Statistics: pure functions from repetitions to decisions with error rates. docs/statistics.md explains them.
 
-`compare` judges two finished samples, `SequentialTest` and `Gate` decide while boots still run, `nominate` and
-`confirm` find changes in a history. The unit of all of them is the boot.
+For: methods only. They see numbers, never a file, a run or a series' name. The unit of all of them is the boot.
+Called by: `verdicts`, `report`, `suites`, `runs`, `cli`.
+May call: `model`, `host`, `errors`.
+
+Entry points: `comparison.compare` judges two finished samples; `gate.SequentialTest` and `gate.Gate` decide while boots
+still run (`evidence.py`, `policy.py`); `changepoints.nominate` and `confirmation.confirm` find changes in a history.
 """

@@ -1,4 +1,4 @@
-"""Run folders on disk: the only part of fsjoule that touches files of results.
+"""Run folders on disk: the only room that touches files of results.
 
 ::
 
@@ -9,5 +9,11 @@
             trace.parquet               fsjoule.trace/2
             fio.json, console.log       attachments, under the names that the caller gave
 
-`RunFolder` writes one, `load_run` reads one. `Recording` writes a trace that belongs to no run.
+For: writing and reading results, whole or not at all, however damaged or foreign the folder is.
+Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `gitlab`, `cli`.
+May call: `host`, `model`, `errors`.
+
+Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`
+writes a trace that belongs to no run. `schemas.py` holds the JSON models and their schemas, `upgrade.py` reads older
+ones. `index/` makes the database of all runs.
 """

@@ -1,4 +1,13 @@
-"""Suites as data: what is measured, without saying on which filesystem, kernel or board."""
+"""Suites as data: what is measured, without saying on which filesystem, kernel or board.
+
+For: suites, plans and estimates.
+Called by: `bench`, `report`, `runs`, `cli`.
+May call: `filesystems`, `statistics`, `model`, `errors`.
+
+Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
+`check_modules` (what cannot be measured is refused first), `estimate` (time, wear and energy). Each suite is a module.
+`published/` holds the figures and statements of the publications that some suites repeat.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,15 @@
-"""Use cases over the index: what was measured on two sides becomes verdicts.
+"""Verdicts: what was measured on two sides, before a gate or over a history becomes an answer.
+
+For: judgement. Words, tables and colours are `report`'s.
 
 ::
 
     names ── sides ──> Side, Side ── pairing ──> Comparison, ... ── statistics ──> Compared ── report
 
-`Sources` reads a side from an index or from run folders, `compare_sides` judges two of them. A `Judge` is given
-pairs of boots, fresh ones or those of `recorded_pairs`, until it has seen enough.
+Called by: `runs`, `report`, `cli`.
+May call: `store` (index and run folders), `statistics`, `model`, `errors`.
+
+Entry points: `sides.Sources` reads a side from an index or from run folders, `compare.compare_sides` judges two of
+them. A `gate.Judge` takes pairs of boots, fresh or from `recorded.recorded_pairs`, until it has seen enough. `trend/`
+judges histories.
 """

@@ -1,1 +1,10 @@
-"""The virtual lab: a board in QEMU, its meter, and the programs of a labgrid lab around them."""
+"""The virtual lab: an emulated board under real labgrid processes.
+
+For: everything that a real lab has in hardware. It differs from a real lab only below labgrid's drivers, and all its
+figures say `simulated`.
+Called by: `runs`, `cli`.
+May call: `meter`, `host`, `model`, `errors`. It imports neither `lab` nor labgrid: the services run as programs.
+
+Rooms: `board/` (QEMU, power model, supply, console, outlet), `disks/` (card and disks), `lab/` (the lab's programs).
+Entry points: `lab.lab.up`, `status`, `down`, `environment`; `lab.health.lab_faults` names the first cause of a failure.
+"""

@@ -1,1 +1,4 @@
-"""Verdicts as text, Markdown, JSON, charts and a page. Takes what a comparison found; decides nothing."""
+"""Verdicts of a comparison as text, Markdown, JSON, charts and a page.
+
+It takes what `verdicts` found and decides nothing. `words.py` has the sentences, `table.py` the columns.
+"""

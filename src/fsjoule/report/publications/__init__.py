@@ -1,4 +1,7 @@
-"""A run of a publication's suite in the publication's own form: sections, statements, and cells that do not follow."""
+"""A run of a publication's suite in the publication's own form: sections, statements, and cells that do not follow.
+
+One module per publication gives its sections; `suite_page` collects them for the terminal and the page.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@
     run folders ── reading ── writing ──> tables ──> queries ──> points of series
                       └─ importing ─┘     schema     selection
 
-`open_index` opens one, in SQLite or PostgreSQL; `import_runs` and `rebuild` fill it; `points` gives the figures of
-series in the order of time or of kernels. docs/database.md describes the tables for those who ask in SQL.
+Called by: `verdicts`, `report`, `runs`, `cli`.
+
+Entry points: `database.open_index` opens one, in SQLite or PostgreSQL; `importing.import_runs` and `importing.rebuild`
+fill it; `queries.points` gives the figures of series in the order of time or of kernels. docs/database.md describes the
+tables for those who ask in SQL.
 """

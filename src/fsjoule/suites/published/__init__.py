@@ -1,4 +1,4 @@
-"""What others have published: their figures, the statements that follow from them, and the cells that do not.
+"""What others have published: their figures, the statements that follow from them, and doubtful cells.
 
 Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, which
 are asked of the published ones and of a run's alike. docs/publications.md says how they are told.
