@@ -151,9 +151,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
+    environment = lab.read_environment(Path(config.option.lg_env))
     return Session(
-        _choice(config.option),
-        environment_file=Path(config.option.lg_env),
+        _choice(config.option, environment),
+        environment,
         say=say,
         command=("pytest", *config.invocation_params.args),
         coordinator=config.option.lg_coordinator,
@@ -198,7 +199,7 @@ def _end_by_signal(config: pytest.Config) -> None:
         session.exitstatus = code
 
 
-def _choice(option: Namespace) -> Choice:
+def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
     repeat, seed = _number_of(option, "repeat", int), _number_of(option, "seed", int)
     size_factor = _number_of(option, "size_factor", float)
     if option.resume is not None:
@@ -225,7 +226,7 @@ def _choice(option: Namespace) -> Choice:
         meter_program=option.meter_program,
         size_factor=size_factor,
         storages=option.storage,
-        environment_file=Path(option.lg_env),
+        environment=environment,
     )
 
 

@@ -69,16 +69,17 @@ class FreshBoots:
     def measure_pairs(
         self,
         choice: Choice,
-        environment_file: Path,
+        environment: lab.EnvironmentFile,
         *,
+        taken: tuple[kernels.TakenKernel, ...] = (),
         enough: Enough,
         say: Callable[[str], None],
         command: tuple[str, ...],
     ) -> PairedRun:
-        """See `pairing.measure_pairs`."""
+        """See `pairs.measure_pairs`."""
         self.choices.append(choice)
-        profile = lab.read_environment(environment_file).profile
-        taken = kernels.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
+        profile = environment.profile
+        taken = taken or kernels.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
         labels = tuple(kernel.facts.label for kernel in taken)
         entries = planned(choice, profile, labels).entries
         plan = Plan(choice.suite.name, choice.filesystems, labels, choice.repeat, choice.seed, {}, entries)

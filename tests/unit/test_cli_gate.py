@@ -207,7 +207,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--policy", "absent.toml"), "the policy cannot be read"),
         (("--json", "--markdown", "-"), "both write to the standard output"),
         (("--lg-env", "absent.yaml"), "absent.yaml"),
-        (("--lg-env", "absent.yaml", "--fs", "reiserfs"), "reiserfs"),
+        (("--lg-env", str(VIRTUAL), "--fs", "reiserfs"), "reiserfs"),
     ],
 )
 def test_wrong_options_are_named(run: CommandLine, options: tuple[str, ...], said: str) -> None:
@@ -245,7 +245,7 @@ def test_the_storage_device_is_the_users() -> None:
     profile = read_environment(VIRTUAL).profile
 
     def measured_on(storage: str | None) -> set[str]:
-        options = cli_gate.Measuring(VIRTUAL, "ext4", "quick", "scratch", Path("results"), 1, storage)
+        options = cli_gate.Measuring(read_environment(VIRTUAL), "ext4", "quick", "scratch", Path("results"), 1, storage)
         choice = options.choice(sides, Policy())
         entries = planned(choice, profile, choice.kernels).entries
         return {entry.storage for entry in entries if isinstance(entry.workload, FioWorkload)}

@@ -179,7 +179,7 @@ def test_a_plan_that_no_run_can_hold_is_refused_before_it_begins() -> None:
         provision=None,
         results=Path("results"),
         seed=1,
-        environment_file=environment_file,
+        environment=read_environment(environment_file),
     )
     with pytest.raises(ConfigError, match="measurements is too long: a run has 20000 at most"):
         planned(choice, read_environment(environment_file).profile, choice.kernels)

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.runs import session
-from fsjoule.runs.request import choose
-from fsjoule.runs.session import Session
+from fsjoule import lab
+from fsjoule.runs import session, virtual
 from fsjoule.virtual.lab.files import LabPaths
-from fsjoule.virtual.lab.lab import LabHandle
-
-_PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -38,26 +34,20 @@ def test_makes_own_set_up_counts_once(started: str, *, counts: bool, monkeypatch
 def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path / "state"))
     said: list[str] = []
-    opened = Session(
-        choose(
-            suite_name="quick",
-            filesystems=None,
-            kernels="6.1",
-            repeat=None,
-            provision=None,
-            results=tmp_path / "results",
-            seed=1,
-        ),
-        _PROJECT / "env" / "virtual.yaml",
-        said.append,
-        (),
-    )
-    opened._lab = LabHandle("virtual", "1", tmp_path, "virtual", {}, started=True)
     paths = LabPaths.of("virtual")
     paths.make()
     with paths.lock("somebody looks at it"):
-        opened.close()
+        virtual._take_down("virtual", "1", said.append)
     assert said[0] == "virtual lab: going down"
     assert said[1].startswith("warning: the virtual lab could not be taken down: the lab 'virtual' is just being")
     assert len(said) == 2
+
+
+def test_variables_are_as_they_were_after_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_COORDINATOR", "before")
+    monkeypatch.delenv("LG_PLACE", raising=False)
+    with pytest.raises(ZeroDivisionError), lab.variables({"LG_COORDINATOR": "body", "LG_PLACE": "virtual"}):  # noqa: PT012
+        assert (os.environ["LG_COORDINATOR"], os.environ["LG_PLACE"]) == ("body", "virtual")
+        _ = 1 / 0
+    assert os.environ["LG_COORDINATOR"] == "before"
     assert "LG_PLACE" not in os.environ

@@ -16,7 +16,7 @@ import typer
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.lab import check_places
+from fsjoule.lab import EnvironmentFile, check_places, read_environment
 from fsjoule.report.gating.as_json import to_document
 from fsjoule.report.gating.markdown import to_markdown
 from fsjoule.report.gating.text import print_gate
@@ -121,7 +121,9 @@ def gate(
         )
         _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
         drawn = secrets.randbits(32) if seed is None else seed
-        options = Measuring(lg_env, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage)
+        options = Measuring(
+            read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage
+        )
 
         built = named
         if tree is not None:
@@ -145,7 +147,7 @@ def gate(
 class Measuring:
     """What is measured, and where."""
 
-    environment: Path
+    environment: EnvironmentFile
     filesystems: str
     suite: str
     provision: str
@@ -164,7 +166,7 @@ class Measuring:
             results=self.results,
             seed=self.seed,
             storages=self.storages,
-            environment_file=self.environment,
+            environment=self.environment,
         )
 
 

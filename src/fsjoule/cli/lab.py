@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fsjoule import images
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.host import interrupts
+from fsjoule.runs.virtual import emulator
 from fsjoule.virtual.lab import lab as virtual_lab
 
 app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
@@ -34,12 +34,10 @@ def lab_up(
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
-    emulator = virtual_lab.emulator_for(board) or str(
-        images.emulator(*kernel.split(","), progress=progress, recipe=virtual_lab.recipe_of(board))
-    )
+    program = emulator(board, *kernel.split(","), say=progress)
     with interrupts.handled(), interrupts.interruptible():
         virtual_lab.up(
-            name, owner_pid=None, emulator=emulator, meter_program=meter_program, board=board, progress=progress
+            name, owner_pid=None, emulator=program, meter_program=meter_program, board=board, progress=progress
         )
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True

@@ -63,7 +63,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
     Example: fsjoule suites show elc2015/bandwidth --lg-env env/virtual.yaml --fs ext4,btrfs
     """
-    profile = lab.read_environment(lg_env).profile
+    environment = lab.read_environment(lg_env)
+    profile = environment.profile
     choice = choose(
         suite_name=name,
         filesystems=fs,
@@ -74,7 +75,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         seed=1,
         storages=storage,
         size_factor=1.0 if full else size_factor,
-        environment_file=lg_env,
+        environment=environment,
     )
     arranged = planned(choice, profile, choice.kernels)
     rates = _rates(results, profile)

@@ -135,6 +135,7 @@ def _confirm(
     candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
 ) -> None:
     # The lab takes a second to import, and all else does without it.
+    from fsjoule.lab import read_environment  # noqa: PLC0415
     from fsjoule.runs.confirm import Fresh, confirm_changes  # noqa: PLC0415
     from fsjoule.statistics.policy import Policy, parse_policy  # noqa: PLC0415
 
@@ -142,7 +143,7 @@ def _confirm(
         asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{policy} cannot be read: {error}") from error
-    fresh = Fresh(environment, asked, results, kept, tree, tuple(sys.argv), progress)
+    fresh = Fresh(read_environment(environment), asked, results, kept, tree, tuple(sys.argv), progress)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured anew: {reason}")

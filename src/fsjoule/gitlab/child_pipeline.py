@@ -123,8 +123,8 @@ def _jobs(matrix: Matrix, places: Mapping[str, str | None]) -> Iterator[MatrixJo
 
 def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
     """Raises ConfigError for what the job would stumble over at its very start."""
-    environment = project / job.environment
-    profile = lab.read_environment(environment).profile
+    environment = lab.read_environment(project / job.environment)
+    profile = environment.profile
     # What the kernel under test will be is not known before its job has built it.
     kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
     choice = choose(
@@ -135,7 +135,7 @@ def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
         provision=None,
         results=project,
         seed=None,
-        environment_file=environment,
+        environment=environment,
     )
     planned(choice, profile, choice.kernels)
 

@@ -28,8 +28,8 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import (
     check_places,
     guard,
-    kept_variables,
     labgrid_target,
+    variables,
     wants_virtual_lab,
 )
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
@@ -52,7 +52,6 @@ __all__ = [
     "find_places",
     "guard",
     "is_lab_fault",
-    "kept_variables",
     "lab_errors",
     "lab_facts",
     "labgrid_target",
@@ -62,5 +61,6 @@ __all__ = [
     "raised_by_us",
     "read_environment",
     "recorded_steps",
+    "variables",
     "wants_virtual_lab",
 ]

@@ -62,7 +62,7 @@ class LabgridBoard:
 
     def boot(self, seed: int = 1) -> LabgridShell:
         """See ports.Board."""
-        if self._strategy.profile.guest_time:
+        if self._strategy.guest_time:
             self._set_seed(seed)
         self._strategy.transition("booted")
         strategy = self._strategy
@@ -86,7 +86,7 @@ class LabgridBoard:
 
     def facts(self) -> BoardFacts:
         """See ports.Board."""
-        return board_facts(self._shell or self.boot(), self._strategy.profile)
+        return board_facts(self._shell or self.boot(), self._strategy.board, self._strategy.card_device)
 
     def image(self) -> ImageFacts:
         """See ports.Board."""

@@ -50,6 +50,11 @@ class EnvironmentFile:
     places: tuple[str, ...] = ()
     coordinator: str | None = None
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Labgrid's variables that the file itself decides."""
+        return {"LG_COORDINATOR": self.coordinator} if self.coordinator else {}
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -223,7 +228,7 @@ class _Reader:
         return str(self._scalar(entry.arguments["name"][1]))
 
     def _profile(self, entry: _Entry) -> BoardProfile:
-        values = {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
+        values = _defaults() | {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
         return BoardProfile(
             name=values["board"],
             recipe=values["recipe"],
@@ -231,14 +236,14 @@ class _Reader:
             mark_device=values["mark_device"],
             card_device=values["card_device"],
             scratch_device=values["scratch_device"],
-            purge=values.get("purge", True),
-            size_factor=float(values.get("size_factor", 1.0)),
-            window_excess_s=float(values.get("window_excess", 0.25)),
-            guest_time=values.get("guest_time", False),
+            purge=values["purge"],
+            size_factor=float(values["size_factor"]),
+            window_excess_s=float(values["window_excess"]),
+            guest_time=values["guest_time"],
             card_model=self._card_model(entry),
-            size_factors={name: float(factor) for name, factor in values.get("size_factors", {}).items()},
+            size_factors={name: float(factor) for name, factor in values["size_factors"].items()},
             storages=self._storages(entry, str(values["card_device"])),
-            memory_bytes=values.get("memory_mib", 0) * MIB,
+            memory_bytes=values["memory_mib"] * MIB,
         )
 
     def _storages(self, entry: _Entry, card_device: str) -> dict[str, Storage]:
@@ -262,6 +267,12 @@ class _Reader:
             return read_card_model(str(self._scalar(value)))
         except ConfigError as error:
             raise self._wrong(node, error.what, error.hint or "emmc is one") from error
+
+
+def _defaults() -> dict[str, Any]:
+    """What the strategy takes for arguments that are not given."""
+    defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
+    return {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
 
 
 def _plain(value: object) -> object:

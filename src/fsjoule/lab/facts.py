@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fsjoule.model import BoardFacts, BoardProfile
+from fsjoule.model import BoardFacts
 from fsjoule.ports import Shell
 
 _SECTOR_BYTES: Final = 512
 _KIB: Final = 1024
 
 
-def board_facts(shell: Shell, profile: BoardProfile) -> BoardFacts:
-    """Read the board's facts from uname, /proc and /sys. What a board does not say is an empty text, or 0."""
+def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
+    """Read the named board's facts from uname, /proc and /sys. A fact that the board does not tell is empty, or 0."""
     cpu = _read(shell, "/proc/cpuinfo")
-    block = f"/sys/class/block/{profile.card_device}"
+    block = f"/sys/class/block/{card_device}"
     sectors = _read(shell, f"{block}/size").strip()
     return BoardFacts(
-        name=profile.name,
+        name=name,
         machine=_machine(shell) or _field(cpu, "Hardware"),
         kernel_release=shell.run(["uname", "-r"]).stdout.strip(),
         kernel_version=shell.run(["uname", "-v"]).stdout.strip(),
@@ -27,7 +27,7 @@ def board_facts(shell: Shell, profile: BoardProfile) -> BoardFacts:
         memory_bytes=int(_field(_read(shell, "/proc/meminfo"), "MemTotal").removesuffix("kB") or 0) * _KIB,
         storage=_read(shell, f"{block}/device/name").strip(),
         storage_bytes=int(sectors or 0) * _SECTOR_BYTES,
-        storage_bus=_bus(shell, profile.card_device),
+        storage_bus=_bus(shell, card_device),
         root_filesystem=_root_filesystem(_read(shell, "/proc/mounts")),
     )
 

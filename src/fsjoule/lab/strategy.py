@@ -27,16 +27,13 @@ from fsjoule.errors import (
     also,
 )
 from fsjoule.lab import arguments
-from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.card import Card, named_card
-from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.model import MIB, BoardProfile
 
 _POWER_TIMEOUT_S: Final = 30.0
 _CONSOLE_ATTEMPTS: Final = 3
@@ -131,26 +128,6 @@ class BoardStrategy(Strategy):
     def _labgrid(self) -> Target:
         assert self.target is not None
         return self.target
-
-    @property
-    def profile(self) -> BoardProfile:
-        """What software must know of the board."""
-        return BoardProfile(
-            name=self.board,
-            recipe=self.recipe,
-            simulated=self.simulated,
-            mark_device=self.mark_device,
-            card_device=self.card_device,
-            scratch_device=self.scratch_device,
-            purge=self.purge,
-            size_factor=self.size_factor,
-            size_factors=self.size_factors,
-            storages=storages_of(self.storages),
-            memory_bytes=self.memory_mib * MIB,
-            window_excess_s=self.window_excess,
-            guest_time=self.guest_time,
-            card_model=read_card_model(self.card_model) if self.card_model else None,
-        )
 
     @step(args=["status"])
     def transition(self, status: Status | str, *, step: Any = None) -> None:  # noqa: ANN401 - labgrid's

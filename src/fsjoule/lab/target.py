@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from labgrid import Environment, Target
 from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError
-from fsjoule.lab.environment import EnvironmentFile, read_environment
+from fsjoule.lab.environment import EnvironmentFile
 from fsjoule.lab.place import Guard
 from fsjoule.lab.placenames import find_places
 from fsjoule.lab.strategy import BoardStrategy
@@ -27,23 +27,21 @@ def wants_virtual_lab(environment: EnvironmentFile) -> bool:
     return environment.virtual_lab is not None and not named
 
 
-def check_places(environment_file: Path) -> None:
+def check_places(environment: EnvironmentFile) -> None:
     """Whether the board of an environment file is there and free, before anything is built for it.
 
     Raises ConfigError, PlaceHeldError, LabError. A virtual lab that would be brought up is not looked at.
     """
-    environment = read_environment(environment_file)
     if not wants_virtual_lab(environment):
-        with kept_variables(environment):
+        with variables(environment.variables):
             find_places(environment.places)
 
 
 @contextmanager
-def kept_variables(environment: EnvironmentFile) -> Generator[None]:
-    """Leave labgrid's variables as they were; in the body the coordinator is the one that the file names, if any."""
-    before = {name: os.environ.get(name) for name in ("LG_COORDINATOR", "LG_PLACE")}
-    if environment.coordinator:
-        os.environ["LG_COORDINATOR"] = environment.coordinator
+def variables(values: Mapping[str, str]) -> Generator[None]:
+    """Set variables of this process's environment; after the body they are as they were."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ _SMALLEST_EFFECT: Final = 0.001
 class Fresh:
     """Where fresh boots are made, what they have to show, and where what comes out of them goes."""
 
-    environment_file: Path
+    environment: lab.EnvironmentFile
     policy: Policy
     results: Path
     confirmations: Path
@@ -68,11 +68,10 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], lis
 
     Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is of another board.
     """
-    profile = lab.read_environment(fresh.environment_file).profile
     nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
     if nominated:
-        lab.check_places(fresh.environment_file)  # before a kernel is built for it
-    tasks, refused = _planned(nominated, trend, profile, fresh)
+        lab.check_places(fresh.environment)  # before a kernel is built for it
+    tasks, refused = _planned(nominated, trend, fresh.environment.profile, fresh)
     done: list[Confirmation] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):
         fresh.say(f"confirming {len(changes)} of {len(nominated)} changes, task {number} of {len(tasks)}: {task}")
@@ -131,9 +130,9 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
         storages=task.storage,
         results=fresh.results,
         seed=None,
-        environment_file=fresh.environment_file,
+        environment=fresh.environment,
     )
-    run = measure_pairs(choice, fresh.environment_file, enough=tests.add, say=fresh.say, command=fresh.command)
+    run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:
         raise ConfigError(
             f"what this board measures is not what changed: {tests.stranger}",

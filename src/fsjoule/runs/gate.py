@@ -56,7 +56,7 @@ def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) 
 def gate_measured(
     sides: Sides,
     choice: Choice,
-    environment_file: Path,
+    environment: lab.EnvironmentFile,
     policy: Policy,
     *,
     allow_same: bool = False,
@@ -68,12 +68,12 @@ def gate_measured(
 
     `sides` is what the user calls the choice's two kernels. Kernels that are the same, byte for byte, are measured with
     `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
-    run folder as `gate.json`. Raises as `pairing.measure_pairs` does.
+    run folder as `gate.json`. Raises as `pairs.measure_pairs` does.
     """
-    lab.check_places(environment_file)
-    recipe = lab.read_environment(environment_file).profile.recipe
+    lab.check_places(environment)
     modules = modules_of(choice.filesystems)
-    baseline, candidate = kernels.take_kernels(choice.kernels, progress=say, recipe=recipe, modules=modules)
+    taken = kernels.take_kernels(choice.kernels, progress=say, recipe=environment.profile.recipe, modules=modules)
+    baseline, candidate = taken
     told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
     ended = ""
     same = baseline.facts.digest == candidate.facts.digest
@@ -89,7 +89,7 @@ def gate_measured(
         say(judge.progress())
         return reason
 
-    run = measure_pairs(choice, environment_file, enough=enough, say=say, command=command)
+    run = measure_pairs(choice, environment, taken=taken, enough=enough, say=say, command=command)
     judge.finish()
     gated = Gated(
         verdict=judge.verdict,

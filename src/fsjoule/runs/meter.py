@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule import images, lab
+from fsjoule import lab
 from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.meter.links.address import FORMS, opener
@@ -18,7 +17,7 @@ from fsjoule.meter.links.holders import is_terminal
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
-from fsjoule.virtual.lab import lab as virtual_lab
+from fsjoule.runs.virtual import emulator, virtual_lab_of
 from fsjoule.virtual.lab.files import lab_names
 from fsjoule.virtual.lab.meter import meter_opener
 
@@ -60,15 +59,18 @@ def environment_target(
     if it is not up, with what `kernel` needs.
     """
     environment = lab.read_environment(environment_file)
+
+    def chosen(board: str) -> str:
+        with interrupts.interruptible():
+            return emulator(board, kernel, say=say)
+
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        closing.enter_context(lab.kept_variables(environment))
-        if environment.virtual_lab is not None and lab.wants_virtual_lab(environment):
-            board = environment.virtual_board or virtual_lab.REAL_TIME
-            closing.enter_context(_virtual_lab(environment.virtual_lab, board, kernel, say))
+        closing.enter_context(lab.variables(environment.variables))
+        closing.enter_context(virtual_lab_of(environment, chosen, say, as_it_is=True))
         with interrupts.interruptible():
             places = lab.find_places(environment.places)
-        os.environ.update(lab.place_variables(environment.places, places))
+        closing.enter_context(lab.variables(lab.place_variables(environment.places, places)))
         guard = closing.enter_context(lab.acquired_places(places, say=say))
         with interrupts.interruptible():
             target = closing.enter_context(lab.labgrid_target(environment_file))
@@ -80,26 +82,6 @@ def environment_target(
 def find_meters() -> list[Found]:
     """What is found at every serial port of this computer and in every virtual lab that runs."""
     return find([*serial_ports(), *_labs()])
-
-
-@contextmanager
-def _virtual_lab(name: str, board: str, kernel: str, say: Callable[[str], None]) -> Generator[None]:
-    """Set labgrid's variables to a lab; one that is brought up for it goes down again."""
-    try:
-        variables, ours = virtual_lab.environment(name), None
-    except LabError:
-        recipe = virtual_lab.recipe_of(board)
-        with interrupts.interruptible():
-            emulator = virtual_lab.emulator_for(board) or str(images.emulator(kernel, progress=say, recipe=recipe))
-        handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=emulator, board=board, progress=say)
-        variables, ours = handle.environment, handle.identity if handle.started else None
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        if ours:
-            say("virtual lab: going down")
-            virtual_lab.down(name, identity=ours)
 
 
 def _opener(address: str) -> Callable[[], Stream]:

@@ -23,6 +23,7 @@ from fsjoule import lab
 from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
+from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.runs.request import Choice
@@ -45,16 +46,22 @@ class PairedRun:
 
 
 def measure_pairs(
-    choice: Choice, environment_file: Path, *, enough: Enough, say: Callable[[str], None], command: tuple[str, ...]
+    choice: Choice,
+    environment: lab.EnvironmentFile,
+    *,
+    taken: tuple[TakenKernel, ...] = (),
+    enough: Enough,
+    say: Callable[[str], None],
+    command: tuple[str, ...],
 ) -> PairedRun:
     """Measure pairs of boots of the two kernels of a paired choice, at most `choice.repeat`.
 
-    The board's place is held meanwhile; the board is off afterwards and the lab down if it was brought up for this,
-    however it ends. After Ctrl-C, SIGTERM or SIGHUP the run folder says that it was interrupted, and KeyboardInterrupt
-    is raised.
+    `taken` are those kernels, if they have been taken already. The board's place is held meanwhile; the board is off
+    afterwards and the lab down if it was brought up for this, however it ends. After Ctrl-C, SIGTERM or SIGHUP the run
+    folder says that it was interrupted, and KeyboardInterrupt is raised.
     Raises ConfigError, and LabError when the lab does not do its part for either side twice in a row.
     """
-    session = Session(choice, environment_file=environment_file, say=say, command=command)
+    session = Session(choice, environment, say, command, taken=taken)
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
@@ -62,7 +69,7 @@ def measure_pairs(
         session.open()
         closing.enter_context(session.place())
         with interrupts.interruptible():
-            target = closing.enter_context(lab.labgrid_target(environment_file))
+            target = closing.enter_context(lab.labgrid_target(environment.path))
         bench = closing.enter_context(session.run(target))
         session.expected = len(session.plan.entries)
         with interrupts.interruptible():

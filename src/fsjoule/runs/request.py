@@ -70,12 +70,12 @@ def choose(
     meter_program: Path | None = None,
     size_factor: float | None = None,
     storages: str | None = None,
-    environment_file: Path | None = None,
+    environment: lab.EnvironmentFile | None = None,
 ) -> Choice:
     """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
 
     Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
-    What a kernel can be depends on the board of the environment file; without one it is the usual virtual board.
+    What a kernel can be depends on the board of the environment; without one it is the usual virtual board.
     Raises ConfigError with the choices for a name that is none of them.
     """
     chosen = suite(suite_name)
@@ -85,7 +85,7 @@ def choose(
     wanted = _listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
-    recipe = DEFAULT_RECIPE if environment_file is None else lab.read_environment(environment_file).profile.recipe
+    recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
     modules = modules_of(names)
     for kernel in wanted:
         check_kernel(kernel, recipe, modules)

@@ -37,13 +37,13 @@ from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.runs.request import Choice, planned
 from fsjoule.runs.versions import first_line, revision, versions
+from fsjoule.runs.virtual import emulator, virtual_lab_of
 from fsjoule.store.files import check_writable, write_file
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
-from fsjoule.virtual.lab import lab as virtual_lab
 
 PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
@@ -56,22 +56,22 @@ class Session:
     """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within.
 
     Signals that end it (`interrupts`) are raised only where a body says so: `open` while it builds, not `close`.
-    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it.
+    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it. `taken` are the choice's
+    kernels, if they have been taken already.
     """
 
     choice: Choice
-    environment_file: Path
+    environment: lab.EnvironmentFile
     say: Callable[[str], None]
     command: tuple[str, ...]
     coordinator: str | None = None
-    profile: BoardProfile = field(init=False)
+    taken: tuple[kernels.TakenKernel, ...] = ()
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
     ended_early: str | None = field(default=None, init=False)
     stopped: str | None = field(default=None, init=False)
     _setup_s: float = field(default=0.0, init=False)
-    _lab: virtual_lab.LabHandle | None = field(default=None, init=False)
-    _variables: dict[str, str | None] = field(default_factory=dict[str, str | None], init=False)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
     _places: tuple[str, ...] = field(default=(), init=False)
     _guard: lab.Guard = field(default_factory=lab.Guard, init=False)
     _held: ExitStack | None = field(default=None, init=False)
@@ -83,26 +83,29 @@ class Session:
     _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
 
     def open(self) -> None:
-        """Read the environment file, make plan and cards, and bring the virtual lab up if the file asks for one.
+        """Make plan and cards, and bring the virtual lab up if the environment file asks for one.
 
-        Raises ConfigError for a broken file or a kernel that will not do, LabError if the lab cannot be brought up, and
-        both for a place that is not there or not free: before anything is built.
+        Raises ConfigError for a kernel that will not do, LabError if the lab cannot be brought up, and both for a place
+        that is not there or not free: before anything is built.
         """
         started_s = time.monotonic()
         if self.choice.resumed is None:
             check_writable(self.choice.results, "--results")
-        environment = lab.read_environment(self.environment_file)
-        self.profile = environment.profile
-        if coordinator := self.coordinator or environment.coordinator:
-            self._set(LG_COORDINATOR=coordinator)
-        own_lab = lab.wants_virtual_lab(environment)
+        self._opened.enter_context(lab.variables(self.environment.variables))
+        if self.coordinator:
+            self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))
+        own_lab = lab.wants_virtual_lab(self.environment)
         if not own_lab:
-            self._find_places(environment.places)
+            self._find_places()
         with interrupts.interruptible():
             self._build()
-        if environment.virtual_lab is not None and own_lab:
-            self._lab = self._virtual_lab(environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME)
-            self._find_places(environment.places)
+        if own_lab:
+            self._opened.enter_context(
+                virtual_lab_of(
+                    self.environment, self._choose_emulator, self.say, meter_program=self.choice.meter_program
+                )
+            )
+            self._find_places()
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def preview(self) -> Plan:
@@ -110,24 +113,22 @@ class Session:
 
         Raises ConfigError.
         """
-        self.profile = lab.read_environment(self.environment_file).profile
         return self._plan(self.choice.kernels)
 
-    def _find_places(self, written: tuple[str, ...]) -> None:
-        named = os.environ.get("LG_PLACE") or ""
+    @property
+    def profile(self) -> BoardProfile:
+        """What the environment file says of the board."""
+        return self.environment.profile
+
+    def _find_places(self) -> None:
+        written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
         with interrupts.interruptible():
             self._places = lab.find_places(written)
-        self._set(**lab.place_variables(written, self._places))
+        self._opened.enter_context(lab.variables(lab.place_variables(written, self._places)))
         if self._places and named not in self._places:
             self.say(f"place {', '.join(self._places)}")
         if named.startswith(lab.RESERVED):
             self._hold()  # a reservation that nobody uses ends within a minute
-
-    def _set(self, **variables: str) -> None:
-        """Set variables of the environment, until `close`."""
-        for name, value in variables.items():
-            self._variables.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
 
     def _build(self) -> None:
         """Make plan, kernels and cards."""
@@ -136,7 +137,7 @@ class Session:
             planned(self.choice, self.profile, self.choice.kernels)
         else:
             self.choice.resumed.check_storages(self.profile.storages)
-        self._kernels = kernels.take_kernels(
+        self._kernels = self.taken or kernels.take_kernels(
             self.choice.kernels,
             progress=self.say,
             recipe=self.profile.recipe,
@@ -176,48 +177,20 @@ class Session:
             adjusted=arranged.adjusted,
         )
 
-    def _virtual_lab(self, name: str, board: str) -> virtual_lab.LabHandle | None:
-        """Bring it up; returns it if it is to be taken down again (one that somebody else brought up stays up)."""
+    def _choose_emulator(self, board: str) -> str:
         with interrupts.interruptible():
-            self._emulator = virtual_lab.emulator_for(board) or str(
-                images.emulator(*self._kernels, progress=self.say, recipe=self.profile.recipe)
-            )
+            self._emulator = emulator(board, *self._kernels, say=self.say)
         if len(self._kernels) > 1:
             self.say(f"all kernels run on one emulator, {first_line(self._emulator, '--version')}")
-        handle = virtual_lab.up(
-            name,
-            owner_pid=os.getpid(),
-            emulator=self._emulator,
-            meter_program=self.choice.meter_program,
-            board=board,
-            progress=self.say,
-        )
-        self._set(**handle.environment)
-        return handle if handle.started else None
+        return self._emulator
 
     def close(self) -> None:
-        """Release the place, take down the lab that `open` brought up, and forget how to reach it.
-
-        What fails is said: it must not hide why the run ended.
-        """
+        """Release the place, take down the lab that `open` brought up, and forget how to reach it."""
         interrupts.tell(self.say)
         try:
             self._give_back()
         finally:
-            for name, value in self._variables.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-            self._variables = {}
-            if self._lab is not None:
-                self.say("virtual lab: going down")
-                try:
-                    virtual_lab.down(self._lab.name, identity=self._lab.identity)
-                except FsjouleError as error:
-                    # Its guardian ends it with this process.
-                    self.say(f"warning: the virtual lab could not be taken down: {error}")
-                self._lab = None
+            self._opened.close()
 
     @contextmanager
     def place(self) -> Generator[None]:

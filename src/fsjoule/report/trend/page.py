@@ -22,7 +22,7 @@ def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
     """The page as HTML; needs trends of the same series, with the names of all their runs. It links to the `report`."""
     trends = {Order.TIME: by_time, Order.KERNEL: by_kernel}
     numbers = _Numbers(trends)
-    cards = _cards(trends, numbers)
+    cards = _cards(trends)
     place = {id(history): number for number, card in enumerate(cards) for history in card.histories()}
     listed = [
         _listed(change, trend, place[id(change.history)], numbers)
@@ -118,8 +118,7 @@ class _Card:
         }
 
 
-def _cards(trends: Mapping[Order, Trend], numbers: _Numbers) -> list[_Card]:
-    del numbers
+def _cards(trends: Mapping[Order, Trend]) -> list[_Card]:
     cards: dict[tuple[IndexedSeries, str], _Card] = {}
     for order, trend in trends.items():
         changes: dict[int, list[Change]] = {}

@@ -1,0 +1,78 @@
+"""The virtual lab around a run, if its environment file asks for one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fsjoule import images, lab
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.kernels import TakenKernel
+from fsjoule.virtual.lab import lab as virtual_lab
+
+Say = Callable[[str], None]
+
+
+def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:
+    """The QEMU for a virtual board that runs those kernels. Raises as `images.emulator` does."""
+    return virtual_lab.emulator_for(board) or str(
+        images.emulator(*kernels, progress=say, recipe=virtual_lab.recipe_of(board))
+    )
+
+
+@contextmanager
+def virtual_lab_of(
+    environment: lab.EnvironmentFile,
+    emulator: Callable[[str], str],
+    say: Say,
+    *,
+    meter_program: Path | None = None,
+    as_it_is: bool = False,
+) -> Generator[None]:
+    """Labgrid's variables name the virtual lab of an environment file in the body, if it is to have one.
+
+    The lab is brought up if it is not up, with the `emulator` for its board, and taken down after the body if it was
+    brought up for it. With `as_it_is` a lab that is up serves with whatever QEMU and meter it has; without, it must be
+    the lab that would be brought up. Raises as `virtual_lab.up` does.
+    """
+    if environment.virtual_lab is None or not lab.wants_virtual_lab(environment):
+        yield
+        return
+    name, board = environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME
+    variables = _variables_if_up(name) if as_it_is else None
+    identity = None
+    if variables is None:
+        program = emulator(board)
+        handle = virtual_lab.up(
+            name,
+            owner_pid=os.getpid(),
+            emulator=program,
+            meter_program=meter_program,
+            board=board,
+            progress=say,
+        )
+        variables, identity = handle.environment, handle.identity if handle.started else None
+    try:
+        with lab.variables(variables):
+            yield
+    finally:
+        if identity is not None:
+            _take_down(name, identity, say)
+
+
+def _variables_if_up(name: str) -> dict[str, str] | None:
+    try:
+        return virtual_lab.environment(name)
+    except LabError:
+        return None
+
+
+def _take_down(name: str, identity: str, say: Say) -> None:
+    """What fails is said: it must not hide why the run ended, and the lab's guardian ends it with this process."""
+    say("virtual lab: going down")
+    try:
+        virtual_lab.down(name, identity=identity)
+    except FsjouleError as error:
+        say(f"warning: the virtual lab could not be taken down: {error}")
