@@ -158,8 +158,11 @@ def _next_bench(kind: Kind, scene: Scene, outcome: Outcome, patience: float) -> 
         bench = scene.bench(resume=folder)
     else:
         folder = None
-        scene.results.rename(scene.folder / "first-results")
-        scene.results.mkdir()
+        # Its contents: the folder may be a disk of its own.
+        first = scene.folder / "first-results"
+        first.mkdir()
+        for each in scene.results.iterdir():
+            shutil.move(each, first)
         bench = scene.bench(chosen=SHORTEST)
     exit_code = bench.wait(_GOES_ON_S * patience)
     complaints = checks.message(bench.text(), exit_code, "")

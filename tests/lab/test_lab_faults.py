@@ -191,6 +191,21 @@ def test_a_head_that_ends_while_the_lab_starts_is_named(state: Path, name: str, 
     assert_nothing_left(state, devices[0])
 
 
+@pytest.mark.parametrize(
+    ("sig", "told"), [(_KILL, "was killed by SIGKILL"), (_STOP, r"was stopped \(SIGSTOP\)")], ids=["killed", "stopped"]
+)
+def test_what_a_service_failed_for_is_named_first(state: Path, sig: signal.Signals, told: str) -> None:
+    def signalled(line: str) -> None:
+        if line == "starting exporter":
+            [coordinator] = [service for service in _record().services if service.name == "coordinator"]
+            os.kill(coordinator.process.pid, sig)
+
+    expected = rf"^the lab's coordinator \(process \d+\) {told}.*, so that the lab's exporter (ended|is not ready)"
+    with pytest.raises(LabError, match=expected):
+        lab.up("virtual", owner_pid=os.getpid(), progress=signalled)
+    assert not processes(state)
+
+
 # ----------------------------------------------------------------------------------------------------- terminals
 
 

@@ -32,6 +32,7 @@ from fsjoule.host.process_ref import (
 )
 from fsjoule.virtual.board.config import BoardReady
 from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord, forget
+from fsjoule.virtual.lab.health import faults_of
 from fsjoule.virtual.lab.services import Service, exporter, first_services
 from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
 
@@ -142,7 +143,11 @@ class Supervisor:
         log = self._paths.log(service.name)
         reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else f"ended with {exit_code}"
         tail = "".join(f"\n  {service.name}| {line}" for line in _tail(log))
-        raise LabError(f"the lab's {service.name} {reason}{tail}", hint=f"its log is {log}")
+        # A service may fail because of one that it needs: that one is the cause.
+        self._note_deaths()
+        causes = [fault.text for fault in faults_of(self._record) if fault.part != service.name]
+        what = f"the lab's {service.name} {reason}"
+        raise LabError(f"{causes[0]}, so that {what}{tail}" if causes else f"{what}{tail}", hint=f"its log is {log}")
 
     def _watch(self) -> None:
         """Wait for a reason to end the lab."""
