@@ -1,4 +1,6 @@
-"""Each filesystem as data: how it is made, mounted, checked, and what it cannot do. Adding one is one row.
+"""Each filesystem as data: how it is made (on the board, as a card's root), mounted, checked, and what it cannot do.
+
+Also the kernel's words for its errors, and its colours in charts. Adding a filesystem is adding one row.
 
 A variant is the same filesystem with other options: `btrfs:zstd`, or several together, `btrfs:zstd+noatime`.
 """
@@ -25,6 +27,30 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """How a card's root partition gets the filesystem, without mounting anything on the host.
+
+    `make` is the host's program. It is empty where no program of the host can copy files into the filesystem: then the
+    emulated board makes it, with the program of `Filesystem.make`, and copies them. A series of this root is told by
+    `options`; a recipe can have others. `extended` joins the value of the last -E among them: mke2fs takes one only.
+    `target` ends the program's arguments; `copy` is a program that copies the files. `{image}` stands for the
+    partition, `{tree}` for the folder of its files, `{prototype}` for their list as mkfs.xfs reads it.
+
+    A block map leaves holes out, and the card keeps there what it had. A journal, a log or a checkpoint that is a hole
+    would be that of an earlier life of the same image, with the same UUID, ready to be replayed. So zeros are written
+    wherever the filesystem reads before it writes: by `make`, or with `fill_holes` into all holes.
+    """
+
+    options: tuple[str, ...] = ()
+    make: tuple[str, ...] = ()
+    extended: str = ""
+    target: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+    fill_holes: bool = True
+    mount_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` are without the device, which comes last.
 
@@ -35,7 +61,9 @@ class Filesystem:
     kernel's caches leaves as it is. `check` changes nothing and is empty where there is no checker; `repair` mends what
     it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite must do without. `identity`
     gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that
-    makes another series. `variants` are its options worth measuring, by name.
+    makes another series. `root` is how a card's root partition gets it, if one can. `errors` is a regular expression
+    for the kernel's words. `colours` are those of charts, on light and on dark; without any it gets a spare one.
+    `variants` are its options worth measuring, by name.
     """
 
     name: str
@@ -52,6 +80,9 @@ class Filesystem:
     modules: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
+    root: Root | None = None
+    errors: str = ""
+    colours: tuple[str, str] | None = None
     variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
 
     @property
@@ -66,6 +97,14 @@ class Filesystem:
         words = (part.format(uuid=identity, hex=digits) for part in chosen)
         made = (*self.make, *words, *(part.format(device=device) for part in self.target))
         return ("sh", "-c", f'"$@" && {shlex.join(self.after_make)}', "sh", *made) if self.after_make else made
+
+    @property
+    def as_root(self) -> Root:
+        """How a card's root partition gets it. Raises ConfigError, with the choices, if none can."""
+        if self.root is None:
+            choices = [row.name for row in _TABLE if row.root is not None]
+            raise ConfigError.unknown("filesystem of a root partition", self.name, choices)
+        return self.root
 
     def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
         options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
@@ -89,6 +128,7 @@ _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("
 _COMMON: Final = {**_NOATIME, "discard": Variant("the card is told at once of what was deleted", mount=("discard",))}
 
 _POOL: Final = "fsjoule"
+_EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite what is there. nodiscard, -K, -t 0: a board that wants its card purged has it
@@ -103,6 +143,20 @@ _TABLE: Final = (
         repair=("fsck.ext4", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
+        # Journal and inode tables are written at once: nothing is left for the background, where it would be measured.
+        # Without the variable mke2fs makes holes of their zeros. Below 512 MiB it would choose blocks of 1 KiB.
+        root=Root(
+            options=(
+                *("-b", "4096", "-i", "16384", "-I", "256", "-O", "^metadata_csum_seed,^orphan_file"),
+                *("-E", "lazy_itable_init=0,lazy_journal_init=0"),
+            ),
+            make=("env", "UNIX_IO_NOZEROOUT=1", "mke2fs", "-q", "-F", "-t", "ext4"),
+            extended="hash_seed={uuid}",
+            target=("-d", "{tree}", "{image}"),
+            fill_holes=False,
+        ),
+        errors=_EXT_ERRORS,
+        colours=("#2563c9", "#5d93f5"),
         variants={
             **_COMMON,
             "nojournal": Variant("without a journal", make=("-O", "^has_journal")),
@@ -119,6 +173,8 @@ _TABLE: Final = (
         repair=("fsck.ext3", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
+        errors=_EXT_ERRORS,
+        colours=("#5b8def", "#8db3ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
     ),
@@ -130,6 +186,8 @@ _TABLE: Final = (
         repair=("fsck.ext2", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
+        errors=_EXT_ERRORS,
+        colours=("#8fb2f5", "#bfd4ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
     ),
@@ -141,6 +199,10 @@ _TABLE: Final = (
         repair=("btrfs", "check", "--repair", "--force"),
         modules=("btrfs",),
         identity=("-U", "{uuid}"),
+        # Nothing to fill: a tree block is only read through a pointer that was written after it, with its generation.
+        root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
+        errors=r"BTRFS:? (?:error|critical)|BTRFS.*aborted",
+        colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
             "zstd": Variant("compresses what compresses", mount=("compress=zstd",)),
@@ -162,6 +224,15 @@ _TABLE: Final = (
         repair=("fsck.f2fs", "-f"),
         modules=("f2fs",),
         identity=("-U", "{uuid}"),
+        # Checkpoints and the nodes that roll-forward recovery finds can be anywhere.
+        root=Root(
+            options=("-t", "0"),
+            make=("mkfs.f2fs", "-q", "-f"),
+            target=("{image}",),
+            copy=("sload.f2fs", "-f", "{tree}", "-t", "/", "{image}"),
+        ),
+        errors=r"F2FS-fs.*(?:error|inconsistent)",
+        colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,
             "section2": Variant("cleans two segments (4 MiB) at a time", make=("-s", "2")),
@@ -183,6 +254,9 @@ _TABLE: Final = (
         repair=("xfs_repair",),
         modules=("xfs",),
         identity=("-m", "uuid={uuid}"),
+        root=Root(options=("-i", "nrext64=0"), make=("mkfs.xfs", "-q", "-f"), target=("-p", "{prototype}", "{image}")),
+        errors=r"XFS.*(?:corruption|error)",
+        colours=("#8b46c9", "#b685ea"),
         variants={
             **_COMMON,
             "block1k": Variant("blocks of 1 KiB", make=("-b", "size=1024")),
@@ -194,6 +268,10 @@ _TABLE: Final = (
         "nilfs2",
         ("mkfs.nilfs2", "-q", "-f", "-K"),
         modules=("nilfs2",),
+        # Its log can end anywhere, and recovery looks behind the end.
+        root=Root(options=("-q", "-f", "-K")),
+        errors=r"NILFS.*error",
+        colours=("#b58a00", "#dcb537"),
         lacks=frozenset({"fsck", "fallocate"}),
         variants={
             **_COMMON,
@@ -209,6 +287,8 @@ _TABLE: Final = (
         modules=("udf",),
         lacks=frozenset({"fsck", "fallocate"}),
         identity=("--uuid={hex:.16}",),
+        errors=r"UDF-fs.*error",
+        colours=("#c93a7c", "#ec74aa"),
         variants=_NOATIME,
     ),
     Filesystem(
@@ -219,6 +299,8 @@ _TABLE: Final = (
         repair=("fsck.vfat", "-a"),
         modules=("vfat", "nls_cp437", "nls_ascii"),
         identity=("-i", "{hex:.8}"),
+        errors=r"FAT-fs.*error",
+        colours=("#5f6b7a", "#9aa6b5"),
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
     ),
@@ -241,6 +323,9 @@ _TABLE: Final = (
         keeps_cache=True,
         check=("zdb", "-e", "-c", _POOL, "-p"),
         modules=("zfs",),
+        # A failed request, a suspended pool, a failed assertion. Wrong checksums are told to `zpool status` only.
+        errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY\w*\(.*failed|PANIC(?: at \S+\.c)?:",
+        colours=("#3d9440", "#6cc46f"),
         variants={
             **_NOATIME,
             "direct": Variant("direct I/O, in blocks of whole pages", make=("-O", "direct=standard")),

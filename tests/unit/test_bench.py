@@ -23,12 +23,14 @@ from fsjoule.model import (
     MeterCalibration,
     Plan,
     Planned,
+    Provision,
     Run,
     RunStatus,
     Storage,
     TimedKind,
     Trace,
 )
+from fsjoule.model.labels import series_labels
 from fsjoule.ports import CommandResult
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 from fsjoule.suites import Planning, plan_entries, suite
@@ -91,6 +93,25 @@ def test_a_good_measurement_has_every_figure() -> None:
     assert result.energy_mj_per_mib.value == pytest.approx(1.25e3 * (runtime_s() + 0.01) / 4)
     assert result.write_amplification == pytest.approx(16384 * 512 / (4 * MIB))
     assert result.cpu_s_per_mib == pytest.approx(0.85 / 4)
+
+
+def test_a_series_of_the_root_is_told_by_the_options_that_the_card_was_made_with() -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        mounts = argv == ("cat", "/proc/mounts")
+        return CommandResult(argv, 0, "/dev/mmcblk1p2 / ext4 rw 0 0\n") if mounts else answer(argv)
+
+    bench = bench_of(shell=FakeShell(answered), meter=FakeMeter())
+    assert isinstance(bench.board, FakeBoard)
+    bench.board.image_facts = replace(IMAGE, make_options=("-b", "1024"), mount_options=("noatime",))
+    write = entry(bench, "write-16k")
+    on_scratch, boot = bench.measure(write).series, bench.measure(entry(bench, "boot")).series
+    on_root = bench.measure(replace(write, number=99, provision=Provision.ROOT)).series
+    assert (on_root.make_options, on_root.mount_options) == (("-b", "1024"), ("noatime",))
+    assert (boot.make_options, boot.mount_options) == (("-b", "1024"), ("noatime",))
+    assert "nodiscard,lazy_itable_init=1,lazy_journal_init=1" in on_scratch.make_options
+    assert set(series_labels([on_scratch, boot, on_root]).values()) == {"ext4"}
+    other = replace(on_root, make_options=("-b", "4096"))
+    assert series_labels([on_scratch, on_root, other])[other] == "ext4 (-b 4096 noatime)"
 
 
 def test_a_silent_meter_costs_the_energy_not_the_measurement() -> None:

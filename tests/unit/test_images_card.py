@@ -13,7 +13,7 @@ from fsjoule.host import process
 from fsjoule.images.card import copy_data, extlinux_text, kernel_arguments, partition_table
 from fsjoule.images.initramfs import CpioArchive
 from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
-from fsjoule.kernels.recipe import Recipe, load_recipe
+from fsjoule.kernels.recipe import Recipe, RootFilesystem, load_recipe
 from fsjoule.kernels.zimage import legacy_image, text_offset, unpacked_kernel
 from fsjoule.model import MIB
 
@@ -28,8 +28,9 @@ def test_the_command_line_names_root_console_and_mark() -> None:
 
 
 def test_mount_options_of_the_root_become_rootflags() -> None:
-    filesystems = {"btrfs": RECIPE.filesystem("btrfs").model_copy(update={"mount_options": "compress=zstd,noatime"})}
+    filesystems = {"btrfs": RootFilesystem(mount_options="compress=zstd,noatime")}
     recipe: Recipe = RECIPE.model_copy(update={"filesystems": filesystems})
+    assert recipe.filesystem("btrfs").as_root.mount_options == ("compress=zstd", "noatime")
     assert "rootflags=compress=zstd,noatime" in kernel_arguments(recipe, "btrfs").split()
 
 

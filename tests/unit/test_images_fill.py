@@ -55,7 +55,7 @@ def test_a_recipe_without_an_emulated_board_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nilfs2 is filled on an emulated board, and imx6ul has none"):
         fill_on_board(
             bare,
-            "nilfs2",
+            recipe.filesystem("nilfs2"),
             kernel,
             tmp_path,
             tmp_path / "i",

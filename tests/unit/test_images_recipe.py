@@ -87,12 +87,26 @@ def test_a_mistake_in_what_a_recipe_is_based_on_is_named_there(tmp_path: Path) -
     (tmp_path / "base").mkdir()
     base = tmp_path / "base" / "debian.toml"
     found = (FOLDER / "base" / "debian.toml").read_text(encoding="utf-8")
-    assert 'modules = ["btrfs"]' in found
-    base.write_text(found.replace('modules = ["btrfs"]', 'modules = "btrfs"'))
-    with pytest.raises(ConfigError, match=r"filesystems\.btrfs\.modules") as caught:
+    assert "[filesystems.btrfs]" in found
+    base.write_text(found.replace("[filesystems.btrfs]", "[filesystems.vfat]"))
+    with pytest.raises(
+        ConfigError, match=r"no root partition can be made with vfat; choose from: ext4, btrfs"
+    ) as caught:
         parse_recipe(TEXT, name="imx6ul", file=tmp_path / "imx6ul.toml")
     assert caught.value.file == base
-    assert base.read_text().splitlines()[(caught.value.line or 0) - 1] == 'modules = "btrfs"'
+    assert base.read_text().splitlines()[(caught.value.line or 0) - 1] == "[filesystems.vfat]"
+
+
+def test_a_root_is_made_as_the_table_says_or_as_the_recipe_does() -> None:
+    kept, own = (
+        shipped(),
+        parse_recipe(TEXT + '[filesystems.ext4]\nmake_options = ["-b", "1024"]\n', name="x", file=FILE),
+    )
+    assert kept.filesystem("ext4").as_root == FILESYSTEMS["ext4"].root
+    assert own.filesystem("ext4").as_root.options == ("-b", "1024")
+    assert own.filesystem("ext4").make == FILESYSTEMS["ext4"].make
+    with pytest.raises(ConfigError, match=r"unknown filesystem of a root partition 'vfat'(.|\n)*btrfs"):
+        _ = FILESYSTEMS["vfat"].as_root
 
 
 def test_what_a_recipe_says_goes_before_what_it_is_based_on() -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host import process
-from fsjoule.images import make_filesystem as makefs
 from fsjoule.images.initramfs import CpioArchive
+from fsjoule.images.make_filesystem import make_filesystem
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment
 from fsjoule.model import MIB
 
@@ -61,14 +62,13 @@ def digest(filesystem: str, place: Path, seed: int, environment: Mapping[str, st
     tree.mkdir()
     tree.chmod(0o755)
     write_tree(tree, seed)
-    options = ["-b", "4096"] if filesystem == "ext4" else []
-    makefs.make_filesystem(filesystem, tree, image, size_mib=SIZES_MIB[filesystem], options=options, steady=environment)
+    make_filesystem(FILESYSTEMS[filesystem], tree, image, size_mib=SIZES_MIB[filesystem], steady=environment)
     assert image.stat().st_size == SIZES_MIB[filesystem] * MIB
     with image.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@pytest.mark.parametrize("filesystem", makefs.MAKERS)
+@pytest.mark.parametrize("filesystem", [row.name for row in FILESYSTEMS.values() if row.root and row.root.make])
 def test_equal_files_give_an_equal_image(
     filesystem: str, tmp_path: Path, elsewhere: Path, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,26 +76,3 @@ def test_samples_that_do_not_add_up() -> None:
     result = energy(dataclasses.replace(trace, shunt_raw=wrong), window, idle)
     (complaint,) = validity.energy_complaints(result)
     assert complaint.startswith("the samples add up to 375.000500 mJ, the meter accumulated 375.000000 mJ")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[   12.3] mmc1: error -110 whilst initialising SD card",
-        "[   12.3] blk_update_request: I/O error, dev mmcblk1, sector 2048",
-        "[   12.3] EXT4-fs error (device mmcblk1p3): ext4_find_entry:1463: inode #2",
-        "[   12.3] BTRFS error (device mmcblk1p3): bdev /dev/mmcblk1p3 errs: wr 1",
-        "[   12.3] Buffer I/O error on dev mmcblk1p3, logical block 0, lost sync page write",
-    ],
-)
-def test_kernel_errors_are_found(line: str) -> None:
-    assert validity.kernel_complaints(f"ok\n{line}\nok") == [f"the kernel reported: {line}"]
-
-
-def test_ordinary_messages_are_not_errors() -> None:
-    log = (
-        "[    5.1] EXT4-fs (mmcblk1p3): mounted filesystem with ordered data mode. Quota mode: none.\n"
-        "[    6.2] BTRFS info (device mmcblk1p3): using crc32c (crc32c-generic) checksum algorithm\n"
-        "[    6.3] mmcblk1: mmc1:4567 QEMU! 1.00 GiB\n"
-    )
-    assert validity.kernel_complaints(log) == []

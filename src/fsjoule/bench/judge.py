@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fsjoule.bench.card_projection import project
+from fsjoule.bench.kernel_log import kernel_complaints
 from fsjoule.bench.onboard.marks import Usage
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
@@ -16,6 +17,7 @@ from fsjoule.model import (
     BoardProfile,
     Energy,
     FioResult,
+    ImageFacts,
     Measurement,
     Outcome,
     Planned,
@@ -80,13 +82,17 @@ def judge(
     profile: BoardProfile,
     boot: int,
     storage: str,
+    card: ImageFacts,
     started_utc: str,
 ) -> Measurement:
-    """The measurement, with every reason for which it is not to be believed. `storage` is what it was measured on."""
+    """The measurement, with every reason for which it is not to be believed.
+
+    `storage` is what it was measured on, `card` what the board booted from.
+    """
     jobs = entry.workload.jobs if entry.workload.kind == "fio" else 1
     metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:
-        complaints = [*evidence.complaints, *metered.complaints, *validity.kernel_complaints(evidence.kernel_log)]
+        complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
     else:
         # It has what the kernel says of a filesystem that was damaged on purpose, and owes nothing to the meter.
         complaints = evidence.complaints
@@ -107,7 +113,7 @@ def judge(
         repetition=entry.repetition,
         boot=boot,
         kernel=entry.kernel,
-        series=_series_key(entry, profile, storage),
+        series=_series_key(entry, profile, storage, card),
         workload=entry.workload,
         started_utc=started_utc,
         # An emulated meter says so itself, whatever the environment file calls the board.
@@ -158,16 +164,19 @@ def _projected(
     )
 
 
-def _series_key(entry: Planned, profile: BoardProfile, storage: str) -> SeriesKey:
+def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:
     """The series that a planned measurement belongs to on this board."""
     kind = filesystem(entry.filesystem)
+    made, mounted = kind.make[1:], kind.mount_options
+    if entry.on_root:
+        made, mounted = card.make_options, card.mount_options
     return SeriesKey(
         suite=entry.suite,
         board=profile.name,
         storage=storage,
         filesystem=kind.name,
-        make_options=kind.make[1:],
-        mount_options=kind.mount_options,
+        make_options=made,
+        mount_options=mounted,
         provision=entry.provision,
         workload=_identity(entry.workload),
     )

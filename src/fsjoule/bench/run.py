@@ -198,6 +198,7 @@ class Bench:
             profile=self.profile,
             boot=booted.number,
             storage=booted.measurer.storage_model or facts.storage,
+            card=self.board.image(),
             started_utc=started_utc,
         )
         # What was measured on a board that somebody else had meanwhile is nobody's.

@@ -28,11 +28,10 @@ _DISK_ID: Final = "0x66736a6c"
 
 def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
     """The kernel command line."""
-    boot = recipe.boot
-    options = recipe.filesystem(filesystem).mount_options
-    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={filesystem}", "rootwait", "rw"]
-    if options:
-        words.append(f"rootflags={options}")
+    boot, kind = recipe.boot, recipe.filesystem(filesystem)
+    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait", "rw"]
+    if options := kind.as_root.mount_options:
+        words.append(f"rootflags={','.join(options)}")
     return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
 
 

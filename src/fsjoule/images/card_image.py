@@ -117,7 +117,8 @@ def _card(
 ) -> CardImage:
     """A card and its root partition, from the cache or from the one below `root`."""
     chosen = _recipe(recipe)
-    needed = chosen.filesystem(root_filesystem).modules
+    kind = chosen.filesystem(root_filesystem)
+    needed = kind.modules
     taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
     label, kernel_files = taken.facts.label, taken.files
     if lacking := sorted(set(needed) & set(kernel_files.lacks)):
@@ -173,7 +174,13 @@ def _card(
 
     folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root)
     # The same card can have been built for a kernel that was called something else.
-    facts = replace(read_facts(folder), kernel_choice=label, root_filesystem=root_filesystem)
+    facts = replace(
+        read_facts(folder),
+        kernel_choice=label,
+        root_filesystem=root_filesystem,
+        make_options=kind.as_root.options,
+        mount_options=kind.as_root.mount_options,
+    )
     return CardImage(folder / "card.img", facts)
 
 

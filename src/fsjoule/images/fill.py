@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.filesystems import Filesystem, filesystem
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.images.card import copy_data, partition_table
@@ -27,7 +28,7 @@ _TIMEOUT_S: Final = 1200.0
 _POLL_S: Final = 0.5
 _FILLED: Final = "fsjoule: filled"
 _FAILED: Final = ("initramfs: ", "Kernel panic")
-_SOURCE: Final = "ext4"
+_SOURCE: Final = filesystem("ext4")
 # Its clock counts instructions, and its card answers within one: what it writes, and when, is always the same.
 _GUEST_TIME: Final = ("-icount", "shift=2,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
 _APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
@@ -35,7 +36,7 @@ _APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
 
 def fill_on_board(
     recipe: Recipe,
-    filesystem: str,
+    kind: Filesystem,
     kernel: Kernel,
     tree: Path,
     image: Path,
@@ -52,41 +53,39 @@ def fill_on_board(
     emulated = recipe.emulator.board
     if not emulated:
         raise ConfigError(
-            f"a root partition with {filesystem} is filled on an emulated board, and {recipe.name} has none",
+            f"a root partition with {kind.name} is filled on an emulated board, and {recipe.name} has none",
             hint="emulator.board in the recipe says how QEMU emulates it",
         )
     folder, layout = image.parent, recipe.card
     source, card, initrd, log = (folder / name for name in ("source.img", "fill.img", "fill.initrd", "fill.log"))
-    options = recipe.filesystem(_SOURCE).make_options
-    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, options=options, steady=steady)
+    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, steady=steady)
     with card.open("wb") as file:
         file.truncate(layout.size_mib * MIB)
     process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=60)
     copy_data(source, card, layout.scratch_start_mib * MIB)
-    chosen = recipe.filesystem(filesystem)
-    modules = [*recipe.modules.card, *recipe.filesystem(_SOURCE).modules, *chosen.modules]
+    modules = [*recipe.modules.card, *_SOURCE.modules, *kind.modules]
     initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))
     program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)], progress=progress)
-    progress(f"root partition: the emulated board makes {filesystem} and copies the files, minutes")
-    _boot([program, *_arguments(recipe, filesystem, kernel, card, initrd)], log)
+    progress(f"root partition: the emulated board makes {kind.name} and copies the files, minutes")
+    _boot([program, *_arguments(recipe, kind, kernel, card, initrd)], log)
     with image.open("wb") as file:
         file.truncate(layout.root_mib * MIB)
     _cut_out(card, layout.root_start_mib * MIB, image)
-    # It is a log: what recovery finds behind its end must not be of an earlier life of the same image.
-    fill_holes(image)
+    if kind.as_root.fill_holes:
+        fill_holes(image)
     for each in (source, card, initrd, log):
         each.unlink()
 
 
-def _arguments(recipe: Recipe, filesystem: str, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
+def _arguments(recipe: Recipe, kind: Filesystem, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
     """QEMU's arguments. The card is the one of the recipe's board, and its console is on standard output."""
     root = recipe.boot.root_device
     words = [
         *recipe.boot.arguments,
         f"fsjoule.source={_scratch_device(root)}",
         f"fsjoule.target={root}",
-        f"fsjoule.filesystem={filesystem}",
-        f"fsjoule.make={','.join(recipe.filesystem(filesystem).make_on_board)}",
+        f"fsjoule.filesystem={kind.kernel_type}",
+        f"fsjoule.make={','.join((kind.make[0], *kind.as_root.options))}",
     ]
     tree = [] if kernel.device_tree is None else ["-dtb", kernel.device_tree]
     drive = f"format=raw,cache=unsafe,file={str(card).replace(',', ',,')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file or make_filesystem.py changes what is in an entry.
+# Raise it when this file, make_filesystem.py or fill.py changes what is in an entry.
 STAGE_VERSION: Final = 6
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
@@ -29,7 +30,7 @@ def partition_key(
     recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, *, overlay: Path, fill: Path
 ) -> str:
     """Digest of everything that goes into a root partition. `fill` is the program that fills it on the board."""
-    chosen = recipe.filesystem(filesystem)
+    kind = recipe.filesystem(filesystem)
     inputs: dict[str, object] = {
         "version": STAGE_VERSION,
         "kernel": kernel.content,
@@ -37,12 +38,12 @@ def partition_key(
         "applets": recipe.userland.applets,
         "hostname": recipe.hostname,
         "size_mib": recipe.card.root_mib,
-        "filesystem": [filesystem, chosen.make_options],
+        "filesystem": [kind.name, kind.identity, asdict(kind.as_root)],
         "overlay": folder_digest(overlay),
         "steady": steady_source(),
     }
-    if chosen.make_on_board:
-        inputs["on_board"] = [chosen.make_on_board, fill.read_text()]
+    if not kind.as_root.make:
+        inputs["on_board"] = [kind.make[0], fill.read_text()]
     return cache_key(inputs)
 
 
@@ -70,16 +71,15 @@ def root_partition(
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)
         progress(f"root partition: making {filesystem}, {recipe.card.root_mib} MiB")
-        chosen, image = recipe.filesystem(filesystem), folder / "root.img"
+        kind, image = recipe.filesystem(filesystem), folder / "root.img"
         steady = steady_environment(progress=progress)
-        if chosen.make_on_board:
+        if kind.as_root.make:
+            make_filesystem(kind, tree, image, size_mib=recipe.card.root_mib, steady=steady)
+        else:
             busybox = userland.tree / "bin" / "busybox"
             fill_on_board(
-                recipe, filesystem, kernel, tree, image, busybox=busybox, init=fill, steady=steady, progress=progress
+                recipe, kind, kernel, tree, image, busybox=busybox, init=fill, steady=steady, progress=progress
             )
-        else:
-            size_mib, options = recipe.card.root_mib, chosen.make_options
-            make_filesystem(filesystem, tree, image, size_mib=size_mib, options=options, steady=steady)
         shutil.rmtree(tree)
 
     return build_once("partition", name, key, build, progress=progress, root=root) / "root.img"

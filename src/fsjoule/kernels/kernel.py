@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.kernels.image import kernel_release
@@ -126,8 +127,7 @@ def kernel_entry(
 
 def wanted_modules(recipe: Recipe) -> list[str]:
     """All module names of a recipe: of the card, of the root filesystems, and those loaded on demand; none to build."""
-    filesystems = [name for filesystem in recipe.filesystems.values() for name in filesystem.modules]
-    return sorted({*recipe.modules.card, *recipe.modules.root, *filesystems})
+    return sorted({*recipe.modules.card, *recipe.modules.root, *modules_of(recipe.filesystems)})
 
 
 def read_index(folder: Path) -> ModuleIndex:

@@ -5,21 +5,37 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
+from fsjoule.filesystems import FILESYSTEMS, Filesystem
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of
 
 DEFAULT_RECIPE: Final = "imx6ul"
 
+# pydantic's own last part of the path to a key that is wrong.
+_KEY: Final = "[key]"
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 Mebibytes = Annotated[int, Field(gt=0, le=65536)]
+
+
+def _root_name(name: str) -> str:
+    """A filesystem that a root partition can have."""
+    choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
+    if name not in choices:
+        raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
+    return name
+
+
+RootName = Annotated[Name, AfterValidator(_root_name)]
 
 
 class _Table(BaseModel):
@@ -150,14 +166,9 @@ class KernelBuild(_Table):
 
 
 class RootFilesystem(_Table):
-    """How a root partition with this filesystem is made and mounted.
+    """What a recipe has otherwise than `filesystems.py` for a root partition: options of its mkfs and of its mount."""
 
-    `make_on_board` is the program with its arguments where the board has to make it, and to copy the files onto it.
-    """
-
-    modules: tuple[Name, ...]
-    make_options: Words = ()
-    make_on_board: Words = ()
+    make_options: Words | None = None
     mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 
@@ -174,7 +185,7 @@ class Recipe(_Table):
     emulator: Emulator
     kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
-    filesystems: Annotated[dict[Name, RootFilesystem], Field(min_length=1)]
+    filesystems: Annotated[dict[RootName, RootFilesystem], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _builds_for_its_own_kernels(self) -> Self:
@@ -189,11 +200,14 @@ class Recipe(_Table):
             raise ConfigError.unknown("kernel", choice, self.kernels)
         return self.kernels[choice]
 
-    def filesystem(self, choice: str) -> RootFilesystem:
-        """The root filesystem of that name. Raises ConfigError with the choices."""
+    def filesystem(self, choice: str) -> Filesystem:
+        """The root filesystem of that name, made as this recipe has it. Raises ConfigError with the choices."""
         if choice not in self.filesystems:
             raise ConfigError.unknown("root filesystem", choice, self.filesystems)
-        return self.filesystems[choice]
+        kind, own = FILESYSTEMS[choice], self.filesystems[choice]
+        options = kind.as_root.options if own.make_options is None else own.make_options
+        mount_options = tuple(filter(None, own.mount_options.split(",")))
+        return replace(kind, root=replace(kind.as_root, options=options, mount_options=mount_options))
 
 
 def recipes_folder() -> Path:
@@ -226,7 +240,7 @@ def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
         return Recipe.model_validate({**_merged(base, own), "name": name})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
+        path = [str(part) for part in first["loc"] if part != _KEY]
         given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {first['input']!r})"
         where = base_file if _holds(base, path) and not _holds(own, path) else file
         raise ConfigError(

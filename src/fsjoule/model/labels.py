@@ -29,11 +29,13 @@ def size_label(size_bytes: int) -> str:
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
     """The filesystem's name; with its options for filesystems that the run has with different ones."""
     keys = list(keys)
-    variants: dict[str, set[tuple[str, ...]]] = {}
+    variants: dict[tuple[str, bool], set[tuple[str, ...]]] = {}
     for key in keys:
-        variants.setdefault(key.filesystem, set()).add(key.make_options + key.mount_options)
+        # A card's root is made otherwise than a filesystem on scratch: that alone tells no two rows apart.
+        variants.setdefault((key.filesystem, key.on_root), set()).add(key.make_options + key.mount_options)
     labels: dict[SeriesKey, str] = {}
     for key in keys:
         options = " ".join(key.make_options + key.mount_options) or "default"
-        labels[key] = f"{key.filesystem} ({options})" if len(variants[key.filesystem]) > 1 else key.filesystem
+        several = len(variants[key.filesystem, key.on_root]) > 1
+        labels[key] = f"{key.filesystem} ({options})" if several else key.filesystem
     return labels

@@ -165,6 +165,11 @@ class Planned:
     def is_boot(self) -> bool:
         return self.workload.kind == "timed" and self.workload.operation is TimedKind.BOOT
 
+    @property
+    def on_root(self) -> bool:
+        """Whether its filesystem is the one that the board boots from, made with the card and not on the board."""
+        return self.provision is Provision.ROOT or self.is_boot
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
@@ -178,6 +183,11 @@ class SeriesKey:
     mount_options: tuple[str, ...]
     provision: Provision
     workload: str
+
+    @property
+    def on_root(self) -> bool:
+        """Whether its filesystem is the card's root, whose options are the card's."""
+        return self.provision is Provision.ROOT or self.workload == TimedKind.BOOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class ImageFacts:
     """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name.
 
     `kernel_choice` is the label of the kernel; `kernel_package` is empty if that did not come in one.
+    `make_options` and `mount_options` are those of the root partition (empty in runs of older versions).
     """
 
     recipe: str
@@ -125,6 +126,8 @@ class ImageFacts:
     checksums: dict[str, str]
     packages: dict[str, str]
     root_filesystem: str = ""
+    make_options: tuple[str, ...] = ()
+    mount_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Final
 
+from fsjoule import filesystems
+
 TEXT: Final = "#1c2430"
 MUTED: Final = "#66707d"
 GRID: Final = "#e3e7ec"
@@ -23,18 +25,8 @@ BAD: Final = "#b3261e"
 DOUBT: Final = "#a16207"
 
 # One colour a filesystem in every chart and report; they differ in lightness too, for those who do not see the hue.
-FILESYSTEMS: Final[dict[str, str]] = {
-    "ext4": "#2563c9",
-    "btrfs": "#e07b1f",
-    "f2fs": "#13968a",
-    "xfs": "#8b46c9",
-    "nilfs2": "#b58a00",
-    "udf": "#c93a7c",
-    "vfat": "#5f6b7a",
-    "zfs": "#3d9440",
-    "ext3": "#5b8def",
-    "ext2": "#8fb2f5",
-}
+_COLOURS: Final = {row.name: row.colours for row in filesystems.FILESYSTEMS.values() if row.colours is not None}
+FILESYSTEMS: Final = {name: light for name, (light, _) in _COLOURS.items()}
 _OTHERS: Final = ("#7a5548", "#4d7f9e", "#a3623a", "#6d7f2e")
 
 # In a report on several kernels colours tell those apart; none is one of a filesystem.
@@ -51,16 +43,7 @@ DARK: Final[dict[str, str]] = {
     GOOD: "#6cc98a",
     BAD: "#ff8f87",
     DOUBT: "#e2b93b",
-    "#2563c9": "#5d93f5",
-    "#e07b1f": "#f29a4a",
-    "#13968a": "#35c2b4",
-    "#8b46c9": "#b685ea",
-    "#b58a00": "#dcb537",
-    "#c93a7c": "#ec74aa",
-    "#5f6b7a": "#9aa6b5",
-    "#3d9440": "#6cc46f",
-    "#5b8def": "#8db3ff",
-    "#8fb2f5": "#bfd4ff",
+    **dict(_COLOURS.values()),
     "#7a5548": "#b98d7d",
     "#4d7f9e": "#86b8d8",
     "#a3623a": "#d5976e",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,14 +30,6 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
-
-# What the kernel says when a card or a filesystem fails; one line each is enough to mistrust the figures.
-_IO_ERROR: Final = re.compile(
-    r"I/O error|EXT4-fs error|BTRFS:? (?:error|critical)|BTRFS.*aborted|F2FS-fs.*(?:error|inconsistent)"
-    r"|XFS.*(?:corruption|error)|NILFS.*error|UDF-fs.*error|FAT-fs.*error|mmc(?:blk)?\d.*(?:error|timeout|timed out)"
-    r"|Remounting filesystem read-only|blk_update_request",
-    re.IGNORECASE,
-)
 
 
 def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
@@ -114,9 +105,3 @@ def energy_complaints(energy: Energy) -> list[str]:
             "the same ticks"
         )
     ]
-
-
-def kernel_complaints(kernel_log: str) -> list[str]:
-    """I/O and filesystem errors among the kernel's messages of a measurement."""
-    found = [line.strip() for line in kernel_log.splitlines() if _IO_ERROR.search(line)]
-    return [f"the kernel reported: {line}" for line in found[:3]]
