@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from results_factory import MadeRun, make_run
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
-from fsjoule.model.labels import workload_label
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
 from fsjoule.report.summary import summarise
@@ -135,7 +134,7 @@ def test_json_holds_the_tables_and_every_measurement(made: MadeRun) -> None:
     ],
 )
 def test_labels_of_workloads(workload: FioWorkload | TimedWorkload, label: str) -> None:
-    assert workload_label(workload) == label
+    assert workload.label == label
 
 
 def test_numbers_as_text() -> None:

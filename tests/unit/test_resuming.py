@@ -260,7 +260,9 @@ def test_options_that_agree_are_taken(aborted: Path) -> None:
 
 def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
     resumed = resume(aborted)
-    entries = tuple(e if e.is_boot else dataclasses.replace(e, storage="nvme") for e in resumed.run.plan.entries)
+    entries = tuple(
+        e if e.workload.is_boot else dataclasses.replace(e, storage="nvme") for e in resumed.run.plan.entries
+    )
     plan = dataclasses.replace(resumed.run.plan, entries=entries)
     dataclasses.replace(resumed, run=dataclasses.replace(resumed.run, plan=plan)).check_options(
         {"--storage": ("nvme",)}

@@ -27,7 +27,6 @@ from fsjoule.suites import (
     estimate,
     learned,
     plan_entries,
-    scaled,
     suite,
 )
 
@@ -125,18 +124,18 @@ def test_only_published_sizes_are_scaled() -> None:
 
 
 def test_scaling_keeps_whole_blocks() -> None:
-    small = scaled(FioWorkload(IoPattern.READ, 16 * KIB, 10 * MIB), 0.00001)
+    small = FioWorkload(IoPattern.READ, 16 * KIB, 10 * MIB).scaled(0.00001)
     assert small.size_bytes == 16 * 16 * KIB
 
 
 def test_time_is_scaled_to_three_seconds_at_least() -> None:
     minutes = FioWorkload(IoPattern.RANDRW, 100 * KIB, 1024 * MIB, runtime_s=1200.0)
-    assert scaled(minutes, 0.02).slug == "randrw-100k-24s"
-    assert scaled(minutes, 0.0001).slug == "randrw-100k-3s"
+    assert minutes.scaled(0.02).slug == "randrw-100k-24s"
+    assert minutes.scaled(0.0001).slug == "randrw-100k-3s"
 
 
 def test_fewer_than_16_blocks_are_scaled_to_one() -> None:
-    large = scaled(FioWorkload(IoPattern.READ, 100 * MIB, 1000 * MIB), 0.02)
+    large = FioWorkload(IoPattern.READ, 100 * MIB, 1000 * MIB).scaled(0.02)
     assert large.size_bytes == 100 * MIB
 
 
@@ -210,8 +209,7 @@ def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
 
 def test_few_files_are_gone_through_until_enough_has_been_moved() -> None:
     def moved(block: int, factor: float) -> tuple[int, int, int]:
-        small = scaled(FioWorkload(IoPattern.READ, block, 500 * MIB, files=50), factor)
-        assert isinstance(small, FioWorkload)
+        small = FioWorkload(IoPattern.READ, block, 500 * MIB, files=50).scaled(factor)
         return small.files, small.size_bytes, small.io_bytes
 
     assert moved(4 * MIB, 1.0) == (50, 500 * MIB, 0)
@@ -263,7 +261,7 @@ def test_what_measures_the_root_filesystem_is_not_provisioned_on_scratch() -> No
 
 def test_of_several_files_there_are_fewer_of_the_same_size() -> None:
     workload = suite("elc2015/bandwidth").workloads[0]
-    small = scaled(workload, 0.1)
+    small = workload.scaled(0.1)
     assert isinstance(small, FioWorkload)
     assert (small.files, small.size_bytes) == (5, 50 * MIB)
 

@@ -12,7 +12,6 @@ from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
 from fsjoule.meter.energy import validity
 from fsjoule.model import (
-    KIB,
     MIB,
     BoardProfile,
     Energy,
@@ -26,7 +25,6 @@ from fsjoule.model import (
     Space,
     Trace,
     Window,
-    Workload,
 )
 
 # Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
@@ -89,7 +87,7 @@ def judge(
 
     `storage` is what it was measured on, `card` what the board booted from.
     """
-    jobs = entry.workload.jobs if entry.workload.kind == "fio" else 1
+    jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
@@ -104,8 +102,6 @@ def judge(
         # Nothing on the board lives as long as a boot does. Of several jobs each knows its own time, none when the
         # first of them began and the last was done: what they moved in their window is never too much.
         duration_s = metered.window.duration_s
-    # Of what is read and written at once the device's counter tells what was written, fio's bytes are both.
-    only_writes = not entry.workload.operation.reads if entry.workload.kind == "fio" else moved_mib > 0
     usage, fio = evidence.usage, evidence.fio
     return Measurement(
         number=entry.number,
@@ -130,7 +126,7 @@ def judge(
         cpu_s_per_mib=usage.cpu_busy_s / moved_mib if usage and moved_mib else None,
         write_amplification=(
             usage.device.written_bytes / evidence.moved_bytes
-            if usage and only_writes and evidence.moved_bytes
+            if usage and entry.workload.only_writes and evidence.moved_bytes
             else None
         ),
         samples=evidence.trace.counts if evidence.trace else None,
@@ -178,16 +174,8 @@ def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: Image
         make_options=made,
         mount_options=mounted,
         provision=entry.provision,
-        workload=_identity(entry.workload),
+        workload=entry.workload.identity,
     )
-
-
-def _identity(workload: Workload) -> str:
-    """The workload with its size, without which figures must not be compared."""
-    words = [workload.slug]
-    words += [f"{workload.size_bytes // KIB}KiB"] if workload.size_bytes else []
-    words += [f"of {workload.io_bytes // KIB}KiB"] if workload.kind == "fio" and workload.io_bytes else []
-    return " ".join(words)
 
 
 def _metered(evidence: Evidence, allowed_s: float) -> Metered:

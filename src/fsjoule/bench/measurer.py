@@ -147,22 +147,15 @@ class Measurer:
         scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
-    def measure(self, entry: Planned) -> Evidence:
-        """Measure one entry of the plan that needs no boot of its own.
+    def job(self, entry: Planned, workload: FioWorkload) -> Evidence:
+        """Run an entry's fio job. What fio does wrong is in the evidence, also a filesystem that cannot be made."""
+        return self.around(entry, lambda kind: self._fio(entry, kind, workload))
 
-        Raises LabError when the board does not answer. What fio or a program does wrong is in the evidence, also if the
-        filesystem could not even be made or mounted.
-        """
-        workload = entry.workload
+    def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
+        """Do an entry's timed operation. What its program does wrong is in the evidence, as with `job`."""
 
         def work(kind: Filesystem) -> Evidence:
-            match workload:
-                case FioWorkload():
-                    return self._fio(entry, kind, workload)
-                case TimedWorkload():
-                    return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
-                case _:
-                    raise ValueError(f"{workload.kind} is measured by the run")
+            return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
 
         return self.around(entry, work)
 
@@ -231,8 +224,7 @@ class Measurer:
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
-        moved_bytes = max(workload.size_bytes, workload.io_bytes) * workload.jobs
-        limit_s = 60.0 + workload.runtime_s + moved_bytes / _SLOWEST_BYTES_PER_S
+        limit_s = 60.0 + workload.runtime_s + workload.moved_bytes / _SLOWEST_BYTES_PER_S
         complaints: list[str] = []
         with self.phases("provisioning"):
             directory = working_directory(self.scratch, kind, entry.provision)
@@ -278,7 +270,7 @@ class Measurer:
         unmounts = work.unmounts_after
         evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
         evidence.complaints[:0] = _failure(done)
-        evidence.moved_bytes = work.moved_bytes
+        evidence.moved_bytes = work.workload.moved_bytes
         if not evidence.complaints:
             try:
                 with self.phases("provisioning"):

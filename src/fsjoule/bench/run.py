@@ -30,6 +30,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
+    FioWorkload,
     FlakeyWorkload,
     LabStep,
     Measurement,
@@ -228,9 +229,12 @@ class Bench:
                 # A board that panics over a damaged filesystem cannot be asked any more.
                 self._learn_facts(entry)
                 return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
-            case _:
+            case FioWorkload() as workload:
                 booted = self._boot_for(entry)
-                return booted, booted.measurer.measure(entry)
+                return booted, booted.measurer.job(entry, workload)
+            case TimedWorkload() as workload:
+                booted = self._boot_for(entry)
+                return booted, booted.measurer.operation(entry, workload)
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Raise PlaceLostError if the board was taken away: that explains whatever else went wrong with it."""

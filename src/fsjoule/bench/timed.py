@@ -45,12 +45,6 @@ class TimedWork:
     def time_limit_s(self) -> float:
         return _FILES_TIME_LIMIT_S if self.workload.operation.on_files else _TIME_LIMIT_S
 
-    @property
-    def moved_bytes(self) -> int:
-        """What it moves, where that is one number."""
-        moving = (TimedKind.COPY, TimedKind.WRITE_FILES, TimedKind.HASH_FILES)
-        return self.workload.size_bytes if self.workload.operation in moving else 0
-
     def prepare(self) -> tuple[str, ...]:
         """Bring the scratch partition into the state from which the operation starts; returns the operation.
 

@@ -16,7 +16,7 @@ from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import list_inside
 from fsjoule.model import MIB, BoardProfile, Planned, Workload
-from fsjoule.model.labels import size_label, workload_label
+from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import seconds_text
 from fsjoule.report.oneline import plan_lines
 from fsjoule.runs.request import choose, planned
@@ -125,7 +125,7 @@ def _table(entries: tuple[Planned, ...]) -> Table:
         where.setdefault((entry.suite, entry.workload), []).append(entry.storage)
     for (part, workload), storages in sorted(where.items(), key=lambda found: _place(*found[0])):
         size = size_label(workload.size_bytes) if workload.size_bytes else ""
-        table.add_row(part, workload_label(workload), size, ", ".join(dict.fromkeys(storages)))
+        table.add_row(part, workload.label, size, ", ".join(dict.fromkeys(storages)))
     return table
 
 

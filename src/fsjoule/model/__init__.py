@@ -33,28 +33,9 @@ from fsjoule.model.meter import (
     SampleCounts,
     Trace,
 )
-from fsjoule.model.outcome import (
-    FileFate,
-    FlakeyModel,
-    FlakeyWorkload,
-    Outcome,
-    PowerLossWorkload,
-)
-from fsjoule.model.plan import (
-    CARD,
-    KIB,
-    MIB,
-    PURE_PATTERNS,
-    FioWorkload,
-    IoPattern,
-    Plan,
-    Planned,
-    Provision,
-    SeriesKey,
-    TimedKind,
-    TimedWorkload,
-    Workload,
-)
+from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
+from fsjoule.model.outcome import FileFate, Outcome
+from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
 from fsjoule.model.run import (
     REFERENCE_KERNEL,
     REVISION,
@@ -70,6 +51,7 @@ from fsjoule.model.run import (
     RunStatus,
     Storage,
 )
+from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload, Workload
 
 __all__ = [
     "CARD",
@@ -127,4 +109,5 @@ __all__ = [
     "Value",
     "Window",
     "Workload",
+    "size_label",
 ]

@@ -1,29 +1,10 @@
-"""What workloads, sizes and series are called in tables and charts."""
+"""What series are called in tables and charts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fsjoule.model import KIB, MIB, FioWorkload, SeriesKey, TimedWorkload, Workload
-
-
-def workload_label(workload: Workload) -> str:
-    """A workload in words: `randread 16 KiB`, `copy 24 MiB`."""
-    if isinstance(workload, TimedWorkload):
-        size = f" {size_label(workload.size_bytes)}" if workload.size_bytes else ""
-        return workload.operation.value + size
-    if not isinstance(workload, FioWorkload):
-        return workload.slug
-    extras = workload.slug.split("-")[2:]
-    return " ".join([workload.operation.value, size_label(workload.block_size_bytes), *extras])
-
-
-def size_label(size_bytes: int) -> str:
-    """A size in the largest unit that leaves it whole."""
-    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
-        if size_bytes >= unit and size_bytes % unit == 0:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes} B"
+from fsjoule.model import SeriesKey
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:

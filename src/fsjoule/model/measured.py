@@ -8,8 +8,10 @@ from typing import Final, Literal
 
 from fsjoule.model.card import Projection
 from fsjoule.model.meter import SampleCounts
+from fsjoule.model.operation import MIB
 from fsjoule.model.outcome import Outcome
-from fsjoule.model.plan import MIB, SeriesKey, Workload
+from fsjoule.model.plan import SeriesKey
+from fsjoule.model.workload import Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"
 

@@ -12,11 +12,9 @@ from typing import Final
 
 from fsjoule.model import (
     FioResult,
-    FioWorkload,
     IoPattern,
     Measurement,
     TimedKind,
-    TimedWorkload,
     Value,
     Workload,
 )
@@ -90,7 +88,7 @@ def figure_of(measurement: Measurement, metric: Metric) -> Figure:
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
-    return _told(workload.operation) if isinstance(workload, (FioWorkload, TimedWorkload)) else ()
+    return metrics_of_series(workload.slug)
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:

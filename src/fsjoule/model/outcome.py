@@ -1,13 +1,9 @@
-"""What is done to a filesystem to see whether it keeps what it promised, and what became of its files."""
+"""What became of a filesystem, and of files that it promised to keep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
-
-_KIB = 1024
-_MIB = 1024 * 1024
 
 
 class FileFate(StrEnum):
@@ -23,72 +19,6 @@ class FileFate(StrEnum):
     SILENT = "silent"  # it is damaged, and reading it is none
     ZEROED = "zeroed"  # as silent; most of it is zeros, or it is shorter than it was
     MISSING = "missing"  # it is not there
-
-
-class FlakeyModel(StrEnum):
-    """When a device damages what is written to it."""
-
-    AFTER_10S = "after-10s"  # everything from 10 s on
-    ALTERNATING = "alternating"  # 1 s clean, 1 s damaging, and so on
-
-
-class Hazard(StrEnum):
-    """What a filesystem is exposed to."""
-
-    POWER_LOSS = "power-loss"
-    DM_FLAKEY = "dm-flakey"
-
-
-@dataclass(frozen=True, slots=True)
-class PowerLossWorkload:
-    """Files are written and synced, one after the other, until the power is cut at a random moment.
-
-    With `sync` the filesystem is mounted with that option and nothing is synced by hand. Files are of random sizes from
-    `smallest_bytes` to `size_bytes`, the cut comes `earliest_s` to `latest_s` after the first file was begun.
-    """
-
-    sync: bool
-    size_bytes: int = 256 * _KIB
-    smallest_bytes: int = 4 * _KIB
-    earliest_s: float = 0.5
-    latest_s: float = 4.0
-    kind: Literal["power-loss"] = "power-loss"
-
-    @property
-    def operation(self) -> Hazard:
-        """What is done, as every workload says it."""
-        return Hazard.POWER_LOSS
-
-    @property
-    def mean_s(self) -> float:
-        """When the cut comes on average."""
-        return (self.earliest_s + self.latest_s) / 2
-
-    @property
-    def slug(self) -> str:
-        """Short name, unique within a suite."""
-        return f"power-loss-{'sync' if self.sync else 'async'}"
-
-
-@dataclass(frozen=True, slots=True)
-class FlakeyWorkload:
-    """A large file and a sync, several small ones and a sync, on a device that damages what is written (dm-flakey)."""
-
-    model: FlakeyModel
-    size_bytes: int = 30 * _MIB
-    files: int = 8
-    file_bytes: int = _MIB
-    kind: Literal["dm-flakey"] = "dm-flakey"
-
-    @property
-    def operation(self) -> Hazard:
-        """What is done, as every workload says it."""
-        return Hazard.DM_FLAKEY
-
-    @property
-    def slug(self) -> str:
-        """Short name, unique within a suite."""
-        return f"dm-flakey-{self.model.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import altair as alt
 
-from fsjoule.model.labels import workload_label
 from fsjoule.report import style
 from fsjoule.report.summary import Summary
 from fsjoule.report.svg import draw, specification
@@ -72,8 +71,8 @@ def _with_card(summary: Summary) -> str:
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
     """For each timed operation its name and its charts, of time and of energy, each on scales of its own."""
     charts: list[tuple[str, list[str]]] = []
-    for operation in dict.fromkeys(workload_label(row.workload) for row in summary.timed):
-        rows = [row for row in summary.timed if workload_label(row.workload) == operation]
+    for operation in dict.fromkeys(row.workload.label for row in summary.timed):
+        rows = [row for row in summary.timed if row.workload.label == operation]
         times = _bars(summary, rows, lambda row: row.duration_s)
         energies = _bars(summary, rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
         drawn = [
@@ -96,7 +95,7 @@ def _bars(
     for row in rows:
         spread = figure(row)
         if spread is not None:
-            operation = workload_label(row.workload)
+            operation = row.workload.label
             kernels = summary.several_kernels
             bars.append(
                 Bar(

@@ -16,7 +16,7 @@ from fsjoule.model import (
     Run,
     Value,
 )
-from fsjoule.model.labels import size_label, workload_label
+from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
 
@@ -159,7 +159,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
                 ("adjusted", "; ".join(plan.adjusted)),
                 ("repetitions", str(plan.repeat)),
                 ("seed of the order", str(plan.seed)),
-                ("workloads", ", ".join(dict.fromkeys(workload_label(entry.workload) for entry in plan.entries))),
+                ("workloads", ", ".join(dict.fromkeys(entry.workload.label for entry in plan.entries))),
             ],
         ),
         ("Board", _board_facts(run)),

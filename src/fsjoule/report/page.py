@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
-from fsjoule.model.labels import workload_label
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import (
     Fact,
@@ -95,7 +94,6 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         facts=run_facts(run),
         command=command_text(run),
         seconds_text=seconds_text,
-        workload_label=workload_label,
         share_text=share_text,
     )
 

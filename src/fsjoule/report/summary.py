@@ -13,13 +13,11 @@ from typing import Final
 from fsjoule.model import (
     MIB,
     FioWorkload,
-    IoPattern,
     Measurement,
     Projection,
     Run,
     SampleCounts,
     SeriesKey,
-    TimedKind,
     TimedWorkload,
 )
 from fsjoule.model.labels import series_labels
@@ -180,13 +178,13 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
     timed: list[TimedRow] = []
     outcomes: list[OutcomeRow] = []
     for (series, _), group in groups.items():
-        workload = group[0].workload
-        if isinstance(workload, FioWorkload):
-            fio.append(_fio_row(labels[series], workload, group))
-        elif isinstance(workload, TimedWorkload):
-            timed.append(_timed_row(labels[series], workload, group))
-        else:
-            outcomes.append(outcome_row(labels[series], workload, group))
+        match group[0].workload:
+            case FioWorkload() as workload:
+                fio.append(_fio_row(labels[series], workload, group))
+            case TimedWorkload() as workload:
+                timed.append(_timed_row(labels[series], workload, group))
+            case workload:
+                outcomes.append(outcome_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
     return Summary(
         run=run,
@@ -221,18 +219,11 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
 
     def rank(group: tuple[SeriesKey, str]) -> tuple[object, ...]:
         key, kernel = group
-        workload = groups[group][0].workload
-        if isinstance(workload, FioWorkload):
-            place = (0, workload.block_size_bytes, list(IoPattern).index(workload.operation))
-        elif isinstance(workload, TimedWorkload):
-            place = (1, workload.size_bytes, list(TimedKind).index(workload.operation))
-        else:
-            place = (2, workload.size_bytes, 0)
         options = (key.make_options, key.mount_options)
         filesystem = (filesystems.get(key.filesystem, len(filesystems)), key.filesystem, options)
         return (
             suites.get(key.suite, len(suites)),
-            *place,
+            *groups[group][0].workload.order,
             key.workload,
             *filesystem,
             kernels.get(kernel, len(kernels)),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.model.labels import size_label, workload_label
+from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
 from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow
 from fsjoule.statistics.spread import Spread
@@ -206,7 +206,7 @@ def _kernel_table(
     title: str, summary: Summary, rows: Sequence[S], get: Callable[[S], Spread | None], *, most: int = 3
 ) -> Table:
     """A row for each operation and filesystem, a column for each kernel; all figures have the same decimals."""
-    found = {(workload_label(row.workload), row.label, row.kernel): row for row in rows if get(row) is not None}
+    found = {(row.workload.label, row.label, row.kernel): row for row in rows if get(row) is not None}
     series = list(dict.fromkeys((operation, label) for operation, label, _ in found))
     decimals = decimals_for([get(row) for row in found.values()], most=most)
     body: list[tuple[Cell, ...]] = []
@@ -280,7 +280,7 @@ def _series_table(
     *,
     with_n: bool = True,
 ) -> Table:
-    operations = [workload_label(row.workload) for row in rows]
+    operations = [row.workload.label for row in rows]
     heads = [(_OPERATION, [Cell(name) for name in operations]), (_FILESYSTEM, [Cell(row.label) for row in rows])]
     if summary.several_parts:
         heads.insert(0, (_PART, [Cell(row.series.suite.split("/")[-1]) for row in rows]))

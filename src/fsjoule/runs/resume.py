@@ -73,7 +73,7 @@ class Resumed:
     def storages(self) -> tuple[str, ...]:
         """The storage devices that the plan measures on; a boot is on the card, whichever those are."""
         entries = self.run.plan.entries
-        return tuple(sorted({entry.storage for entry in entries if not entry.is_boot})) or (CARD,)
+        return tuple(sorted({entry.storage for entry in entries if not entry.workload.is_boot})) or (CARD,)
 
     def check_storages(self, further: Iterable[str]) -> None:
         """Whether a board with these further storage devices has those of the plan. Raises ConfigError if not."""

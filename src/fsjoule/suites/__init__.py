@@ -34,7 +34,7 @@ from fsjoule.suites.plan import (
     plan_entries,
     repetition_seed,
 )
-from fsjoule.suites.suite import Suite, scaled
+from fsjoule.suites.suite import Suite
 
 __all__ = [
     "SCRATCH_ROOT",
@@ -51,7 +51,6 @@ __all__ = [
     "learned",
     "plan_entries",
     "repetition_seed",
-    "scaled",
     "suite",
 ]
 

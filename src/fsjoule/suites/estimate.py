@@ -5,27 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Final
 
-from fsjoule.model import (
-    CARD,
-    MIB,
-    FioWorkload,
-    FlakeyWorkload,
-    Measurement,
-    Planned,
-    PowerLossWorkload,
-    Run,
-    TimedKind,
-    TimedWorkload,
-)
-from fsjoule.suites.suite import space_bytes, written_bytes
+from fsjoule.model import CARD, Measurement, Planned, Run
 
 # The name of a storage device, and an I/O pattern or a timed operation.
 _On = tuple[str, str]
-
-# It waits for the device to begin with its damage.
-_FLAKEY_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +23,6 @@ class Rates:
     mib_per_s: dict[_On, float] = field(default_factory=dict[_On, float])
     timed_s: dict[_On, float] = field(default_factory=dict[_On, float])
     default_mib_per_s: float = 10.0
-    default_timed_s: float = 1.0
     boot_s: float = 20.0
     around_s: float = 6.0
     power_w: float = 1.4
@@ -59,12 +42,12 @@ class Estimate:
 
 def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
     """What it takes to measure the entries."""
-    cuts = [e for e in entries if isinstance(e.workload, PowerLossWorkload)]
-    others = [e for e in entries if not isinstance(e.workload, PowerLossWorkload)]
+    cuts = [e for e in entries if e.workload.cuts_power]
+    others = [e for e in entries if not e.workload.cuts_power]
     boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in others})
     boots += len(cuts) + len({(e.kernel, e.provision) for e in cuts})
     seconds = boots * rates.boot_s + sum(_seconds(entry, rates) for entry in entries)
-    written = sum(_written_bytes(entry, rates) for entry in entries)
+    written = sum(e.workload.written_bytes(_speed_mib_per_s(e, rates)) for e in entries)
     return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
 
 
@@ -85,9 +68,9 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
         for m in valid:
             assert m.duration_s is not None
             on = (storage.get(m.number, CARD), m.workload.operation.value)
-            if isinstance(m.workload, FioWorkload):
+            if m.fio is not None:
                 speeds.setdefault(on, []).append(m.throughput_mib_per_s or 0.0)
-            elif isinstance(m.workload, TimedWorkload):
+            elif m.outcome is None:
                 times.setdefault(on, []).append(m.duration_s)
         watts += [m.energy.mean_power_w.value for m in valid if m.energy]
         phases = run.phases_s
@@ -105,34 +88,12 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
     )
 
 
-def _speed_mib_per_s(storage: str, workload: FioWorkload, rates: Rates) -> float:
-    return rates.mib_per_s.get((storage, workload.operation.value)) or rates.default_mib_per_s
-
-
-def _written_bytes(entry: Planned, rates: Rates) -> int:
-    workload = entry.workload
-    written = written_bytes(workload)
-    if not isinstance(workload, FioWorkload) or not workload.runtime_s or not workload.operation.writes:
-        return written
-    moved = workload.runtime_s * _speed_mib_per_s(entry.storage, workload, rates) * MIB
-    return round(written + moved / 2) if workload.operation.reads else max(written, round(moved))
+def _speed_mib_per_s(entry: Planned, rates: Rates) -> float:
+    return rates.mib_per_s.get((entry.storage, entry.workload.operation.value)) or rates.default_mib_per_s
 
 
 def _seconds(entry: Planned, rates: Rates) -> float:
-    workload = entry.workload
-    if isinstance(workload, PowerLossWorkload):
-        return rates.around_s + workload.mean_s  # the boot after it is counted
-    if isinstance(workload, FlakeyWorkload):
-        return rates.around_s + _FLAKEY_S + space_bytes(workload) / MIB / rates.default_mib_per_s
-    if isinstance(workload, TimedWorkload):
-        if workload.operation is TimedKind.BOOT:
-            return 0.0  # counted as a boot
-        moved_s = workload.size_bytes / MIB / rates.default_mib_per_s
-        guess_s = rates.default_timed_s + moved_s
-        return rates.around_s + rates.timed_s.get((entry.storage, workload.operation.value), guess_s)
-    speed = _speed_mib_per_s(entry.storage, workload, rates)
-    if workload.runtime_s:
-        laid_out_s = space_bytes(workload) / MIB / speed if workload.operation.reads else 0.0
-        return rates.around_s + laid_out_s + workload.runtime_s
-    moved = max(workload.io_bytes, workload.size_bytes) * workload.jobs / MIB
-    return rates.around_s + moved / speed
+    if entry.workload.is_boot:
+        return 0.0  # counted as a boot
+    guess_s = entry.workload.seconds(_speed_mib_per_s(entry, rates))
+    return rates.around_s + rates.timed_s.get((entry.storage, entry.workload.operation.value), guess_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
@@ -13,16 +13,12 @@ from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     CARD,
     MIB,
-    FioWorkload,
     KernelFacts,
     Planned,
-    PowerLossWorkload,
     Provision,
-    TimedKind,
-    TimedWorkload,
     Workload,
 )
-from fsjoule.suites.suite import Suite, Where, buffer_bytes, modules_of, scaled, space_bytes
+from fsjoule.suites.suite import Suite, Where
 
 # fio takes 64 bits; 31 are a positive number everywhere.
 _SEED_BITS: Final = 31
@@ -83,10 +79,6 @@ class _Cell:
     suite: str
     storage: str = CARD
 
-    @property
-    def is_boot(self) -> bool:
-        return _is_boot(self.workload)
-
 
 @dataclass(frozen=True, slots=True)
 class _Boot:
@@ -127,7 +119,7 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
     planned: list[Planned] = []
 
     def add(repetition: int, kernel: str, boot: _Boot, shuffled: Sequence[_Cell]) -> None:
-        cells = [*(cell for cell in boot.cells if cell.is_boot), *shuffled]
+        cells = [*(cell for cell in boot.cells if cell.workload.is_boot), *shuffled]
         for cell in cells:
             planned.append(
                 Planned(
@@ -143,7 +135,7 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
             )
 
     def shuffle(boot: _Boot) -> list[_Cell]:
-        others = [cell for cell in boot.cells if not cell.is_boot]
+        others = [cell for cell in boot.cells if not cell.workload.is_boot]
         return order.sample(others, len(others))
 
     for repetition in range(1, wanted.repeat + 1):
@@ -167,11 +159,10 @@ def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_f
     published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None
     for entry in entries:
-        needed = space_bytes(entry.workload)
-        from_root = isinstance(entry.workload, TimedWorkload) and entry.workload.from_root
+        needed = entry.workload.space_bytes
         where, scratch_bytes = space.scratch_of(entry.storage)
         room = {where: _USABLE * scratch_bytes}
-        if entry.provision is Provision.ROOT or from_root:
+        if entry.provision is Provision.ROOT or entry.workload.uses_root:
             room["the root partition of the card"] = _USABLE * space.root_free_bytes
         for where, free in room.items():
             if needed <= free:
@@ -202,7 +193,7 @@ def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts
                 hint="switch it on in the kernel's configuration, or leave the filesystem out",
             )
     for part in chosen.leaves:
-        if lacking := {module for each in part.workloads for module in modules_of(each)} & set(kernel.lacks):
+        if lacking := {module for each in part.workloads for module in each.modules} & set(kernel.lacks):
             raise ConfigError(
                 f"{part.name} needs what the kernel {kernel.label} lacks: {', '.join(sorted(lacking))}",
                 hint="switch it on in the kernel's configuration, or choose another suite or part; nothing was erased",
@@ -230,9 +221,9 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     for leaf in chosen.leaves:
         factor = wanted.factor_for(leaf.name) if leaf.source else 1.0
         provision = _provision(leaf, wanted)
-        workloads = list(dict.fromkeys(scaled(workload, factor) for workload in leaf.workloads))
+        workloads = list(dict.fromkeys(workload.scaled(factor) for workload in leaf.workloads))
         for workload in workloads:
-            if provision is Provision.SCRATCH and _is_boot(workload):
+            if provision is Provision.SCRATCH and workload.is_boot:
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
                 continue
             for storage, name in product(_storages(leaf, provision, wanted), _RAW if leaf.raw else wanted.filesystems):
@@ -244,7 +235,8 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
-                fitting, remark = _in_memory(_on(storage, leaf, workload), wanted.memory_bytes)
+                deep = workload.at_depth(leaf.depths[storage]) if storage in leaf.depths else workload
+                fitting, remark = _in_memory(deep, wanted.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
                 cells.append(_Cell(name, fitting, leaf.name, storage))
@@ -274,31 +266,25 @@ def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str,
     return {Where.CARD: (CARD,), Where.FURTHER: wanted.further or (CARD,), Where.EVERY: every}[leaf.where]
 
 
-def _on(storage: str, leaf: Suite, workload: Workload) -> Workload:
-    """The workload with the queue depth that the suite has for a storage device."""
-    if not isinstance(workload, FioWorkload) or storage not in leaf.depths:
-        return workload
-    return replace(workload, depth=leaf.depths[storage])
-
-
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     """The workload with no more blocks in flight than the board has memory for, and what there is to say of it.
 
     Raises ConfigError if not even one block of each job fits.
     """
     room = _BUFFERS * memory_bytes
-    if not memory_bytes or not isinstance(workload, FioWorkload) or buffer_bytes(workload) <= room:
+    if not memory_bytes or workload.buffer_bytes <= room:
         return workload, ""
-    depth = int(room / (workload.jobs * workload.block_size_bytes))
+    each = workload.jobs * workload.block_size_bytes
+    depth, wanted = int(room / each), workload.buffer_bytes // each
     needed = (
-        f"its buffers would take {buffer_bytes(workload) / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
+        f"its buffers would take {workload.buffer_bytes / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
     )
     if not depth:
         raise ConfigError(
             f"{workload.slug} does not fit the board's memory: {needed}",
             hint="leave the part out, or choose a board with more",
         )
-    return replace(workload, depth=depth), f"{workload.slug}: queue depth {depth} instead of {workload.depth}: {needed}"
+    return workload.at_depth(depth), f"{workload.slug}: queue depth {depth} instead of {wanted}: {needed}"
 
 
 def _provision(leaf: Suite, wanted: Planning) -> Provision:
@@ -312,13 +298,9 @@ def _provision(leaf: Suite, wanted: Planning) -> Provision:
     return provision
 
 
-def _is_boot(workload: Workload) -> bool:
-    return workload.kind == "timed" and workload.operation is TimedKind.BOOT
-
-
 def _no_chance(workload: Workload, wanted: Planning) -> str | None:
     """Why power cannot be cut at random: in guest time no moment differs from another that the board waits through."""
-    if isinstance(workload, PowerLossWorkload) and wanted.guest_time:
+    if workload.cuts_power and wanted.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
     return None
 
@@ -326,7 +308,7 @@ def _no_chance(workload: Workload, wanted: Planning) -> str | None:
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
     """Why the filesystem cannot do it. Raises ConfigError for a suite of ours."""
     lacks = filesystem(name).lacks
-    if workload.kind == "fio" or workload.operation.value not in lacks:
+    if workload.operation.value not in lacks:
         return None
     if not leaf.source:
         raise ConfigError(

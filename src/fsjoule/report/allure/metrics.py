@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model import Measurement
-from fsjoule.model.labels import workload_label
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.report.allure import documents
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -71,7 +70,7 @@ def _row(measurement: Measurement, metric: Metric, label: str) -> dict[str, str]
     filesystem = f"{series.filesystem}, kernel {label}" if label else series.filesystem
     simulated = " (simulated)" if measurement.simulated else ""
     return {
-        "title": f"{series.filesystem} {workload_label(measurement.workload)}, {_WORDS[metric]}",
+        "title": f"{series.filesystem} {measurement.workload.label}, {_WORDS[metric]}",
         "unit": _SCALES[metric][1] if metric in _SCALES else metric.unit,
         "better": "higher" if metric.more_is_better else "lower",
         "group": f"{series.board}, {series.suite}{simulated}: {filesystem}",

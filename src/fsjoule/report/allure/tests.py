@@ -20,7 +20,6 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
-from fsjoule.model.labels import workload_label
 from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.documents import Result, Status, Step
 from fsjoule.report.allure.metrics import metrics_of
@@ -131,7 +130,7 @@ def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) 
     board = measurement.series.board if measurement else run.board.name if run.board else "board"
     release = run.boards[entry.kernel].kernel_release if entry.kernel in run.boards else entry.kernel
     several = kernel_label(run, entry.kernel)
-    what = workload_label(entry.workload)
+    what = entry.workload.label
     storage = f" on {entry.storage}" if entry.storage != "card" else ""
     name = f"{entry.filesystem} {what}{storage}" + (f", kernel {several}" if several else "")
     name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
@@ -169,7 +168,7 @@ def uuid_of(run: Run, rest: str) -> str:
 
 def _size(entry: Planned) -> str:
     """Sizes differ by board and size factor, and figures with them."""
-    return str(getattr(entry.workload, "size_bytes", "") or "")
+    return str(entry.workload.size_bytes or "")
 
 
 def _trend(measurement: Measurement) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fsjoule.model import TimedKind
 from fsjoule.report.publications.drawing import bars
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.view import View, heads, label_of, measured, table, words
@@ -17,6 +18,6 @@ def sections(view: View) -> list[Section]:
         measured(rows, Quantity.THROUGHPUT),
         measured(rows, Quantity.ENERGY),
     ]
-    copies = [row for row in rows if row.workload.kind == "timed"]
+    copies = [row for row in rows if row.workload.operation is TimedKind.COPY]
     chart = bars(view, "Copies: time", copies, Quantity.TIME, label_of)
     return [Section("Copies", "copies", (table(view, "Copies", columns),), (chart,), (view.footnote(""),))]

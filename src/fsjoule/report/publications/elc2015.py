@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fsjoule.model import FioWorkload
-from fsjoule.model.labels import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
 from fsjoule.report.publications.drawing import bars, drawn_by, lines
 from fsjoule.report.publications.hazards import dm_flakey, power_loss
@@ -69,9 +68,7 @@ def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
 
 def _kind(row: Row) -> str:
     """What the four patterns of a chart share."""
-    if not isinstance(row.workload, FioWorkload):
-        return ""
-    return f"{size_label(row.workload.block_size_bytes)} {'direct' if row.workload.direct else 'buffered'}"
+    return row.workload.access
 
 
 def _mixed(view: View, rows: Sequence[Row]) -> Section:

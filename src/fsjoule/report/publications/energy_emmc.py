@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from fsjoule.model import KIB, FioWorkload
+from fsjoule.model import KIB
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.publications.sections import Section
@@ -54,7 +54,7 @@ def sections(view: View) -> list[Section]:
 
 
 def _block_kib(row: Row) -> int:
-    return row.workload.block_size_bytes // KIB if isinstance(row.workload, FioWorkload) else 0
+    return row.workload.block_size_bytes // KIB
 
 
 def _table(view: View, title: str, rows: Sequence[Row]) -> Table:

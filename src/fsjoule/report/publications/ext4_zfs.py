@@ -7,8 +7,7 @@ from functools import partial
 from itertools import product
 from typing import Final
 
-from fsjoule.model import FioWorkload
-from fsjoule.model.labels import size_label
+from fsjoule.model import size_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.publications.drawing import drawn_by, lines
 from fsjoule.report.publications.sections import Drawing, Section
@@ -41,11 +40,11 @@ def sections(view: View) -> list[Section]:
 
 
 def _block_bytes(row: Row) -> int:
-    return row.workload.block_size_bytes if isinstance(row.workload, FioWorkload) else 0
+    return row.workload.block_size_bytes
 
 
 def _file_bytes(row: Row) -> int:
-    return row.workload.size_bytes if isinstance(row.workload, FioWorkload) else 0
+    return row.workload.size_bytes
 
 
 def _size_name(size_bytes: float) -> str:

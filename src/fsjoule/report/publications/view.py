@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
 
-from fsjoule.model import FioWorkload, SeriesKey
-from fsjoule.model.labels import series_labels, workload_label
+from fsjoule.model import SeriesKey
+from fsjoule.model.labels import series_labels
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
@@ -115,7 +115,7 @@ class View:
 
 def label_of(row: Row) -> str:
     """Its workload in words."""
-    return workload_label(row.workload)
+    return row.workload.label
 
 
 def pattern_of(row: Row) -> str:
@@ -124,8 +124,8 @@ def pattern_of(row: Row) -> str:
 
 
 def jobs_of(row: Row) -> int:
-    """Jobs that fio runs at once; none of a timed operation."""
-    return row.workload.jobs if isinstance(row.workload, FioWorkload) else 0
+    """Jobs that run at once."""
+    return row.workload.jobs
 
 
 def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:

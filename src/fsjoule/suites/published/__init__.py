@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import FioWorkload
+from fsjoule.model import Workload
 from fsjoule.model.metrics import Metric
 from fsjoule.suites.published import (
     copies as copying,
@@ -58,7 +58,7 @@ def publication_of(suite: str) -> Publication | None:
     return PUBLICATIONS.get(_EXTENDS.get(name, name))
 
 
-def row_for(suite: str, filesystem: str, workload: FioWorkload) -> PublishedRow | None:
+def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | None:
     """The published figures of the same filesystem, pattern and block size with one buffered job, if there are any."""
     publication = _compared_with(suite)
     if publication is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
-from fsjoule.model import FioWorkload, Workload
+from fsjoule.model import Workload
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import latencies
 from fsjoule.suites.published.publication import Publication, rows_of
@@ -62,8 +62,6 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
 
 def names(part: str, workload: Workload, workloads: Sequence[Workload]) -> tuple[str, ...]:
     """A pattern over all block sizes, a pattern with the most jobs, an order with the largest file, an order."""
-    if not isinstance(workload, FioWorkload):
-        return ()
     pattern = workload.operation.value
     if part == _part(1):
         return (pattern,)

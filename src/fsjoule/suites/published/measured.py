@@ -133,13 +133,12 @@ def _without(plan: Plan) -> frozenset[tuple[str, str]]:
     for entry in plan.entries:
         part = part_of(entry.suite)
         planned.add((part, entry.filesystem))
-        if entry.workload.kind == "timed":
-            operations.setdefault(part, set()).add(entry.workload.operation.value)
+        operations.setdefault(part, set()).add(entry.workload.operation.value)
     return frozenset(
         (part, name)
-        for part, timed in operations.items()
+        for part, done in operations.items()
         for name in plan.filesystems
-        if (part, name) not in planned and timed & filesystems.filesystem(name).lacks
+        if (part, name) not in planned and done & filesystems.filesystem(name).lacks
     )
 
 

@@ -18,7 +18,7 @@ Names = Callable[[str, Workload, Sequence[Workload]], tuple[str, ...]]
 
 def by_slug(_part: str, workload: Workload, _workloads: Sequence[Workload]) -> tuple[str, ...]:
     """A timed operation by its name, since its sizes are the board's; anything else by its slug."""
-    return (workload.operation.value if workload.kind == "timed" else workload.slug,)
+    return (workload.name,)
 
 
 @dataclass(frozen=True, slots=True)

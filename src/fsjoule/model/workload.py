@@ -1,0 +1,398 @@
+"""What is done: workloads, each of which knows its size, what it writes, its room, its time and its names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol, Self
+
+from fsjoule.model.operation import KIB, MIB, FlakeyModel, Hazard, IoPattern, TimedKind, size_label
+
+_FEWEST_BLOCKS: Final = 16
+_SHORTEST_S: Final = 3.0
+# What a timed operation takes, besides moving its bytes, until a board has been seen doing it.
+_OPERATION_S: Final = 1.0
+# What small boards write and sync of files of up to 256 KiB: seen were 5 to 8.
+_FILES_PER_S: Final = 10
+# It waits for the device to begin with its damage.
+_FLAKEY_S: Final = 20.0
+
+
+class _Sized(Protocol):
+    @property
+    def slug(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def space_bytes(self) -> int: ...
+
+
+class _Workload:
+    """What every workload says of itself; here is what is so for most of them."""
+
+    __slots__ = ()
+
+    @property
+    def name(self: _Sized) -> str:
+        """What it is called on all boards, whatever their sizes are."""
+        return self.slug
+
+    @property
+    def label(self: _Sized) -> str:
+        """What it is called in tables and charts: `randread 16 KiB`, `copy 24 MiB`."""
+        return self.slug
+
+    @property
+    def identity(self: _Sized) -> str:
+        """The slug with the size, without which figures must not be compared."""
+        return _identity(self)
+
+    @property
+    def order(self: _Sized) -> tuple[int, int, int]:
+        """Its place among others in tables."""
+        return (2, self.size_bytes, 0)
+
+    @property
+    def is_boot(self) -> bool:
+        return False
+
+    @property
+    def cuts_power(self) -> bool:
+        """Whether it ends with the board's power cut at a random moment."""
+        return False
+
+    @property
+    def uses_root(self) -> bool:
+        """Whether a file of its size is on the card's root as well."""
+        return False
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What it needs of the kernel, beside the filesystem."""
+        return ()
+
+    @property
+    def only_writes(self) -> bool:
+        """Whether it reads nothing of what it moves: only then the device's counter of writes is about these bytes."""
+        return True
+
+    @property
+    def space_bytes(self: _Sized) -> int:
+        """What it puts onto the filesystem; 0 if it fills a share of it."""
+        return self.size_bytes
+
+    def written_bytes(self: _Sized, mib_per_s: float) -> int:
+        """What it writes at that speed, its preparation included, as far as its sizes say."""
+        del mib_per_s
+        return self.space_bytes
+
+
+class _WithoutFio(_Workload):
+    """What workloads say of what only fio has."""
+
+    __slots__ = ()
+
+    @property
+    def jobs(self) -> int:
+        """How many of its programs run at once."""
+        return 1
+
+    @property
+    def block_size_bytes(self) -> int:
+        return 0
+
+    @property
+    def access(self) -> str:
+        """How requests reach the device: `4 MiB direct`."""
+        return ""
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory that blocks in flight take."""
+        return 0
+
+    def at_depth(self, depth: int) -> Self:
+        """The workload with that queue depth, if it has one."""
+        del depth
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class FioWorkload(_Workload):
+    """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card.
+
+    `size_bytes` is shared out over `files`; with `io_bytes` that much is moved, over and over in the same files, with
+    `runtime_s` as much as that time allows. Each of the `jobs` has its own files, unless they are `shared`. With
+    `kernel_threads` the CPU time of each kernel thread is kept as well.
+    """
+
+    operation: IoPattern
+    block_size_bytes: int
+    size_bytes: int
+    jobs: int = 1
+    depth: int = 1
+    direct: bool = False
+    fsync_every: int = 0
+    end_fsync: bool = True
+    engine: str = "psync"
+    files: int = 1
+    io_bytes: int = 0
+    runtime_s: float = 0.0
+    shared: bool = False
+    kernel_threads: bool = False
+    kind: Literal["fio"] = "fio"
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite: `randread-16k`."""
+        return "-".join([self.operation.value, f"{self.block_size_bytes // KIB}k", *self._extras])
+
+    @property
+    def _extras(self) -> list[str]:
+        """What is not as usual."""
+        extras = ["direct"] if self.direct else []
+        extras += [f"{self.jobs}jobs"] if self.jobs > 1 else []
+        extras += [f"qd{self.depth}"] if self.depth > 1 else []
+        extras += [f"fsync{self.fsync_every}"] if self.fsync_every else []
+        extras += [f"{self.files}files"] if self.files > 1 else []
+        extras += [f"{self.runtime_s:g}s"] if self.runtime_s else []
+        return extras
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.operation.value, size_label(self.block_size_bytes), *self._extras])
+
+    @property
+    def identity(self) -> str:
+        again = f" of {self.io_bytes // KIB}KiB" if self.io_bytes else ""
+        return _identity(self) + again
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (0, self.block_size_bytes, list(IoPattern).index(self.operation))
+
+    @property
+    def only_writes(self) -> bool:
+        return not self.operation.reads
+
+    @property
+    def access(self) -> str:
+        """How requests reach the device: `4 MiB direct`."""
+        return f"{size_label(self.block_size_bytes)} {'direct' if self.direct else 'buffered'}"
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory that blocks in flight take."""
+        return self.jobs * self.depth * self.block_size_bytes
+
+    @property
+    def space_bytes(self) -> int:
+        return self.size_bytes * (1 if self.shared else self.jobs)
+
+    @property
+    def moved_bytes(self) -> int:
+        """What all jobs read or write, if no time ends them."""
+        return max(self.size_bytes, self.io_bytes) * self.jobs
+
+    def written_bytes(self, mib_per_s: float) -> int:
+        laid_out = self.space_bytes
+        if not self.operation.writes:
+            return laid_out
+        written = max(laid_out, self.io_bytes * self.jobs)
+        timed = self.runtime_s * mib_per_s * MIB
+        return round(written + timed / 2) if timed and self.operation.reads else max(written, round(timed))
+
+    def seconds(self, mib_per_s: float) -> float:
+        """How long it takes at that speed, its files laid out before it."""
+        if not self.runtime_s:
+            return self.moved_bytes / MIB / mib_per_s
+        laid_out_s = self.space_bytes / MIB / mib_per_s if self.operation.reads else 0.0
+        return laid_out_s + self.runtime_s
+
+    def at_depth(self, depth: int) -> Self:
+        """The workload with that queue depth."""
+        return replace(self, depth=depth)
+
+    def scaled(self, factor: float) -> Self:
+        """The workload with its sizes and its time multiplied, in whole blocks, 16 of them at least if it has as many.
+
+        Of several files there are fewer, each as large as before; if they have less than 16 blocks they are gone
+        through again, until as many have been moved. No time gets shorter than 3 s.
+        """
+        block = self.block_size_bytes
+        if self.files > 1:
+            files, each = max(1, round(self.files * factor)), self.size_bytes // self.files
+            again = files * (each // block) < _FEWEST_BLOCKS <= self.files * (each // block)
+            io_bytes = _FEWEST_BLOCKS * block if again else self.io_bytes
+            return replace(self, files=files, size_bytes=files * each, io_bytes=io_bytes)
+        fewest = _FEWEST_BLOCKS if self.size_bytes >= _FEWEST_BLOCKS * block else 1
+        blocks = max(fewest, round(self.size_bytes * factor / block))
+        moved = max(blocks, round(self.io_bytes * factor / block)) if self.io_bytes else 0
+        runtime_s = max(_SHORTEST_S, round(self.runtime_s * factor)) if self.runtime_s else 0.0
+        return replace(self, size_bytes=blocks * block, io_bytes=moved * block, runtime_s=runtime_s)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWorkload(_WithoutFio):
+    """An operation timed as a whole.
+
+    `size_bytes` is what a copy moves, or how much there is in the files that are written or hashed. `fill` is the share
+    of the filesystem that is in use: before a mount, or when fragmenting ends. A copy comes from the board's memory, or
+    with `from_root` from a file of its root filesystem.
+    """
+
+    operation: TimedKind
+    size_bytes: int = 0
+    fill: float = 0.0
+    from_root: bool = False
+    kind: Literal["timed"] = "timed"
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite: `mkfs`, `copy-16m`, `mount-full60`."""
+        parts = [self.operation.value]
+        if self.size_bytes:
+            parts.append(f"{self.size_bytes // MIB}m" if self.size_bytes % MIB == 0 else f"{self.size_bytes // KIB}k")
+        if self.fill:
+            parts.append(f"full{round(100 * self.fill)}")
+        return "-".join(parts)
+
+    @property
+    def name(self) -> str:
+        return self.operation.value
+
+    @property
+    def label(self) -> str:
+        return f"{self.operation.value} {size_label(self.size_bytes)}" if self.size_bytes else self.operation.value
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (1, self.size_bytes, list(TimedKind).index(self.operation))
+
+    @property
+    def is_boot(self) -> bool:
+        return self.operation is TimedKind.BOOT
+
+    @property
+    def only_writes(self) -> bool:
+        return self.operation is not TimedKind.HASH_FILES
+
+    @property
+    def uses_root(self) -> bool:
+        return self.from_root
+
+    @property
+    def moved_bytes(self) -> int:
+        """What it moves, where that is one number."""
+        moving = (TimedKind.COPY, TimedKind.WRITE_FILES, TimedKind.HASH_FILES)
+        return self.size_bytes if self.operation in moving else 0
+
+    def seconds(self, mib_per_s: float) -> float:
+        """How long it takes at that speed."""
+        return _OPERATION_S + self.size_bytes / MIB / mib_per_s
+
+    def scaled(self, factor: float) -> Self:
+        """The workload with its size multiplied."""
+        return replace(self, size_bytes=_kib(self.size_bytes * factor))
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLossWorkload(_WithoutFio):
+    """Files are written and synced, one after the other, until the power is cut at a random moment.
+
+    With `sync` the filesystem is mounted with that option and nothing is synced by hand. Files are of random sizes from
+    `smallest_bytes` to `size_bytes`, the cut comes `earliest_s` to `latest_s` after the first file was begun.
+    """
+
+    sync: bool
+    size_bytes: int = 256 * KIB
+    smallest_bytes: int = 4 * KIB
+    earliest_s: float = 0.5
+    latest_s: float = 4.0
+    kind: Literal["power-loss"] = "power-loss"
+
+    @property
+    def operation(self) -> Hazard:
+        """What is done, as every workload says it."""
+        return Hazard.POWER_LOSS
+
+    @property
+    def mean_s(self) -> float:
+        """When the cut comes on average."""
+        return (self.earliest_s + self.latest_s) / 2
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite."""
+        return f"power-loss-{'sync' if self.sync else 'async'}"
+
+    @property
+    def cuts_power(self) -> bool:
+        return True
+
+    @property
+    def space_bytes(self) -> int:
+        return round(self.latest_s * _FILES_PER_S) * self.size_bytes
+
+    def written_bytes(self, mib_per_s: float) -> int:
+        del mib_per_s
+        return round(_FILES_PER_S * self.mean_s * (self.smallest_bytes + self.size_bytes) / 2)
+
+    def seconds(self, mib_per_s: float) -> float:
+        """How long it takes, the boot after it apart."""
+        del mib_per_s
+        return self.mean_s
+
+    def scaled(self, factor: float) -> Self:
+        """The workload as it is: its files are small, and written for a time."""
+        del factor
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class FlakeyWorkload(_WithoutFio):
+    """A large file and a sync, several small ones and a sync, on a device that damages what is written (dm-flakey)."""
+
+    model: FlakeyModel
+    size_bytes: int = 30 * MIB
+    files: int = 8
+    file_bytes: int = MIB
+    kind: Literal["dm-flakey"] = "dm-flakey"
+
+    @property
+    def operation(self) -> Hazard:
+        """What is done, as every workload says it."""
+        return Hazard.DM_FLAKEY
+
+    @property
+    def slug(self) -> str:
+        """Short name, unique within a suite."""
+        return f"dm-flakey-{self.model.value}"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return ("dm-flakey",)
+
+    @property
+    def space_bytes(self) -> int:
+        return self.size_bytes + self.files * self.file_bytes
+
+    def seconds(self, mib_per_s: float) -> float:
+        """How long it takes at that speed."""
+        return _FLAKEY_S + self.space_bytes / MIB / mib_per_s
+
+    def scaled(self, factor: float) -> Self:
+        """The workload with the size of its large file multiplied."""
+        return replace(self, size_bytes=_kib(self.size_bytes * factor))
+
+
+Workload = FioWorkload | TimedWorkload | PowerLossWorkload | FlakeyWorkload
+
+
+def _identity(workload: _Sized) -> str:
+    return f"{workload.slug} {workload.size_bytes // KIB}KiB" if workload.size_bytes else workload.slug
+
+
+def _kib(size_bytes: float) -> int:
+    return round(size_bytes / KIB) * KIB
