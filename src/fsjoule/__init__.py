@@ -2,7 +2,3 @@
 
 The rooms and who may call whom are listed in docs/architecture.md.
 """
-
-from importlib.metadata import version
-
-__version__ = version("fsjoule")

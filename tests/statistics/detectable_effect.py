@@ -8,7 +8,7 @@ from output import Report, arguments
 from scipy import stats
 from simulation import Scenario, boots
 
-from fsjoule.statistics.comparison import Criteria
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.ranks import detectable, least_p, relative_noise
 
 

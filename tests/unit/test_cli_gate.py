@@ -21,6 +21,7 @@ from fsjoule.errors import (
 )
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
+from fsjoule.runs.gate import Sides
 from fsjoule.runs.request import planned
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.gated import GateVerdict
@@ -234,14 +235,14 @@ def test_no_error_looks_like_an_answer(
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(cli_gate, "gate_measured", fail)
+    monkeypatch.setattr("fsjoule.runs.gate.gate_measured", fail)
     done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--lg-env", str(VIRTUAL))
     assert done.code == code
     assert code not in {verdict.exit_code for verdict in GateVerdict}
 
 
 def test_the_storage_device_is_the_users() -> None:
-    sides = cli_gate.Sides("6.1", "6.12")
+    sides = Sides("6.1", "6.12")
     profile = read_environment(VIRTUAL).profile
 
     def measured_on(storage: str | None) -> set[str]:

@@ -3,18 +3,101 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
 
 from fsjoule import cli
 from fsjoule.cli import results
 
+HEAVY: Final = {
+    "alembic",
+    "altair",
+    "gitlab",
+    "jinja2",
+    "labgrid",
+    "numpy",
+    "pyarrow",
+    "ruptures",
+    "scipy",
+    "sqlalchemy",
+}
+
+# Tells what a command has imported in all, after its own output.
+COMMAND: Final = """
+import json, sys
+from fsjoule.cli import main
+sys.argv[0] = "fsjoule"  # completion's variable has the program's name
+try:
+    main()
+finally:
+    sys.stdout.flush()
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+# Asks every command and group for its help, and tells which of them imported what.
+EVERY_HELP: Final = """
+import contextlib, io, json, sys, typer
+from fsjoule import cli
+told = {}
+def ask(command, *words):
+    with contextlib.redirect_stdout(io.StringIO()) as help, contextlib.suppress(SystemExit):
+        command([*words, "--help"], prog_name="fsjoule")
+    told[" ".join(words)] = [help.getvalue(), sorted(set(sys.modules) - seen)]
+def walk(command, *words):
+    ask(whole, *words)
+    for name, each in getattr(command, "commands", {}).items():
+        walk(each, *words, name)
+seen = set(sys.modules) - HEAVY
+whole = typer.main.get_command(cli._app("--help"))
+walk(whole)
+print(json.dumps(told))
+"""
+
+
+def imported(arguments: Sequence[str], **variables: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it has imported when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    return done.stdout, set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_no_help_imports_what_only_work_needs() -> None:
+    code = EVERY_HELP.replace("HEAVY", repr(HEAVY))
+    told: dict[str, list[str]]
+    told = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert {"", "version", "gate", "index series", "meter calibrate"} < set(told)
+    for words, (text, modules) in told.items():
+        assert f"Usage: fsjoule {words}".strip() in text
+        assert HEAVY.isdisjoint(modules), words
+
+
+@pytest.mark.parametrize("words", [["version"], ["--help"], ["meter", "--help"]])
+def test_a_command_by_itself_imports_as_little(words: list[str]) -> None:
+    said, modules = imported(words)
+    assert said
+    assert HEAVY.isdisjoint(modules)
+
+
+def test_completion_imports_as_little() -> None:
+    said, modules = imported((), _FSJOULE_COMPLETE="complete_bash", COMP_WORDS="fsjoule meter cal", COMP_CWORD="2")
+    assert said.split() == ["calibrate"]
+    assert HEAVY.isdisjoint(modules)
+
 
 def test_a_trend_imports_no_more_than_it_needs() -> None:
-    code = "import sys, json, fsjoule.cli.trend; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, json, fsjoule.verdicts.trend.trend; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
-    heavy = {"scipy", "ruptures", "alembic", "altair", "pyarrow", "labgrid", "pydantic", "jinja2"}
-    assert loaded & heavy == set()
+    assert loaded & (HEAVY | {"pydantic"}) == {"numpy", "sqlalchemy"}
 
 
 def test_a_command_of_the_results_is_alone_as_well() -> None:

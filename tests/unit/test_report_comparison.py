@@ -14,7 +14,8 @@ from fsjoule.report.comparison.chart import forest_chart
 from fsjoule.report.comparison.markdown import to_markdown
 from fsjoule.report.comparison.table import comparison_table, figure_text, share_text
 from fsjoule.report.comparison.words import change_text, headline, range_text
-from fsjoule.statistics.comparison import Criteria, Outcome, Verdict
+from fsjoule.statistics.comparison import Outcome, Verdict
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.ratios import Interval, Ratio
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged, Subject
 

@@ -11,12 +11,10 @@ from scipy import stats
 from simulation import PLAIN, STALLS, Scenario, boots
 
 from fsjoule.statistics import finder as module
-from fsjoule.statistics import segments
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.confirmation import Confirmed, confirm
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Rates
-from fsjoule.statistics.students_t import two_sided_p
 
 Floats = npt.NDArray[np.float64]
 RATES = Rates(smallest_effect=0.05)
@@ -138,25 +136,3 @@ def test_too_few_fresh_boots_confirm_nothing() -> None:
     confirmation = confirm(Nomination(5, 2, 7, 0.93), [*pairs(0.93, 2), (None, 1.0)], RATES)
     assert confirmation.outcome is Confirmed.UNDECIDED
     assert confirmation.state.unusable == ("baseline 3: missing",)
-
-
-@given(st.integers(0, 10_000), st.integers(6, 80), st.sampled_from([0.0, 1.0, 4.0]))
-def test_the_detector_by_itself_says_what_ruptures_says(seed: int, points: int, step: float) -> None:
-    values = np.random.default_rng(seed).normal(size=points)
-    values[points // 2 :] += step
-    penalty = 3 * math.log(points)
-    alone = segments.segment_starts(values, penalty=penalty, least_points=3)
-    assert alone == segments.publicly(values, penalty=penalty, least_points=3)
-
-
-def test_without_its_compiled_module_ruptures_is_asked_in_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.repeat([0.0, 5.0], 10)
-    expected = segments.segment_starts(values, penalty=3.0, least_points=3)
-    monkeypatch.setattr(segments, "_compiled", lambda: None)
-    assert segments.segment_starts(values, penalty=3.0, least_points=3) == expected == [10]
-
-
-@given(st.floats(-60, 60), st.integers(1, 5000))
-def test_students_t_is_that_of_scipy(t: float, degrees: int) -> None:
-    expected = 2 * float(stats.t.sf(abs(t), degrees))
-    assert two_sided_p(t, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-290)

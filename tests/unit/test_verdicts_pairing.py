@@ -13,7 +13,8 @@ from compared_runs import write_kernels
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
-from fsjoule.statistics.comparison import Criteria, Outcome
+from fsjoule.statistics.comparison import Outcome
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importing import import_runs
 from fsjoule.store.index.records import Point, Where

@@ -4,6 +4,9 @@ For: `fsjoule` and its subcommands. A command reads arguments, calls one functio
 Called by: the entry point `fsjoule`. No room imports this one.
 May call: every room. It does not import `pytest_plugin`.
 
+A module of commands imports at its top only what help needs. Each command imports its work itself, so that help,
+version and completion wait for no numbers, charts, database or lab.
+
 Entry points: `main`; one module per command or group (`gate.py`, `index.py`, `meter/`). `common.py` has output and
 options that all share, `ended.py` the exit codes: one per cause, whatever Python, typer and rich would end with.
 """
@@ -55,18 +58,18 @@ def main() -> None:
 
 
 def _app(first_word: str) -> typer.Typer:
-    """The commands; of those with a module only what is asked for, as what they import takes a second or two."""
+    """The commands; of those with a module only the one that is asked for, all for help and completion."""
     app = typer.Typer(
         cls=Group,
         no_args_is_help=True,
-        add_completion=False,
+        rich_markup_mode=None,  # its boxes take as long as all else that help does
         help="Which filesystem should this board run, and did the last kernel make it slower or hungrier?",
         epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
         "fsjoule show results/<run>",
     )
     for name in _modules(first_word):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
-        app.add_typer(commands, name=name if name in _GROUPS else None)
+        app.add_typer(commands, name=name if name in _GROUPS else None, cls=Group)
     return app
 
 

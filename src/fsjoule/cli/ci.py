@@ -10,22 +10,9 @@ import typer
 
 from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.gitlab import (
-    MOST,
-    child_pipeline,
-    job_of,
-    matrix_jobs,
-    merge_request_of,
-    note_text,
-    post_note,
-    pull_runs,
-    push_runs,
-    read_matrix,
-    registry_of,
-)
-from fsjoule.host.paths import project_dir
 
 _MATRIX: Final = Path(".ci/matrix.toml")
+_MOST_RUNS: Final = 120
 _PIPELINE: Final = Path(".gitlab-ci.yml")
 
 app = typer.Typer(no_args_is_help=True, help="In a pipeline of GitLab CI (docs/ci.md).")
@@ -43,6 +30,8 @@ def note(
 
     Example: fsjoule ci note note.md --job-url "$GATE_JOB_URL"
     """
+    from fsjoule.gitlab.note import job_of, merge_request_of, note_text, post_note
+
     text = note_text(_told(file), job_of(os.environ, job_url))
     where = merge_request_of(os.environ)
     if isinstance(where, str):
@@ -63,6 +52,9 @@ def matrix(
 
     Example: fsjoule ci matrix --output matrix.yml
     """
+    from fsjoule.gitlab.child_pipeline import child_pipeline, matrix_jobs, read_matrix
+    from fsjoule.host.paths import project_dir
+
     ours = project_dir()
     project = Path(os.environ.get("CI_PROJECT_DIR", ours))
     if file is None:
@@ -88,6 +80,8 @@ def push(
 
     Example: fsjoule ci push results
     """
+    from fsjoule.gitlab.kept_runs import push_runs, registry_of
+
     where = registry_of(os.environ)
     if isinstance(where, str):
         progress(f"{where}: no run is kept")
@@ -103,7 +97,7 @@ def pull(
     folder: Annotated[
         Path, typer.Argument(help="Where the run folders go; those that are there are not fetched again.")
     ],
-    most: Annotated[int, typer.Option("--runs", min=1, help="So many at most, the newest.")] = MOST,
+    most: Annotated[int, typer.Option("--runs", min=1, help="So many at most, the newest.")] = _MOST_RUNS,
 ) -> None:
     """Fetch the run folders that earlier pipelines have kept. Outside of GitLab: an empty folder.
 
@@ -111,6 +105,8 @@ def pull(
 
     Example: fsjoule ci pull history, then: fsjoule report build results --history history
     """
+    from fsjoule.gitlab.kept_runs import pull_runs, registry_of
+
     where = registry_of(os.environ)
     if isinstance(where, str):
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,16 +12,10 @@ from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
-from fsjoule.report.comparison.as_json import to_document
-from fsjoule.report.comparison.chart import forest_chart
-from fsjoule.report.comparison.markdown import to_markdown
-from fsjoule.report.comparison.page import render_page
-from fsjoule.report.comparison.text import print_comparison
-from fsjoule.statistics.comparison import Criteria
-from fsjoule.store.index.records import Where
-from fsjoule.verdicts.compare import compare_sides
-from fsjoule.verdicts.comparison import Compared
-from fsjoule.verdicts.sides import Sources
+from fsjoule.statistics.criteria import Criteria
+
+if TYPE_CHECKING:
+    from fsjoule.verdicts.comparison import Compared
 
 app = typer.Typer()
 _DEFAULTS = Criteria()
@@ -61,6 +55,10 @@ def compare(
 
     Example: fsjoule compare 6.1 6.12 --within results/20260101T120000Z-board-abc123 --page compare.html
     """
+    from fsjoule.store.index.records import Where
+    from fsjoule.verdicts.compare import compare_sides
+    from fsjoule.verdicts.sides import Sources
+
     if markdown and json_output:
         raise ConfigError("--markdown and --json exclude each other")
     limits = Limits(alpha, false_discoveries, smallest_effect)
@@ -71,10 +69,16 @@ def compare(
         damaged = {str(fault.path): fault.reason for fault in sources.damaged}
     compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged)
     if json_output:
+        from fsjoule.report.comparison.as_json import to_document
+
         print_json(to_document(compared, only_changes=only_changes))
     elif markdown:
+        from fsjoule.report.comparison.markdown import to_markdown
+
         typer.echo(to_markdown(compared, only_changes=only_changes), nl=False)
     else:
+        from fsjoule.report.comparison.text import print_comparison
+
         print_comparison(out, compared, only_changes=only_changes)
     _write_files(compared, chart, page)
 
@@ -106,13 +110,23 @@ class Limits:
 
 
 def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> None:
-    drawn = forest_chart(compared) if chart else None
-    if chart and drawn is None:
-        progress(f"{chart} was not written: no comparison has a ratio")
-    for name, path, content in (("chart", chart, drawn), ("page", page, render_page(compared) if page else None)):
-        if path is not None and content is not None:
-            try:
-                path.write_text(content, encoding="utf-8")
-            except OSError as error:
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
-            progress(f"{name}  {path}")
+    if chart:
+        from fsjoule.report.comparison.chart import forest_chart
+
+        drawn = forest_chart(compared)
+        if drawn is None:
+            progress(f"{chart} was not written: no comparison has a ratio")
+        else:
+            _write("chart", chart, drawn)
+    if page:
+        from fsjoule.report.comparison.page import render_page
+
+        _write("page", page, render_page(compared))
+
+
+def _write(name: str, file: Path, content: str) -> None:
+    try:
+        file.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+    progress(f"{name}  {file}")

@@ -19,6 +19,7 @@ from fsjoule.host.output import cannot_be_written, guarded
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
+_LONGEST: Final = 1000
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
@@ -26,7 +27,13 @@ class _Unexpected(Exception):  # noqa: N818 - it carries one
 
 
 class Group(TyperGroup):
-    """A group of commands whose exceptions reach `exit_code_of` as they are."""
+    """A group of commands whose exceptions reach `exit_code_of` as they are, and whose help has whole sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types are private
+        """Write each command with all of its first sentence: typer's own cuts it short."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items() if each])
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         """See typer."""

@@ -9,24 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.lab import EnvironmentFile, check_places, read_environment
-from fsjoule.report.gating.as_json import to_document
-from fsjoule.report.gating.markdown import to_markdown
-from fsjoule.report.gating.text import print_gate
-from fsjoule.runs.gate import Sides, build_sides, gate_measured, gate_recorded
-from fsjoule.runs.request import Choice, choose
-from fsjoule.statistics.policy import Policy, parse_policy
 from fsjoule.store.files import check_writable
-from fsjoule.store.index.database import VARIABLE
-from fsjoule.store.index.records import Where
-from fsjoule.verdicts.gated import Gated
+from fsjoule.store.index.location import VARIABLE
+
+if TYPE_CHECKING:
+    from fsjoule.lab import EnvironmentFile
+    from fsjoule.runs.gate import Sides
+    from fsjoule.runs.request import Choice
+    from fsjoule.statistics.policy import Policy
+    from fsjoule.verdicts.gated import Gated
 
 app = typer.Typer()
 FILESYSTEMS: Final = "ext4,btrfs"
@@ -99,6 +97,8 @@ def gate(
 
     Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
     """
+    from fsjoule.runs.gate import Sides, build_sides, gate_measured, gate_recorded
+
     if json_output and markdown == _HERE:
         raise ConfigError("--json and --markdown - both write to the standard output")
     if markdown not in (None, _HERE):
@@ -110,6 +110,8 @@ def gate(
             "only what is measured now (--lg-env FILE) takes",
             {"--tree": tree, "--config": config, "--storage": storage, "--seed": seed, "--allow-same": allow_same},
         )
+        from fsjoule.store.index.records import Where
+
         where = Where(filesystems=_listed(fs), suites=_listed(suite))
         reading = partial(
             gate_recorded, named, index or DEFAULT_LOCATION, where, wanted, drift_not_excluded=drift_not_excluded
@@ -120,6 +122,8 @@ def gate(
             "only what is read (no --lg-env) takes", {"--within": within, "--drift-not-excluded": drift_not_excluded}
         )
         _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
+        from fsjoule.lab import check_places, read_environment
+
         drawn = secrets.randbits(32) if seed is None else seed
         options = Measuring(
             read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage
@@ -157,6 +161,8 @@ class Measuring:
 
     def choice(self, sides: Sides, policy: Policy) -> Choice:
         """The same, every name checked. Raises ConfigError."""
+        from fsjoule.runs.request import choose
+
         return choose(
             suite_name=self.suite,
             filesystems=self.filesystems,
@@ -172,6 +178,8 @@ class Measuring:
 
 def _policy(file: Path | None, budget: int | None) -> Policy:
     """The policy of the file, or the usual one, with another budget if one is given. Raises ConfigError."""
+    from fsjoule.statistics.policy import Policy, parse_policy
+
     policy = Policy()
     if file is not None:
         try:
@@ -204,11 +212,17 @@ def _again(*more: str) -> tuple[str, ...]:
 
 
 def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
+    from fsjoule.report.gating.markdown import to_markdown
+
     if json_output:
+        from fsjoule.report.gating.as_json import to_document
+
         print_json(to_document(gated))
     elif markdown == _HERE:
         typer.echo(to_markdown(gated), nl=False)
     else:
+        from fsjoule.report.gating.text import print_gate
+
         print_gate(out, gated)
     if markdown not in (None, _HERE):
         try:

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule import images, kernels
 from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesystems, the cache.")
 
@@ -19,13 +19,15 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = kernels.DEFAULT_RECIPE,
+    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = DEFAULT_RECIPE,
     check: Annotated[bool, typer.Option("--check", help="Make it a second time, and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache; prints its path.
 
     Example: fsjoule image build --kernel 6.12 --fs btrfs
     """
+    from fsjoule import images
+
     make = images.check_card if check else images.build_card
     card = make(kernel, fs, progress=progress, recipe=recipe)
     if check:
@@ -36,7 +38,9 @@ def image_build(
 @app.command("list")
 def image_list(json_output: Json = False) -> None:
     """List what is in the cache, and what of it is damaged: that is built again when it is needed."""
-    entries = images.cached()
+    from fsjoule.host.cache.stages import cached
+
+    entries = cached()
     if json_output:
         print_json([dataclasses.asdict(entry) for entry in entries])
         return
@@ -52,8 +56,10 @@ def image_list(json_output: Json = False) -> None:
 @app.command("clean")
 def image_clean(json_output: Json = False) -> None:
     """Remove everything that fsjoule keeps in its image cache, but what another process uses (exit code 4)."""
-    entries = images.cached()
-    freed_bytes = images.clean(entries, progress=progress)
+    from fsjoule.host.cache.stages import cached, clean
+
+    entries = cached()
+    freed_bytes = clean(entries, progress=progress)
     if json_output:
         print_json({"freed_bytes": freed_bytes, "removed": [str(entry.path) for entry in entries]})
         return

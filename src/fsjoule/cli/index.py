@@ -7,27 +7,23 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
-from fsjoule.store.index.columns import COLUMNS
-from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, index_url, open_index
-from fsjoule.store.index.importing import ImportReport, Progress, Watcher, import_runs
-from fsjoule.store.index.importing import rebuild as rebuild_index
-from fsjoule.store.index.queries import list_series, points
-from fsjoule.store.index.queries import stats as index_stats
-from fsjoule.store.index.reading import Fault, check_folders
+from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Point, SeriesCount, Where
-from fsjoule.store.index.selection import resolve
 from fsjoule.store.index.serieskeys import IndexedSeries
+
+if TYPE_CHECKING:
+    from fsjoule.store.index.database import Index
+    from fsjoule.store.index.importing import ImportReport, Progress, Watcher
+    from fsjoule.store.index.reading import Fault
 
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
@@ -76,6 +72,10 @@ def rebuild(
 
     Example: fsjoule index rebuild results copied/from/another/machine
     """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.importing import rebuild as rebuild_index
+    from fsjoule.store.index.reading import check_folders
+
     wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
     with open_index(index, create=True) as opened, _watcher() as watch:
         report = rebuild_index(opened, wanted, watch=watch)
@@ -94,6 +94,10 @@ def import_(
 
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.importing import import_runs
+    from fsjoule.store.index.reading import check_folders
+
     wanted = check_folders(folders)
     with open_index(index, create=True) as opened, _watcher() as watch:
         report = import_runs(opened, wanted, watch=watch)
@@ -106,6 +110,9 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
 
     Example: fsjoule index stats --json
     """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import stats as index_stats
+
     with open_index(index) as opened:
         held = index_stats(opened)
     if json_output:
@@ -137,6 +144,10 @@ def series(
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import list_series, points
+    from fsjoule.store.index.selection import resolve
+
     where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
     with open_index(index) as opened:
         if of is not None:
@@ -153,6 +164,8 @@ def series(
 
 def _only(index: Index, key: str) -> IndexedSeries:
     """The one series whose key begins like this."""
+    from fsjoule.store.index.queries import list_series
+
     found = [count.series for count in list_series(index, Where(series=(key,)))] if key else []
     if not found:
         raise ConfigError(f"the index has no series {key!r}", hint="list them with: fsjoule index series")
@@ -167,6 +180,9 @@ def _only(index: Index, key: str) -> IndexedSeries:
 @contextmanager
 def _watcher() -> Generator[Watcher]:
     """A bar for somebody who looks on, a line now and then for a log."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("run folders", total=None)
@@ -270,6 +286,8 @@ def _figure(point: Point, metric: Metric) -> str:
 
 
 def _point(point: Point) -> dict[str, object]:
+    from fsjoule.store.index.columns import COLUMNS
+
     kernel = dataclasses.asdict(point.kernel) if point.kernel else None
     figures, uncertainties = (
         {COLUMNS[metric]: value for metric, value in values.items()} for values in (point.figures, point.uncertainties)
@@ -285,6 +303,8 @@ def _named(series: IndexedSeries) -> dict[str, object]:
 
 def _plain(index: str) -> str:
     """The index as it was named, without a password."""
+    from fsjoule.store.index.database import index_url
+
     return index_url(index).render_as_string(hide_password=True) if "://" in index else index
 
 

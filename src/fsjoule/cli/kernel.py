@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fsjoule import kernels
 from fsjoule.cli.common import Json, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --kernel.")
@@ -28,14 +27,18 @@ def kernel_build(
 
     Example: fsjoule kernel build --tree ~/linux --rev v6.12 --config CONFIG_EXT4_DEBUG=y
     """
-    folder = kernels.build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
+    from fsjoule.kernels.build import build_kernel
+
+    folder = build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
     out.print(str(folder), soft_wrap=True)
 
 
 @app.command("list")
 def kernel_list(json_output: Json = False) -> None:
     """List the kernels that were built."""
-    built = kernels.built_kernels()
+    from fsjoule.kernels.build import built_kernels
+
+    built = built_kernels()
     if json_output:
         print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in built])
         return
@@ -50,5 +53,7 @@ def kernel_list(json_output: Json = False) -> None:
 @app.command("clean")
 def kernel_clean() -> None:
     """Remove all kernels that were built, and the folders that they were built in."""
-    freed_bytes = kernels.clean_kernels(progress=progress)
+    from fsjoule.kernels.build import clean_kernels
+
+    freed_bytes = clean_kernels(progress=progress)
     out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

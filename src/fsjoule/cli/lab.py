@@ -10,9 +10,6 @@ from typing import Annotated
 import typer
 
 from fsjoule.cli.common import Json, out, print_json, progress
-from fsjoule.host import interrupts
-from fsjoule.runs.virtual import emulator
-from fsjoule.virtual.lab import lab as virtual_lab
 
 app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
 
@@ -28,12 +25,16 @@ def lab_up(
     ] = None,
     board: Annotated[
         str, typer.Option(help="Its board: a config in labgrid/virtual. deterministic runs in guest time.")
-    ] = virtual_lab.REAL_TIME,
+    ] = "board",
 ) -> None:
     """Bring the virtual lab up and leave it running.
 
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
+    from fsjoule.host import interrupts
+    from fsjoule.runs.virtual import emulator
+    from fsjoule.virtual.lab import lab as virtual_lab
+
     program = emulator(board, *kernel.split(","), say=progress)
     with interrupts.handled(), interrupts.interruptible():
         virtual_lab.up(
@@ -52,6 +53,8 @@ def lab_down(
     ] = False,
 ) -> None:
     """Take the virtual lab down: no process, no loop device, no lock is left."""
+    from fsjoule.virtual.lab import lab as virtual_lab
+
     virtual_lab.down(name, force=force)
     out.print("the lab is down")
 
@@ -59,6 +62,8 @@ def lab_down(
 @app.command("status")
 def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
     """Show the lab's processes, what died and how, the board, and who holds the place. Exit code 3 if it is down."""
+    from fsjoule.virtual.lab import lab as virtual_lab
+
     status = virtual_lab.status(name)
     if json_output:
         print_json(dataclasses.asdict(status))
@@ -73,5 +78,7 @@ def lab_env(name: LabName = "virtual") -> None:
 
     Example: eval "$(fsjoule lab env)"; labgrid-client -p virtual acquire
     """
+    from fsjoule.virtual.lab import lab as virtual_lab
+
     for key, value in virtual_lab.environment(name).items():
         typer.echo(f"export {key}={shlex.quote(value)}")

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from fsjoule.cli.common import ending, out, progress
-from fsjoule.store.index.database import VARIABLE
+from fsjoule.store.index.location import VARIABLE
 
 app = typer.Typer(no_args_is_help=True, help="Reports of runs: a page, Allure's report with trends, a server for it.")
 
@@ -33,7 +33,7 @@ def page(
 
     Example: fsjoule report page results/20260101T120000Z-board-abc123
     """
-    from fsjoule.runs.session import write_report  # noqa: PLC0415 - charts take long to import
+    from fsjoule.runs.session import write_report
 
     out.print(str(write_report(run)), soft_wrap=True)
 
@@ -51,8 +51,8 @@ def allure(
 
     Example: fsjoule report allure results --output allure-results
     """
-    from fsjoule.report.allure.builds import read_builds  # noqa: PLC0415
-    from fsjoule.report.allure.results import write_results  # noqa: PLC0415
+    from fsjoule.report.allure.builds import read_builds
+    from fsjoule.report.allure.results import write_results
 
     builds = read_builds(runs or _RESULTS, most=most)
     _tell(write_results(builds, output, url=url).problems)
@@ -77,7 +77,7 @@ def build(  # noqa: PLR0917 - a command's options
 
     Example: fsjoule report build results, then: fsjoule report serve
     """
-    from fsjoule.report.allure.site import make_site  # noqa: PLC0415
+    from fsjoule.report.allure.site import make_site
 
     made = make_site(runs or _RESULTS, output, history=history or (), index=index, url=url, most=most, say=progress)
     _tell(made.problems)
@@ -93,7 +93,7 @@ def serve(
 
     Example: fsjoule report serve --port 8080
     """
-    from fsjoule.report.allure.server import serving  # noqa: PLC0415
+    from fsjoule.report.allure.server import serving
 
     with serving(report, port) as address, ending() as ended:
         out.print(address, soft_wrap=True)

@@ -8,14 +8,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule import __version__, images, kernels
 from fsjoule.cli.common import Json, out, print_json
-from fsjoule.filesystems import FILESYSTEMS
-from fsjoule.report.as_json import to_json
-from fsjoule.runs.session import show_run, summary_of
-from fsjoule.store.reader import load_run
-from fsjoule.store.schemas import write_json_schemas
-from fsjoule.suites import SUITES
+from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer()
 
@@ -23,7 +17,9 @@ app = typer.Typer()
 @app.command()
 def version() -> None:
     """Print the version."""
-    out.print(__version__)
+    from importlib.metadata import version as version_of
+
+    out.print(version_of("fsjoule"))
 
 
 @app.command()
@@ -35,22 +31,31 @@ def show(
 
     Example: fsjoule show results/20260101T120000Z-board-abc123 --json
     """
+    from fsjoule.runs.session import show_run, summary_of
+
     if not json_output:
         show_run(run, out)
         return
+    from fsjoule.report.as_json import to_json
+    from fsjoule.store.reader import load_run
+
     loaded = load_run(run)
     typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
 
 
 @app.command()
 def choices(
-    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = kernels.DEFAULT_RECIPE,
+    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = DEFAULT_RECIPE,
     json_output: Json = False,
 ) -> None:
     """List what --fs, --kernel and --suite can be.
 
     Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
     """
+    from fsjoule import images, kernels
+    from fsjoule.filesystems import FILESYSTEMS
+    from fsjoule.suites import SUITES
+
     document = {
         "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
         "kernels": list(kernels.kernel_choices(recipe)),
@@ -74,5 +79,7 @@ def schema(
     folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas"),
 ) -> None:
     """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
+    from fsjoule.store.schemas import write_json_schemas
+
     for path in write_json_schemas(folder):
         out.print(str(path))

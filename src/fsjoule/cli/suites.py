@@ -5,23 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule import lab
 from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import ResultError
-from fsjoule.host.inside import list_inside
-from fsjoule.model import MIB, BoardProfile, Planned, Workload
-from fsjoule.model.operation import size_label
-from fsjoule.report.numbers import seconds_text
-from fsjoule.report.oneline import plan_lines
-from fsjoule.runs.request import choose, planned
-from fsjoule.store.reader import LoadedRun, load_run, load_run_file
-from fsjoule.suites import SUITES, Rates, estimate, learned, suite
+
+if TYPE_CHECKING:
+    from fsjoule.model import BoardProfile, Planned, Workload
+    from fsjoule.suites import Rates
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")
 
@@ -35,6 +30,8 @@ def suites_list(json_output: Json = False) -> None:
 
     Example: fsjoule suites list
     """
+    from fsjoule.suites import SUITES
+
     if json_output:
         print_json({name: _described(name) for each in SUITES.values() for name in _names(each.name)})
         return
@@ -63,7 +60,14 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
     Example: fsjoule suites show elc2015/bandwidth --lg-env env/virtual.yaml --fs ext4,btrfs
     """
-    environment = lab.read_environment(lg_env)
+    from fsjoule.lab import read_environment
+    from fsjoule.model import MIB
+    from fsjoule.report.numbers import seconds_text
+    from fsjoule.report.oneline import plan_lines
+    from fsjoule.runs.request import choose, planned
+    from fsjoule.suites import estimate
+
+    environment = read_environment(lg_env)
     profile = environment.profile
     choice = choose(
         suite_name=name,
@@ -117,6 +121,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
 def _table(entries: tuple[Planned, ...]) -> Table:
     """What is measured in each part, with the sizes that this board gets."""
+    from fsjoule.model.operation import size_label
+
     table = Table(box=None)
     for column in ("part", "workload", "size", "on"):
         table.add_column(column)
@@ -136,10 +142,14 @@ def _place(part: str, workload: Workload) -> tuple[object, ...]:
 
 
 def _names(name: str) -> list[str]:
+    from fsjoule.suites import suite
+
     return list(dict.fromkeys([name, *(part.name for part in suite(name).leaves)]))
 
 
 def _described(name: str) -> dict[str, object]:
+    from fsjoule.suites import suite
+
     found = suite(name)
     return {
         "title": found.title,
@@ -155,6 +165,10 @@ def _described(name: str) -> dict[str, object]:
 
 def _rates(results: Path, profile: BoardProfile) -> Rates:
     """Learned from the newest runs of this board below `results`."""
+    from fsjoule.host.inside import list_inside
+    from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+    from fsjoule.suites import Rates, learned
+
     try:
         names = list_inside(results).folders
     except ResultError:

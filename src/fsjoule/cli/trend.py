@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -13,12 +13,14 @@ from rich.text import Text
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
-from fsjoule.report.trend import words
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index.database import DEFAULT_NAME, VARIABLE, Index, open_index
+from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Where
-from fsjoule.verdicts.trend.changes import Change, Status
-from fsjoule.verdicts.trend.trend import Trend, trend_of
+
+if TYPE_CHECKING:
+    from fsjoule.store.index.database import Index
+    from fsjoule.verdicts.trend.changes import Change
+    from fsjoule.verdicts.trend.trend import Trend
 
 app = typer.Typer()
 
@@ -26,7 +28,7 @@ _RESULTS: Final = Path("results")
 _INDEX: Final = str(_RESULTS / DEFAULT_NAME)
 # So many are read in half a second, whatever the index holds.
 _LIMIT: Final = 60_000
-_COLOURS: Final = {Status.CONFIRMED: "bold red", Status.NOMINATED: "yellow", Status.REFUTED: "dim"}
+_COLOURS: Final = {"confirmed": "bold red", "nominated": "yellow", "refuted": "dim"}
 
 _Names = list[str] | None
 
@@ -83,6 +85,9 @@ def trend(
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.verdicts.trend.trend import trend_of
+
     where = Where(
         series=_listed(series),
         boards=_listed(board),
@@ -120,7 +125,7 @@ def trend(
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
     if json_output:
-        from fsjoule.report.trend.document import document  # noqa: PLC0415 - of what is not asked for nothing is imported
+        from fsjoule.report.trend.document import document
 
         print_json(document(found))
     else:
@@ -134,10 +139,9 @@ def trend(
 def _confirm(
     candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
 ) -> None:
-    # The lab takes a second to import, and all else does without it.
-    from fsjoule.lab import read_environment  # noqa: PLC0415
-    from fsjoule.runs.confirm import Fresh, confirm_changes  # noqa: PLC0415
-    from fsjoule.statistics.policy import Policy, parse_policy  # noqa: PLC0415
+    from fsjoule.lab import read_environment
+    from fsjoule.runs.confirm import Fresh, confirm_changes
+    from fsjoule.statistics.policy import Policy, parse_policy
 
     try:
         asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
@@ -151,7 +155,7 @@ def _confirm(
 
 
 def _write_page(file: Path, *trends: Trend) -> None:
-    from fsjoule.report.trend.page import trend_page  # noqa: PLC0415 - charts take long to import
+    from fsjoule.report.trend.page import trend_page
 
     by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
     _write(file, trend_page(by_time, by_kernel))
@@ -159,7 +163,7 @@ def _write_page(file: Path, *trends: Trend) -> None:
 
 
 def _write_charts(folder: Path, found: Trend) -> None:
-    from fsjoule.report.trend.charts import charts  # noqa: PLC0415 - charts take long to import
+    from fsjoule.report.trend.charts import charts
 
     written = 0
     for name, drawn in charts(found):
@@ -204,6 +208,8 @@ def _utc(option: str, text: str | None) -> str | None:
 
 
 def _show(found: Trend, index: str) -> None:
+    from fsjoule.report.trend import words
+
     if not found.series:
         progress("no series has a valid measurement of what is asked for; see: fsjoule index series")
         return
@@ -214,6 +220,9 @@ def _show(found: Trend, index: str) -> None:
 
 
 def _show_change(change: Change, found: Trend, index: str) -> None:
+    from fsjoule.report.trend import words
+    from fsjoule.verdicts.trend.changes import Status
+
     text = Text(words.sentence(change, found) + ", ")
     text.append(change.status.value, style=_COLOURS[change.status])
     out.print(text, soft_wrap=True)

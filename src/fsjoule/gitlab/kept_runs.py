@@ -34,7 +34,6 @@ from fsjoule.store.index.reading import check_folders, find_runs
 from fsjoule.store.reader import load_run
 
 PACKAGE: Final = "fsjoule-run"
-MOST: Final = 120
 _FILE: Final = "run.tar.gz"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
@@ -151,7 +150,7 @@ def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator
             problems.append(f"{where}/{name}: a run folder has no folder there")
 
 
-def pull_runs(where: Registry, into: Path, *, most: int = MOST) -> Pulled:
+def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
     """Download the `most` newest run folders that are not in the folder `into` yet.
 
     One that cannot be unpacked, or is no run, is named and left out. Raises StorageError if they cannot be written,

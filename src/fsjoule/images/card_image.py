@@ -31,9 +31,9 @@ from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.steady import steady_environment
 from fsjoule.images.userland import userland as userland_stage
 from fsjoule.kernels import sources
-from fsjoule.kernels.recipe import DEFAULT_RECIPE, Recipe, load_recipe, recipes_folder
+from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.sources import TakenKernel
-from fsjoule.model import MIB, ImageFacts
+from fsjoule.model import DEFAULT_RECIPE, MIB, ImageFacts
 
 
 @dataclass(frozen=True, slots=True)

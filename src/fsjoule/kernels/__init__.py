@@ -12,11 +12,9 @@ images).
 
 from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels
 from fsjoule.kernels.choices import check_kernel, kernel_choices, take_kernels
-from fsjoule.kernels.recipe import DEFAULT_RECIPE
 from fsjoule.kernels.sources import TakenKernel
 
 __all__ = [
-    "DEFAULT_RECIPE",
     "BuildNotes",
     "TakenKernel",
     "build_kernel",

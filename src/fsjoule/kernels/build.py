@@ -31,8 +31,9 @@ from fsjoule.host.paths import cache_folder, project_dir
 from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
-from fsjoule.kernels.recipe import DEFAULT_RECIPE, Recipe, load_recipe, recipes_folder
+from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import Revision, check_out, find_revision, has_changes
+from fsjoule.model import DEFAULT_RECIPE
 
 # Raise it when this file changes what is built from the same source and configuration.
 STAGE_VERSION: Final = 1

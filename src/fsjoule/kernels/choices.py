@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from fsjoule.host.cache.stages import Progress
 from fsjoule.kernels import sources
 from fsjoule.kernels.dkms import modules_to_build
-from fsjoule.kernels.recipe import DEFAULT_RECIPE, Recipe, load_recipe, recipes_folder
+from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.sources import TakenKernel
+from fsjoule.model import DEFAULT_RECIPE
 
 
 def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:

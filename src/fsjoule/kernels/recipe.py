@@ -15,8 +15,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, Filesystem
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of
-
-DEFAULT_RECIPE: Final = "imx6ul"
+from fsjoule.model import DEFAULT_RECIPE
 
 # pydantic's own last part of the path to a key that is wrong.
 _KEY: Final = "[key]"

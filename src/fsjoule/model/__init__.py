@@ -37,6 +37,7 @@ from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPatt
 from fsjoule.model.outcome import FileFate, Outcome
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
 from fsjoule.model.run import (
+    DEFAULT_RECIPE,
     REFERENCE_KERNEL,
     REVISION,
     RUN_SCHEMA,
@@ -55,6 +56,7 @@ from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkloa
 
 __all__ = [
     "CARD",
+    "DEFAULT_RECIPE",
     "KIB",
     "MEASUREMENT_SCHEMA",
     "MIB",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # most commands have no trace, and numpy takes a quarter of a second to import
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +159,21 @@ class Trace:
     @property
     def power_w(self) -> npt.NDArray[np.float64]:
         """Power of each sample in watts, the calibration applied, shape (n,)."""
-        bus = self.bus_raw.astype(np.int64)
+        bus: npt.NDArray[np.int64] = self.bus_raw.astype("int64")
         return self.info.power_w(self.shunt_raw * bus, bus)
 
     @property
     def voltage_v(self) -> npt.NDArray[np.float64]:
         """Bus voltage of each sample, the calibration applied, shape (n,)."""
         lsb_v = self.info.bus_lsb_mv * 1e-3 * (1 + self.info.calibration.bus_gain_ppm * 1e-6)
-        return self.bus_raw.astype(np.float64) * lsb_v
+        return self.bus_raw.astype("float64") * lsb_v
 
     @property
     def current_a(self) -> npt.NDArray[np.float64]:
         """Current of each sample, the calibration applied, shape (n,)."""
         info = self.info
         lsb_a = info.shunt_lsb_uv / info.shunt_uohm * (1 + info.calibration.current_gain_ppm * 1e-6)
-        return (self.shunt_raw.astype(np.float64) - info.shunt_offset_raw) * lsb_a
+        return (self.shunt_raw.astype("float64") - info.shunt_offset_raw) * lsb_a
 
     @property
     def counts(self) -> SampleCounts:

@@ -12,6 +12,8 @@ from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
 RUN_SCHEMA: Final = "fsjoule.run/5"
+# The recipe (images/<name>.toml) of a board whose environment is not asked.
+DEFAULT_RECIPE: Final = "imx6ul"
 # What `kernel_role` in a run's versions says of a kernel that is measured beside the one under test.
 REFERENCE_KERNEL: Final = "reference"
 # Names in a run's versions that say what was under test, and for whom; the others are the programs that took part.

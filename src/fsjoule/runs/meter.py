@@ -24,7 +24,6 @@ from fsjoule.virtual.lab.meter import meter_opener
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
 _LIST: Final = "fsjoule meter list shows those that there are"
-ADDRESSES: Final = f"{FORMS}, or lab:NAME for a virtual lab's"
 
 
 @contextmanager
@@ -113,4 +112,7 @@ def _only_one(say: Callable[[str], None]) -> str:
             "there is more than one meter", hint=f"--meter {', or --meter '.join(each.address for each in meters)}"
         )
     seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
-    raise ConfigError(f"no meter is found ({seen})", hint=f"name it: --meter with {ADDRESSES}; or --lg-env FILE")
+    raise ConfigError(
+        f"no meter is found ({seen})",
+        hint=f"name it: --meter with {FORMS}, or lab:NAME for a virtual lab's; or --lg-env FILE",
+    )

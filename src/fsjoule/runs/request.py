@@ -11,8 +11,8 @@ from typing import Final
 from fsjoule import images, lab
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem, modules_of
-from fsjoule.kernels import DEFAULT_RECIPE, check_kernel
-from fsjoule.model import BoardProfile, Provision
+from fsjoule.kernels import check_kernel
+from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Provision
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.order import Side, interleaved
 from fsjoule.suites import (

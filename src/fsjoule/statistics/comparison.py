@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy import stats
 
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.ranks import (
     detectable,
@@ -32,25 +32,6 @@ class Outcome(StrEnum):
     REGRESSED = "regressed"
     NOT_REPRODUCIBLE = "not reproducible"
     TOO_FEW = "too few"
-
-
-@dataclass(frozen=True, slots=True)
-class Criteria:
-    """What a verdict takes. Effects are fractions of the baseline.
-
-    `alpha` is the two-sided level of one comparison, `false_discoveries` the share of false ones among all changes of a
-    request. `smallest_effect` is what must be excluded for `unchanged`, and what `power` refers to; `negligible` is
-    the change below which none is told, however certain. `most_unusable` is the share of a side's figures that may be
-    unusable before nothing is said.
-    """
-
-    alpha: float = 0.005
-    false_discoveries: float = 0.01
-    power: float = 0.9
-    smallest_effect: float = 0.05
-    negligible: float = 0.005
-    most_unusable: float = 0.2
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +84,12 @@ def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = No
     All comparisons of a request belong into one call: the false discovery rate is held over all of them (Benjamini,
     Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
     """
+    from scipy.stats import false_discovery_control
+
     wanted = criteria or Criteria()
     tested = [_test(comparison, wanted) for comparison in comparisons]
     known = [t.p for t in tested if t.p is not None]
-    adjusted = iter(stats.false_discovery_control(known, method="bh").tolist() if known else [])
+    adjusted = iter(false_discovery_control(known, method="bh").tolist() if known else [])
     # What a lone change among that many comparisons must reach to be told.
     level = min(wanted.alpha, wanted.false_discoveries / max(1, len(tested)))
     return tuple(_judge(t, None if t.p is None else float(next(adjusted)), level, wanted) for t in tested)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from fsjoule.statistics.ratios import Floats
-from fsjoule.statistics.segments import segment_starts
-from fsjoule.statistics.students_t import two_sided_p
 
 # Median absolute deviation to standard deviation of a normal distribution.
 _MAD_TO_SD: Final = 1.4826
@@ -40,7 +38,7 @@ class RupturesFinder:
             return ()
         steady = drawn_in(values)
         penalty = self.penalty * math.log(len(values))
-        return _merged(steady, segment_starts(steady, penalty=penalty, least_points=self.least_points), self.max_p)
+        return _merged(steady, _segment_starts(steady, penalty, self.least_points), self.max_p)
 
 
 def drawn_in(values: Floats) -> Floats:
@@ -60,6 +58,14 @@ def _noise(values: Floats) -> float:
     return (robust or float(steps.std())) / math.sqrt(2)
 
 
+def _segment_starts(values: Floats, penalty: float, least_points: int) -> list[int]:
+    """Where segments start, but for the first: the exact minimum of squared distances plus `penalty` a change."""
+    from ruptures import KernelCPD
+
+    detector: Any = KernelCPD(kernel="linear", min_size=least_points)
+    return cast("list[int]", detector.fit(values[:, None]).predict(pen=penalty))[:-1]
+
+
 def _merged(values: Floats, starts: list[int], max_p: float) -> tuple[int, ...]:
     kept = list(starts)
     while kept:
@@ -76,8 +82,10 @@ def _merged(values: Floats, starts: list[int], max_p: float) -> tuple[int, ...]:
 
 
 def _p(before: Floats, after: Floats) -> float:
+    from scipy.special import stdtr
+
     degrees = len(before) + len(after) - 2
     squares = float(np.square(before - before.mean()).sum() + np.square(after - after.mean()).sum())
     sd = max(math.sqrt(squares / degrees), _LEAST_SD)
     distance = abs(float(after.mean() - before.mean()))
-    return two_sided_p(distance / (sd * math.sqrt(1 / len(before) + 1 / len(after))), degrees)
+    return 2 * float(stdtr(degrees, -distance / (sd * math.sqrt(1 / len(before) + 1 / len(after)))))

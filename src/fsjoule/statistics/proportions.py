@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from scipy.special import betaincinv
-
 from fsjoule.errors import ConfigError
 
 DEFAULT_CONFIDENCE: Final = 0.95
@@ -19,6 +17,8 @@ def clopper_pearson(failures: int, n: int, confidence: float = DEFAULT_CONFIDENC
     that the rate is below 7.1 %, not that it is zero. Without a trial it is all from 0 to 1.
     Raises ConfigError for more failures than trials, or a confidence that is not between 0 and 1.
     """
+    from scipy.special import betaincinv
+
     if not 0 <= failures <= n:
         raise ConfigError(f"{failures} failures of {n} trials: there cannot be fewer than none, nor more than trials")
     if not 0 < confidence < 1:

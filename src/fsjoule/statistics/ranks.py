@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fsjoule.statistics.ratios import Floats
 
@@ -29,6 +28,8 @@ def rank_test(baseline: Floats, candidate: Floats) -> float:
 
     Raises ValueError for an empty sample.
     """
+    from scipy import stats
+
     if not len(baseline) or not len(candidate):
         raise ValueError("the rank test needs at least one figure of each sample")
     if len(baseline) * len(candidate) > _EXACT_UP_TO:
@@ -68,6 +69,8 @@ def detectable(relative_sd: float, n_baseline: int, n_candidate: int, *, alpha: 
     (Noether, JASA 82, 1987, 645-647; Lehmann, Nonparametrics, 1975, section 2.4), with alpha as near as the rank test's
     discrete p-values come to it. Infinite where the test cannot reach alpha at all.
     """
+    from scipy import stats
+
     attained = _attained(n_baseline, n_candidate, alpha)
     if attained == 0:
         return math.inf

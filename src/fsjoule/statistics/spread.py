@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fsjoule.statistics.students_t import two_sided_p
+from fsjoule.statistics.proportions import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,6 @@ class Proportion:
 
     def interval(self) -> tuple[float, float]:
         """Between what and what the share may be (Clopper, Pearson; 95 %)."""
-        # What it takes to import is time that only tables of outcomes should cost.
-        from fsjoule.statistics.proportions import clopper_pearson  # noqa: PLC0415
-
         return clopper_pearson(self.count, self.n)
 
 
@@ -63,5 +60,6 @@ def p_not_above(one: Spread, other: Spread) -> float | None:
     # Each square's share of the total, so that small figures do not vanish when they are squared.
     shares = [square / total for square in squares]
     degrees = 1 / (shares[0] ** 2 / (one.n - 1) + shares[1] ** 2 / (other.n - 1))
-    half = two_sided_p(abs(difference) / math.sqrt(total), max(1, math.floor(degrees + 1e-9))) / 2
-    return half if difference > 0 else 1 - half
+    from scipy.special import stdtr
+
+    return float(stdtr(max(1, math.floor(degrees + 1e-9)), -difference / math.sqrt(total)))

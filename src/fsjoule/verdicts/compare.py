@@ -9,7 +9,8 @@ import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
-from fsjoule.statistics.comparison import Comparison, Criteria, Verdict, compare
+from fsjoule.statistics.comparison import Comparison, Verdict, compare
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Point

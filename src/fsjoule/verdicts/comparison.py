@@ -8,7 +8,8 @@ from typing import Final
 
 from fsjoule.model import SeriesKey
 from fsjoule.model.metrics import Figure
-from fsjoule.statistics.comparison import Criteria, Outcome, Verdict
+from fsjoule.statistics.comparison import Outcome, Verdict
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.ratios import Interval
 
 CHANGES: Final = (Outcome.REGRESSED, Outcome.IMPROVED)

@@ -12,8 +12,9 @@ from typing import Final, Self
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RUN_FILE
-from fsjoule.store.index.database import DEFAULT_NAME, Index, open_index
+from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import points, run_folders, run_origins
 from fsjoule.store.index.reading import Fault
 from fsjoule.store.index.records import Origin, Point, Where

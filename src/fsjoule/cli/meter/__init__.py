@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -17,11 +17,9 @@ from fsjoule.cli.meter.run import run
 from fsjoule.cli.meter.selftest import selftest
 from fsjoule.cli.meter.watch import watch
 from fsjoule.errors import ConfigError
-from fsjoule.meter.links.notices import notices
-from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.meter.tools import words
-from fsjoule.meter.tools.expected import expected
-from fsjoule.runs.meter import find_meters, open_meter
+
+if TYPE_CHECKING:
+    from fsjoule.meter.protocol.frames import InfoFrame
 
 app = typer.Typer(
     no_args_is_help=True, help="The power meter: what it is, what it reads, its calibration and its tests."
@@ -36,6 +34,9 @@ def list_meters(json_output: Json = False) -> None:
 
     Example: fsjoule meter list
     """
+    from fsjoule.meter.tools.words import as_document
+    from fsjoule.runs.meter import find_meters
+
     found = find_meters()
     if json_output:
         print_json(
@@ -43,7 +44,7 @@ def list_meters(json_output: Json = False) -> None:
                 {
                     "address": each.address,
                     "where": each.where,
-                    "meter": words.as_document(each.info) if each.info else None,
+                    "meter": as_document(each.info) if each.info else None,
                     "why_not": each.why_not or None,
                 }
                 for each in found
@@ -83,11 +84,16 @@ def info(
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
+    from fsjoule.meter.links.notices import notices
+    from fsjoule.meter.tools.expected import expected
+    from fsjoule.meter.tools.words import as_document
+    from fsjoule.runs.meter import open_meter
+
     with open_meter(meter, lg_env, progress) as client:
         frame = client.info()
     uncertainty = expected(frame.info, volts, amperes)
     if json_output:
-        print_json(words.as_document(frame) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
+        print_json(as_document(frame) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
         return
     table = _info_table(frame)
     table.add_row("uncertainty", uncertainty.text(volts, amperes))
@@ -98,6 +104,8 @@ def info(
 
 
 def _info_table(frame: InfoFrame) -> Table:
+    from fsjoule.meter.tools import words
+
     info, calibration, now_s = frame.info, frame.info.calibration, time.time()
     table = Table(box=None, show_header=False)
     table.add_column(style="bold")
@@ -134,6 +142,9 @@ def set_(
 
     Example: fsjoule meter set --rate 500 --range 160 --save
     """
+    from fsjoule.meter.tools.words import as_document
+    from fsjoule.runs.meter import open_meter
+
     if rate is None and range_mv is None and shunt is None and sampling is None and not save:
         raise ConfigError("nothing is to be set", hint="fsjoule meter set --help lists what can be")
     with open_meter(meter, lg_env, progress) as client:
@@ -149,7 +160,7 @@ def set_(
             client.save()
         frame = client.info()
     if json_output:
-        print_json(words.as_document(frame))
+        print_json(as_document(frame))
     else:
         err.print("set and saved" if save else "set, not saved")
         out.print(_info_table(frame))

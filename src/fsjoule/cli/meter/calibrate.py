@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fsjoule.cli.common import Json, err, print_json, progress
 from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.errors import ConfigError
-from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.tools import calibration as calibrating
-from fsjoule.meter.tools import words
-from fsjoule.meter.tools.calibration import HIGH, LOW, Point, Reference, Zeroed
-from fsjoule.meter.tools.expected import expected
-from fsjoule.model import MeterInfo
-from fsjoule.runs.meter import open_meter
+
+if TYPE_CHECKING:
+    from fsjoule.meter.links.client import MeterClient
+    from fsjoule.meter.tools.calibration import Point, Reference, Zeroed
+    from fsjoule.model import MeterInfo
 
 
 def calibrate(
@@ -54,6 +52,10 @@ def calibrate(
     Example: fsjoule meter calibrate --low-ua 50000 --low-uv 5000000 --reference-uncertainty 300; (change the load)
     fsjoule meter calibrate --high-ua 700000 --high-uv 4990000 --reference-uncertainty 300 --save
     """
+    from fsjoule.meter.tools.calibration import HIGH, LOW
+    from fsjoule.meter.tools.calibration import forget as forget_calibration
+    from fsjoule.runs.meter import open_meter
+
     low = _reference("low", low_ua, low_uv, reference_uncertainty)
     high = _reference("high", high_ua, high_uv, reference_uncertainty)
     if bool(zero) + bool(low) + bool(high) > 1:
@@ -70,7 +72,7 @@ def calibrate(
         _tell("before", before, volts, amperes)
         done: list[Zeroed | Point] = []
         if forget:
-            calibrating.forget(client)
+            forget_calibration(client)
         if asked:
             _walk(client, reference_uncertainty, done)
         if zero:
@@ -89,6 +91,8 @@ def calibrate(
 
 
 def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | Point]) -> None:
+    from fsjoule.meter.tools.calibration import HIGH, LOW, Reference
+
     if typer.confirm("Zero: disconnect the load and leave the supply on. Ready?", default=True, err=True):
         done.append(_zero(client))
     if not typer.confirm("Gain: have you a reference for current and voltage, and two loads?", default=True, err=True):
@@ -103,6 +107,8 @@ def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | 
 
 def _reference(name: str, current_ua: int | None, bus_uv: int | None, uncertainty_ppm: int | None) -> Reference | None:
     """One of the two points, if its options are given."""
+    from fsjoule.meter.tools.calibration import Reference
+
     if current_ua is None and bus_uv is None:
         return None
     if current_ua is None or bus_uv is None:
@@ -113,13 +119,17 @@ def _reference(name: str, current_ua: int | None, bus_uv: int | None, uncertaint
 
 
 def _zero(client: MeterClient) -> Zeroed:
-    found = calibrating.zero(client)
+    from fsjoule.meter.tools.calibration import zero
+
+    found = zero(client)
     _say(f"offset {found.offset_uv:+.2f} uV, spread {found.spread_uv:.0f} uV, over {found.samples} samples")
     return found
 
 
 def _gain(client: MeterClient, number: int, reference: Reference) -> Point:
-    found = calibrating.gain(client, number, reference)
+    from fsjoule.meter.tools.calibration import LOW, gain
+
+    found = gain(client, number, reference)
     _say(f"the meter reads {found.shunt_uv:.2f} uV and {found.bus_mv:.2f} mV, over {found.samples} samples")
     if number == LOW:
         _say("the low point is taken; the gains are computed with the high one")
@@ -127,6 +137,8 @@ def _gain(client: MeterClient, number: int, reference: Reference) -> Point:
 
 
 def _tell(when: str, info: MeterInfo, volts: float, amperes: float) -> None:
+    from fsjoule.meter.tools.expected import expected
+
     calibration, uncertainty = info.calibration, expected(info, volts, amperes)
     _say(
         f"{when}: offset {calibration.shunt_offset_nv / 1e3:+.2f} uV, current {calibration.current_gain_ppm:+d} ppm, "
@@ -142,9 +154,12 @@ def _say(text: str) -> None:
 def _document(
     before: MeterInfo, after: MeterInfo, done: list[Zeroed | Point], volts: float, amperes: float
 ) -> dict[str, Any]:
+    from fsjoule.meter.tools.expected import expected
+    from fsjoule.meter.tools.words import calibration_document
+
     def state(info: MeterInfo) -> dict[str, Any]:
         return {
-            "calibration": words.calibration_document(info),
+            "calibration": calibration_document(info),
             "expected_uncertainty": expected(info, volts, amperes).as_document(volts, amperes),
         }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from fsjoule.model import MeterInfo
-from fsjoule.runs.meter import ADDRESSES
+from fsjoule.meter.links.address import FORMS
+
+if TYPE_CHECKING:
+    from fsjoule.model import MeterInfo
 
 MeterAddress = Annotated[
     str | None,
@@ -18,7 +20,7 @@ MeterAddress = Annotated[
         "-m",
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
-        help=f"{ADDRESSES}. Not needed if there is only one meter.",
+        help=f"{FORMS}, or lab:NAME for a virtual lab's. Not needed if there is only one meter.",
     ),
 ]
 Environment = Annotated[

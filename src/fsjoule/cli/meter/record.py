@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.live import Live as Screen
 from rich.text import Text
 
 from fsjoule.cli.common import Json, ending, err, labelled, out, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
-from fsjoule.meter.tools.live import Reading
-from fsjoule.meter.tools.recorder import Recorded, record
-from fsjoule.runs.meter import open_meter
+
+if TYPE_CHECKING:
+    from fsjoule.meter.tools.live import Reading
+    from fsjoule.meter.tools.recorder import Recorded
 
 _MIB: Final = 1024 * 1024
 
@@ -37,8 +37,13 @@ def record_command(
 
     Example: fsjoule meter record --seconds 60 -o trace.parquet -o trace.csv
     """
+    from fsjoule.meter.tools.recorder import record
+    from fsjoule.runs.meter import open_meter
+
     with open_meter(meter, lg_env, progress) as client, ending() as ended:
         if err.is_terminal and not json_output:
+            from rich.live import Live as Screen
+
             with Screen(console=err, auto_refresh=False, transient=True) as screen:
                 done = record(
                     client, output, ended, seconds=seconds, say=lambda r: screen.update(Text(_line(r)), refresh=True)

@@ -8,17 +8,17 @@ import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from fsjoule.cli.common import Json, err, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, with_simulated
-from fsjoule.meter.tools.command_energy import Ran, run_command
-from fsjoule.meter.tools.recorder import keep
 from fsjoule.model import Value
-from fsjoule.runs.meter import open_meter
+
+if TYPE_CHECKING:
+    from fsjoule.meter.tools.command_energy import Ran
 
 # What is told of a run, with its title, unit and decimals.
 _FIGURES: Final = (
@@ -55,6 +55,9 @@ def run(
 
     Example: fsjoule meter run --idle 2 --repeat 5 -- ssh board md5sum /boot/zImage
     """
+    from fsjoule.meter.tools.command_energy import run_command
+    from fsjoule.runs.meter import open_meter
+
     runs: list[Ran] = []
     with open_meter(meter, lg_env, progress) as client:
         for number in range(1, repeat + 1):
@@ -72,6 +75,8 @@ def run(
 def _keep(output: Path | None, number: int, ran: Ran) -> None:
     if output is None or ran.trace is None:
         return
+    from fsjoule.meter.tools.recorder import keep
+
     path = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
     keep(path, ran.trace)
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import dataclasses
 import sys
 from contextlib import redirect_stdout
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule import images, lab
-from fsjoule.bench.square_load import Latency, SquareLoad, square_load
 from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, named
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.host.clock import HostClock
-from fsjoule.meter.energy import Instrument
-from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.notices import notices
-from fsjoule.meter.tools.self_test import SelfTest, self_test
-from fsjoule.model import BoardProfile, MeterInfo
-from fsjoule.runs.meter import KERNEL, environment_target, open_meter
-from fsjoule.suites import SCRATCH_ROOT
+
+if TYPE_CHECKING:
+    from fsjoule import lab
+    from fsjoule.bench.square_load import Latency, SquareLoad
+    from fsjoule.meter.links.client import MeterClient
+    from fsjoule.meter.tools.self_test import SelfTest
+    from fsjoule.model import BoardProfile, MeterInfo
 
 _FAILED = 5
 
@@ -32,7 +29,7 @@ def selftest(
     *,
     meter: MeterAddress = None,
     lg_env: Environment = None,
-    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel of the board's card.")] = KERNEL,
+    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel of the board's card.")] = "6.1",
     json_output: Json = False,
 ) -> None:
     """Have the meter test itself; with --lg-env also its marks, by a square load that the board draws.
@@ -43,12 +40,16 @@ def selftest(
 
     Example: fsjoule meter selftest --lg-env env/virtual.yaml
     """
+    from fsjoule.runs.meter import environment_target, open_meter
+
     if lg_env is None:
         with open_meter(meter, None, progress) as client:
             passed, document = _own(client, json_output)
     else:
         with environment_target(lg_env, progress, kernel=kernel) as (target, profile):
-            driver = lab.meter(target)
+            from fsjoule.lab import meter as meter_of
+
+            driver = meter_of(target)
             passed, document = _own(driver.client(), json_output)
             if passed:
                 square_passed, square = _square(target, driver, profile, kernel, json_output)
@@ -61,6 +62,9 @@ def selftest(
 
 
 def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
+    from fsjoule.meter.links.notices import notices
+    from fsjoule.meter.tools.self_test import self_test
+
     test, frame = self_test(client), client.info()
     if not quiet:
         meter = named(frame.info)
@@ -83,6 +87,12 @@ def _square(
     kernel: str,
     quiet: bool,
 ) -> tuple[bool, dict[str, Any]]:
+    from fsjoule import images, lab
+    from fsjoule.bench.square_load import square_load
+    from fsjoule.host.clock import HostClock
+    from fsjoule.meter.energy import Instrument
+    from fsjoule.suites import SCRATCH_ROOT
+
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
     wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
     board = lab.LabgridBoard(target, {wanted: card}, progress)

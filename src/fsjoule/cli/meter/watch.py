@@ -7,22 +7,22 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Group
-from rich.live import Live as Screen
 from rich.text import Text
 
 from fsjoule.cli.common import Ending, Json, ending, out, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds
-from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.receiver import Receiver
-from fsjoule.meter.protocol.frames import Frame
-from fsjoule.meter.tools.live import Live, Reading
-from fsjoule.meter.tools.plot import dots_across, plot
 from fsjoule.model import Mark, MarkSource
-from fsjoule.runs.meter import open_meter
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from fsjoule.meter.links.client import MeterClient
+    from fsjoule.meter.links.receiver import Receiver
+    from fsjoule.meter.protocol.frames import Frame
+    from fsjoule.meter.tools.live import Reading
 
 _SCREEN_PAUSE_S: Final = 0.1
 _LINE_PAUSE_S: Final = 1.0
@@ -47,6 +47,8 @@ def watch(
 
     Example: fsjoule meter watch --span 60
     """
+    from fsjoule.runs.meter import open_meter
+
     with open_meter(meter, lg_env, progress) as client, ending() as ended:
         watching = _Watching(client, span)
         if json_output:
@@ -64,6 +66,8 @@ class _Watching:
     """The figures, which the receiving thread keeps up to date while they are looked at."""
 
     def __init__(self, client: MeterClient, span_s: float) -> None:
+        from fsjoule.meter.tools.live import Live
+
         self.receiver: Receiver = client.receiver
         self.span_s = span_s
         self._live = Live(self.receiver.wait_info(), span_s)
@@ -158,11 +162,17 @@ def mark_text(mark: Mark) -> str:
 
 
 def _on_screen(watching: _Watching, seconds: float | None, ended: Ending) -> None:
+    from rich.live import Live as Screen
+
     with watching.listening(), Screen(console=out, auto_refresh=False, vertical_overflow="crop") as screen:
         _repeat(watching, _SCREEN_PAUSE_S, seconds, ended, lambda: screen.update(_picture(watching), refresh=True))
 
 
 def _picture(watching: _Watching) -> Group:
+    from rich.console import Group
+
+    from fsjoule.meter.tools.plot import dots_across, plot
+
     width = max(20, out.width - 1)
     height = max(_LEAST_HEIGHT, min(_PLOT_HEIGHT, out.height - _OTHER_LINES))
     view = watching.look(dots_across(width))

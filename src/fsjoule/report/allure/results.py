@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fsjoule import __version__
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import Run
 from fsjoule.report.allure.builds import Builds
@@ -88,7 +88,7 @@ def executor(name: str, url: str) -> dict[str, Any]:
             "buildName": f"pipeline {number}, {name}" if number else name,
             **({"buildOrder": int(number)} if number.isdigit() else {}),
         }
-    return {**at, "name": f"fsjoule {__version__}", "type": "fsjoule"}
+    return {**at, "name": f"fsjoule {version('fsjoule')}", "type": "fsjoule"}
 
 
 def _environment(run: Run) -> Mapping[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fsjoule import __version__
+from importlib.metadata import version
+
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.chart import forest_chart
 from fsjoule.report.comparison.table import TONES, comparison_table, metrics_of
@@ -15,7 +16,7 @@ def render_page(compared: Compared) -> str:
     return render(
         "comparison.html.j2",
         compared=compared,
-        version=__version__,
+        version=version("fsjoule"),
         headline=words.headline(compared),
         sides=words.sides(compared.baseline, compared.candidate),
         tones=TONES,

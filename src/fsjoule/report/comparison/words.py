@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.comparison import Criteria, Outcome
+from fsjoule.statistics.comparison import Outcome
+from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.ratios import Ratio
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 

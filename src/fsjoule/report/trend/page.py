@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 
-from fsjoule import __version__
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.html import ListedChange, TrendPage, render_trend_page
@@ -38,7 +38,7 @@ def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
             tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],
             changes=listed,
             notes=list(_notes(by_time)),
-            footer=f"fsjoule {__version__} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
             filesystems=sorted({one.series.filesystem for one in series}),
             data={
                 "kernels": numbers.kernel_names,

@@ -22,10 +22,8 @@ from fsjoule.errors import (
     ResultError,
     StorageError,
 )
+from fsjoule.store.index.location import VARIABLE
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, newest, revision_of, upgrade
-
-VARIABLE: Final = "FSJOULE_INDEX"
-DEFAULT_NAME: Final = "index.sqlite"
 
 _WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86400.0
