@@ -5,24 +5,18 @@ Called by: `bench`, `report`, `runs`, `cli`.
 May call: `filesystems`, `statistics`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
-`check_modules` (what cannot be measured is refused first), `estimate` (time, wear and energy). Each suite is a module.
-`published/` holds the figures and statements of the publications that some suites repeat.
+`check_modules` (what cannot be measured is refused first), `estimate` (time, wear and energy). A suite is a module of
+`definitions/`. `published/` holds the figures and statements of the publications that some suites repeat.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.suites import (
-    copy2015,
-    elc2015,
-    energy_emmc,
-    ext4_zfs,
-    home_usage,
-    operations,
-    quick,
-)
+from fsjoule.suites import definitions
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
@@ -54,19 +48,16 @@ __all__ = [
     "suite",
 ]
 
-SUITES: Final[dict[str, Suite]] = {
-    each.name: each
-    for each in (
-        quick.SUITE,
-        operations.SUITE,
-        energy_emmc.SUITE,
-        energy_emmc.EXTENDED,
-        elc2015.SUITE,
-        ext4_zfs.SUITE,
-        home_usage.SUITE,
-        copy2015.SUITE,
-    )
-}
+
+def _defined() -> dict[str, Suite]:
+    """All suites by name, ours before those of publications."""
+    names = [module.name for module in pkgutil.iter_modules(definitions.__path__)]
+    modules = [importlib.import_module(f"{definitions.__name__}.{name}") for name in names]
+    found = [each for module in modules for each in vars(module).values() if isinstance(each, Suite)]
+    return {each.name: each for each in sorted(found, key=lambda each: (bool(each.source), each.name))}
+
+
+SUITES: Final = _defined()
 
 
 def suite(name: str) -> Suite:

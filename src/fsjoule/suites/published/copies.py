@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.suites.copy2015 import SOURCE
+from fsjoule.suites.definitions.copy2015 import SOURCE
 from fsjoule.suites.published.publication import Publication
 
 PUBLICATION: Final = Publication(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model import FlakeyModel
-from fsjoule.suites.elc2015 import SOURCE
+from fsjoule.suites.definitions.elc2015 import SOURCE
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import shares
 from fsjoule.suites.published.publication import Publication, rows_of

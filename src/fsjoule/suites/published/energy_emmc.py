@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.suites.energy_emmc import SOURCE
+from fsjoule.suites.definitions.energy_emmc import SOURCE
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import energies, far_deviations
 from fsjoule.suites.published.publication import Publication, rows_of

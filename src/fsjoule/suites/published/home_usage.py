@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from fsjoule.suites.home_usage import SOURCE
+from fsjoule.suites.definitions.home_usage import SOURCE
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import impossible_deviations
 from fsjoule.suites.published.publication import Publication, rows_of

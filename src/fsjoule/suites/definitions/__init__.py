@@ -1,0 +1,1 @@
+"""The suites that there are: a module each. A new one is found by being here."""
