@@ -12,13 +12,14 @@ from results_factory import make_run
 from fsjoule.model import Fault, IoPattern, LabStep, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.runs.gate import keep_gate
-from fsjoule.statistics.gate import Decision, State
+from fsjoule.statistics.gate import State
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.steps import STEPS_FILE, encode_steps
-from fsjoule.verdicts.comparison import Subject
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict, Tested
+from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 BUILDS = 12
 STEP_AT = 8
@@ -99,18 +100,21 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
 
     The first series has regressed, the second has not, the third is not decided.
     """
-    decisions = (Decision.REGRESSED, Decision.NOT_REGRESSED, Decision.UNDECIDED)
-    tested = tuple(
-        Tested(
+    outcomes = (Outcome.REGRESSED, Outcome.NOT_REGRESSED, Outcome.UNDECIDED)
+    findings = tuple(
+        Finding(
             subject=subject,
             metric=Metric.THROUGHPUT,
-            state=State(decision, more=False, pairs=4, ratio=0.9 if decision is Decision.REGRESSED else 1.0),
-            effect=0.02,
+            outcome=outcome,
+            ratio=(ratio := 0.9 if outcome is Outcome.REGRESSED else 1.0),
+            interval=Interval(0.88, 0.92) if outcome is Outcome.REGRESSED else None,
+            matters=0.02,
             baseline=10.0,
-            candidate=9.0 if decision is Decision.REGRESSED else 10.0,
-            interval=Interval(0.88, 0.92) if decision is Decision.REGRESSED else None,
+            candidate=10.0 * ratio,
+            boots=(4, 4),
+            basis=State(outcome, more=False, pairs=4, ratio=ratio),
         )
-        for subject, decision in zip(subjects, decisions, strict=True)
+        for subject, outcome in zip(subjects, outcomes, strict=True)
     )
     gated = Gated(
         GateVerdict.REGRESSED,
@@ -119,7 +123,7 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
         Policy(),
         "decided",
         pairs=4,
-        tested=tested,
+        findings=findings,
         command=("fsjoule", "gate", "--baseline", "main", "--candidate", "HEAD"),
     )
     keep_gate(gated, run_folder)

@@ -54,17 +54,17 @@ class Comparisons:
         judge.finish()
         self._judge = None
         self.verdicts.append(judge.verdict)
-        worst = max(judge.tested, key=lambda one: one.state.towards_regressed, default=None)
+        worst = max(judge.findings, key=lambda one: one.basis.towards_regressed, default=None)
         self.rows.append(
             {
                 "comparison": len(self.verdicts),
                 "verdict": judge.verdict.value,
                 "pairs": judge.pairs,
-                "figures": len(judge.tested),
+                "figures": len(judge.findings),
                 "nearest to regressed": f"{worst.subject.label} {worst.metric}" if worst else "",
-                "ratio": round(worst.state.ratio, 5) if worst and worst.state.ratio else None,
-                "evidence %": round(100 * worst.state.towards_regressed, 1) if worst else None,
-                "noise %": round(100 * worst.state.relative_noise, 3) if worst and worst.state.relative_noise else None,
+                "ratio": round(worst.basis.ratio, 5) if worst and worst.basis.ratio else None,
+                "evidence %": round(100 * worst.basis.towards_regressed, 1) if worst else None,
+                "noise %": round(100 * worst.basis.relative_noise, 3) if worst and worst.basis.relative_noise else None,
             }
         )
         print(f"comparison {len(self.verdicts)} of {self.wanted}: {self.rows[-1]}", file=sys.stderr, flush=True)

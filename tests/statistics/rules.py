@@ -12,9 +12,10 @@ from otava.analysis import compute_change_points
 from scipy import stats
 
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.comparison import Comparison, Outcome, compare
+from fsjoule.statistics.comparison import Comparison, compare
 from fsjoule.statistics.evidence import History, Hypotheses, evidence
 from fsjoule.statistics.gate import Rates, smallest_loss
+from fsjoule.statistics.outcome import Outcome
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -24,7 +24,7 @@ from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
-from fsjoule.verdicts.comparison import Subject
+from fsjoule.verdicts.finding import Subject
 
 Document = dict[str, Any]
 
@@ -184,7 +184,10 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     told = {each["status"]: each for each in gate}
     assert told.keys() == {"failed", "passed", "skipped"}
     assert category(told["failed"]) == "Regression"
-    assert "9 MiB/s against 10 MiB/s, -10.0 % (95 %: -12.0 % to -8.0 %)" in told["failed"]["statusDetails"]["message"]
+    assert (
+        "10.0 % slower (95 %: -12.0 to -8.0 %), 9.000 MiB/s against 10.00 MiB/s, 4 pairs of boots; "
+        in told["failed"]["statusDetails"]["message"]
+    )
     assert "HEAD against main" in told["failed"]["statusDetails"]["message"]
     assert category(told["skipped"]) == "Not decided"
 

@@ -11,6 +11,7 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -63,7 +64,7 @@ def test_no_loss_passes_early() -> None:
     judge, reason = judged(POLICY, noisy(0.0))
     assert (judge.verdict, reason) == (GateVerdict.PASSED, "decided")
     assert judge.pairs < POLICY.budget_pairs
-    assert [one.metric for one in judge.tested] == list(POLICY.metrics)
+    assert [one.metric for one in judge.findings] == list(POLICY.metrics)
     assert judge.verdict.exit_code == 0
 
 
@@ -71,7 +72,7 @@ def test_a_loss_that_matters_is_caught_early_and_named() -> None:
     judge, reason = judged(POLICY, noisy(0.06))
     assert (judge.verdict, reason) == (GateVerdict.REGRESSED, "decided")
     assert judge.verdict.exit_code == 1
-    [worse] = [one for one in judge.tested if one.regressed]
+    [worse] = [one for one in judge.findings if one.regressed]
     assert worse.metric is Metric.THROUGHPUT
     assert worse.interval is not None
     assert worse.interval.holds(0.94)
@@ -83,7 +84,7 @@ def test_a_loss_that_matters_is_caught_early_and_named() -> None:
 def test_a_gain_is_better_and_passes() -> None:
     judge, _ = judged(POLICY, noisy(-0.2))
     assert judge.verdict is GateVerdict.PASSED
-    assert [one.metric for one in judge.tested if one.better] == [Metric.THROUGHPUT]
+    assert [one.metric for one in judge.findings if one.outcome is Outcome.IMPROVED] == [Metric.THROUGHPUT]
 
 
 def test_noise_ends_with_the_budget() -> None:
@@ -103,8 +104,8 @@ def test_figures_that_cannot_be_used_are_no_verdict(bad: Figure, side: int) -> N
     # Eight boots of each side would not mend it.
     assert reason == "no figures of throughput to decide the rest"
     assert judge.pairs == POLICY.least_pairs
-    [one] = judge.tested
-    assert len(one.state.unusable) == POLICY.least_pairs
+    [one] = judge.findings
+    assert len(one.basis.unusable) == POLICY.least_pairs
     assert (one.baseline, one.candidate, one.interval) == (None, None, None)
 
 
@@ -123,11 +124,11 @@ def test_it_waits_until_every_series_is_known() -> None:
     part = {(WRITE, Metric.THROUGHPUT): (100.0, 60.0)}
     for number in range(1, 4):
         assert judge.see(pair(number, part, of=2)) is None
-        assert judge.tested == ()
+        assert judge.findings == ()
         assert "not every series" in judge.progress()
     assert judge.see(pair(4, whole, of=2, faults=("candidate 4: hung",))) == "decided"
     assert judge.verdict is GateVerdict.REGRESSED
-    assert {one.subject.label: one.state.pairs for one in judge.tested}[WRITE.label] == 4
+    assert {one.subject.label: one.basis.pairs for one in judge.findings}[WRITE.label] == 4
     assert judge.faults == ["candidate 4: hung"]
 
 
@@ -137,7 +138,7 @@ def test_a_series_that_has_none_of_the_metrics_is_not_waited_for() -> None:
 
     judge, _ = judged(POLICY, figures, of=2)
     assert judge.verdict is GateVerdict.PASSED
-    assert {one.subject.label for one in judge.tested} == {WRITE.label}
+    assert {one.subject.label for one in judge.findings} == {WRITE.label}
 
 
 def test_a_policy_without_anything_to_test_is_refused() -> None:
@@ -148,7 +149,7 @@ def test_a_policy_without_anything_to_test_is_refused() -> None:
 def test_nothing_at_all_is_undecided() -> None:
     judge = Judge(POLICY)
     judge.finish()
-    assert (judge.verdict, judge.tested) == (GateVerdict.UNDECIDED, ())
+    assert (judge.verdict, judge.findings) == (GateVerdict.UNDECIDED, ())
 
 
 def test_progress_tells_the_evidence() -> None:

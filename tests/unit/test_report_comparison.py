@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 
 import pytest
+from rich.console import Console
 
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric
-from fsjoule.report.comparison.as_json import to_document
 from fsjoule.report.comparison.chart import forest_chart
+from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.markdown import to_markdown
-from fsjoule.report.comparison.table import comparison_table, figure_text, share_text
-from fsjoule.report.comparison.words import change_text, headline, range_text
-from fsjoule.statistics.comparison import Outcome, Verdict
+from fsjoule.report.comparison.table import comparison_table, share_text
+from fsjoule.report.comparison.text import print_comparison
+from fsjoule.report.comparison.words import headline
+from fsjoule.report.findings import figure_text
+from fsjoule.report.numbers import change_text, percent, range_text, signed
+from fsjoule.report.words import means
+from fsjoule.statistics.comparison import Verdict
 from fsjoule.statistics.criteria import Criteria
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval, Ratio
-from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged, Subject
+from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
+from fsjoule.verdicts.finding import Finding, Subject, important_first
+from fsjoule.verdicts.remarks import single_notes
 
 
 def judged(
@@ -25,11 +34,15 @@ def judged(
     metric: Metric = Metric.THROUGHPUT,
     ratio: tuple[float, float, float] | None = (0.929, 0.918, 0.941),
     label: str = "btrfs randwrite-16k",
+    *,
     boots: int = 12,
+    matters: float = 0.05,
+    guest_time: bool = False,
 ) -> Judged:
     key = SeriesKey("quick", "board", "mmc", "btrfs", (), (), Provision.SCRATCH, "randwrite-16k")
+    subject = Subject("0" * 16, key, simulated=False, label=label)
     verdict = Verdict(
-        subject=Subject("0" * 16, key, simulated=False, label=label),
+        subject=subject,
         metric=metric,
         outcome=outcome,
         ratio=None if ratio is None else Ratio(ratio[0], Interval(*ratio[1:])),
@@ -37,9 +50,21 @@ def judged(
         q=0.002,
         detectable=0.02,
         n_baseline=boots,
-        n_candidate=12,
+        n_candidate=boots,
     )
-    return Judged(verdict, 1.0, None if ratio is None else ratio[0])
+    return Finding(
+        subject=subject,
+        metric=metric,
+        outcome=outcome,
+        ratio=None if ratio is None else ratio[0],
+        interval=None if ratio is None or boots == 1 else Interval(*ratio[1:]),
+        matters=matters,
+        baseline=1.0,
+        candidate=None if ratio is None else ratio[0],
+        boots=(boots, boots),
+        basis=verdict,
+        guest_time=guest_time,
+    )
 
 
 def compared(*judged: Judged) -> Compared:
@@ -56,15 +81,82 @@ def test_the_headline_reads_as_a_sentence() -> None:
     quiet = [judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label=f"ext4 read-{n}k") for n in range(38)]
     found = compared(judged(), energy, *quiet)
     assert headline(found) == (
-        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower (5.9 to 8.2 %), 5.0 % hungrier (4.1 to 6.0 %); "
-        "38 unchanged"
+        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower, 5.0 % hungrier; 38 unchanged"
     )
 
 
 def test_many_changes_are_counted_and_the_largest_named() -> None:
     found = compared(*(judged(ratio=(1 - n / 100, 0.5, 0.99), label=f"ext4 read-{n}k") for n in range(5, 10)))
     assert headline(found).startswith("kernel 6.12 against 6.1: ext4 read-9k 9.0 % slower")
-    assert headline(found).endswith("2 more changes of 2 series")
+    assert headline(found).endswith("and 2 more")
+
+
+def test_losses_come_first_in_units_of_what_matters() -> None:
+    unchanged = judged(Outcome.UNCHANGED, ratio=(0.99, 0.98, 1.0), label="unchanged")
+    gain = judged(Outcome.IMPROVED, ratio=(1.5, 1.4, 1.6), label="gain")
+    noisy = judged(Outcome.NOT_REPRODUCIBLE, ratio=(0.66, 0.3, 1.2), label="noisy")
+    quiet = judged(Outcome.TOO_FEW, ratio=(0.99, 0.9, 1.1), label="quiet")
+    large = judged(metric=Metric.ENERGY, ratio=(1.34, 1.3, 1.4), label="large", matters=0.1)
+    dear = judged(ratio=(0.92, 0.91, 0.93), label="dear", matters=0.01)
+    none = judged(Outcome.UNDECIDED, ratio=None, label="none")
+    ordered = important_first([unchanged, none, quiet, gain, noisy, large, dear])
+    assert [one.subject.label for one in ordered] == ["dear", "large", "noisy", "gain", "quiet", "none", "unchanged"]
+    assert dear.lost == pytest.approx(8.3, abs=0.1)
+    assert large.lost == pytest.approx(3.07, abs=0.01)
+    assert gain.lost < -7
+
+
+def test_ten_of_fifty_are_shown_and_the_rest_is_counted() -> None:
+    quiet = [judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label=f"ext4 read-{n}k 32768KiB") for n in range(30)]
+    open_ones = [judged(Outcome.TOO_FEW, label=f"a{n}", ratio=(0.98, 0.5, 1.2)) for n in range(19)]
+    found = compared(*open_ones, *quiet, judged(ratio=(0.66, 0.6, 0.7), label="ext4 write-16k 32768KiB"))
+    for width, columns in ((80, "detectable"), (160, "")):
+        shown = terminal(found, width)
+        lines = shown.splitlines()
+        assert max(map(len, map(str.rstrip, lines))) <= width
+        rows = [line.split() for line in lines if " %" in line and ("too few boots" in line or "regressed" in line)]
+        assert "ext4 write-16k 32768KiB 34.0 % slower" in lines[0]
+        assert [row[:7] for row in rows if row[0] == "ext4"] == [
+            ["ext4", "write-16k", "throughput", "-34.0", "%", "-40.0", "to"],
+        ]
+        assert "10 of 50 figures, the largest loss first, files of 32 MiB" in shown
+        assert "and 40 more figures: 30 unchanged, 10 too few boots (--all shows them)" in shown
+        assert ("left out at this width: " in shown, columns in shown) == (width == 80, True)
+        assert "read-29k" not in shown
+        assert "read-29k" in terminal(found, width, everything=True)
+        assert len(json.loads(json.dumps(to_document(found)))["verdicts"]) == 50
+    before, _, folded = to_markdown(found).partition("<details><summary>49 more figures: ")
+    assert "files of 32 MiB" in before
+    assert "write-16k" in before
+    assert "read-29k" not in before
+    assert "read-29k" in folded
+
+
+def terminal(found: Compared, width: int, *, everything: bool = False) -> str:
+    console = Console(width=width, file=io.StringIO())
+    print_comparison(console, found, everything=everything)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_single_boots_in_guest_time_are_no_verdict_but_tell_what_is_beyond_the_spread() -> None:
+    def single(metric: Metric, ratio: float, *, guest_time: bool = True) -> Judged:
+        return judged(Outcome.TOO_FEW, metric, (ratio, ratio, ratio), boots=1, guest_time=guest_time)
+
+    far, near, latency = (single(Metric.ENERGY, 1.34), single(Metric.CPU, 0.97), single(Metric.P99_LATENCY, 1.5))
+    assert [means(one) for one in (far, near, latency)] == ["far apart", "within 5 %", "too few boots"]
+    assert means(single(Metric.ENERGY, 1.34, guest_time=False)) == "too few boots"
+    assert not any(one.changed for one in (far, near, latency))
+    found = compared(latency, near, far)
+    assert headline(found) == (
+        "kernel 6.12 against 6.1: no verdict on one boot of each side, but far beyond the board's own spread: "
+        "btrfs randwrite-16k 34.0 % hungrier; 1 too few boots, 1 within 5 %"
+    )
+    assert found.counts == {Outcome.TOO_FEW: 3}
+    assert important_first(found.findings)[0].metric is Metric.ENERGY
+    (note,) = single_notes(found.findings)
+    assert "1 of 2 figures differ by more than 5 %" in note
+    assert single_notes([latency]) == []
 
 
 @pytest.mark.parametrize(
@@ -77,16 +169,17 @@ def test_many_changes_are_counted_and_the_largest_named() -> None:
     ],
 )
 def test_words_say_the_direction(metric: Metric, less: str, more: str) -> None:
-    assert change_text(judged(metric=metric, ratio=(0.9, 0.88, 0.92))) == f"10.0 % {less}"
-    assert change_text(judged(metric=metric, ratio=(1.25, 1.2, 1.3))) == f"25.0 % {more}"
-    assert all(change_text(judged(metric=each, ratio=(0.9, 0.8, 0.95))) for each in Metric)
+    assert change_text(metric, 0.9) == f"10.0 % {less}"
+    assert change_text(metric, 1.25) == f"25.0 % {more}"
+    assert all(change_text(each, 0.9) != change_text(each, 1.1) for each in Metric)
 
 
 def test_decimals_are_those_of_the_interval() -> None:
-    assert range_text(Ratio(0.929, Interval(0.918, 0.941))) == "5.9 to 8.2 %"
-    assert range_text(Ratio(1.01, Interval(1.0095, 1.0105))) == "0.95 to 1.05 %"
-    assert range_text(Ratio(1.01, Interval(1.01, 1.01))) == "1.0 %"
-    assert range_text(Ratio(1.01, Interval(0.99, 1.03))) == "-1.0 to 3.0 %"
+    assert range_text(Interval(0.918, 0.941)) == "-8.2 to -5.9 %"
+    assert range_text(Interval(1.0095, 1.0105)) == "+0.95 to +1.05 %"
+    assert range_text(Interval(0.99, 1.03)) == "-1.0 to +3.0 %"
+    assert (signed(1.01, Interval(1.0095, 1.0105)), signed(0.66), signed(None)) == ("+1.00 %", "-34.0 %", "–")  # noqa: RUF001
+    assert [percent(share) for share in (0.0034, 0.011, 0.34)] == ["0.34 %", "1.1 %", "34.0 %"]
 
 
 def test_figures_keep_four_digits_and_shares_are_never_zero() -> None:
@@ -114,7 +207,7 @@ def test_a_chart_draws_verdicts_filled_and_the_rest_hollow() -> None:
 def test_without_any_ratio_there_is_no_chart_but_all_else() -> None:
     found = compared(judged(Outcome.TOO_FEW, ratio=None))
     assert forest_chart(found) is None
-    assert "no change shown; 1 too few" in to_markdown(found)
+    assert "no change shown; 1 too few boots" in to_markdown(found)
 
 
 def test_markdown_takes_names_as_they_are() -> None:
@@ -123,10 +216,8 @@ def test_markdown_takes_names_as_they_are() -> None:
 
 
 def test_one_boot_has_no_interval() -> None:
-    assert judged(boots=2).interval == Interval(0.918, 0.941)
     one = judged(Outcome.TOO_FEW, boots=1)
-    assert one.interval is None
-    row = comparison_table(compared(one)).rows[0]
-    assert [cell.text for cell in row[3:6]] == ["0.929", "–", "1, 12"]  # noqa: RUF001
+    row = comparison_table("", [one], simulated=False).rows[0]
+    assert [cell.text for cell in row[2:4]] == ["-7.1 %", "–"]  # noqa: RUF001
     (verdict,) = json.loads(json.dumps(to_document(compared(one))))["verdicts"]
     assert (verdict["ratio"], verdict["interval"]) == (0.929, None)

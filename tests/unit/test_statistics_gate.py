@@ -8,7 +8,8 @@ from rules import gate
 from simulation import PLAIN, STALLS, Scenario, trials
 
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.gate import Decision, Gate, Rates, SequentialTest, State
+from fsjoule.statistics.gate import Gate, Rates, SequentialTest, State
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 
 RATES = Rates(smallest_effect=0.05)
@@ -29,18 +30,18 @@ def by(factor: float) -> tuple[float, ...]:
 @pytest.mark.parametrize(
     ("more_is_better", "factor", "decision"),
     [
-        (True, 0.93, Decision.REGRESSED),
-        (True, 0.3, Decision.REGRESSED),
-        (True, 1.0, Decision.NOT_REGRESSED),
-        (True, 1.2, Decision.NOT_REGRESSED),
-        (True, 5.0, Decision.NOT_REGRESSED),
-        (False, 1.07, Decision.REGRESSED),
-        (False, 3.0, Decision.REGRESSED),
-        (False, 1.0, Decision.NOT_REGRESSED),
-        (False, 0.6, Decision.NOT_REGRESSED),
+        (True, 0.93, Outcome.REGRESSED),
+        (True, 0.3, Outcome.REGRESSED),
+        (True, 1.0, Outcome.NOT_REGRESSED),
+        (True, 1.2, Outcome.NOT_REGRESSED),
+        (True, 5.0, Outcome.NOT_REGRESSED),
+        (False, 1.07, Outcome.REGRESSED),
+        (False, 3.0, Outcome.REGRESSED),
+        (False, 1.0, Outcome.NOT_REGRESSED),
+        (False, 0.6, Outcome.NOT_REGRESSED),
     ],
 )
-def test_decisions(more_is_better: bool, factor: float, decision: Decision) -> None:
+def test_decisions(more_is_better: bool, factor: float, decision: Outcome) -> None:
     state = feed(SequentialTest(RATES, more_is_better=more_is_better), CALM, by(factor))
     assert state.decision is decision
     assert not state.more
@@ -51,8 +52,8 @@ def test_decisions(more_is_better: bool, factor: float, decision: Decision) -> N
 def test_no_decision_before_the_least_number_of_pairs() -> None:
     test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=5), more_is_better=True)
     states = [test.add(a, b) for a, b in zip(CALM, by(0.5), strict=True)]
-    assert [state.decision for state in states[:4]] == [Decision.UNDECIDED] * 4
-    assert states[4].decision is Decision.REGRESSED
+    assert [state.decision for state in states[:4]] == [Outcome.UNDECIDED] * 4
+    assert states[4].decision is Outcome.REGRESSED
     assert states[5] == states[4]  # nothing is added after the decision
 
 
@@ -60,7 +61,7 @@ def test_noise_beyond_the_budget_is_undecided() -> None:
     rng = np.random.default_rng(1)
     test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=4), more_is_better=True)
     state = feed(test, tuple(rng.lognormal(0, 0.3, 9)), tuple(rng.lognormal(0, 0.3, 9)))
-    assert state.decision is Decision.UNDECIDED
+    assert state.decision is Outcome.UNDECIDED
     assert (state.more, state.pairs) == (False, 4)
     assert state.relative_noise is not None
     assert state.relative_noise > 0.05
@@ -72,7 +73,7 @@ def test_what_is_no_figure_is_named_and_never_decides(wrong: Figure, swap: bool)
     test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=6), more_is_better=True)
     pairs = [(wrong, figure) if swap else (figure, wrong) for figure in CALM]
     states = [test.add(*pair) for pair in pairs]
-    assert {state.decision for state in states} == {Decision.UNDECIDED}
+    assert {state.decision for state in states} == {Outcome.UNDECIDED}
     assert states[-1].pairs == 0
     assert states[-1].ratio is None
     assert not states[-1].more
@@ -82,14 +83,14 @@ def test_what_is_no_figure_is_named_and_never_decides(wrong: Figure, swap: bool)
 
 def test_a_lost_pair_does_not_stop_the_others() -> None:
     state = feed(SequentialTest(RATES, more_is_better=True), (100.0, None, *CALM), (93.0, 92.0, *by(0.93)))
-    assert state.decision is Decision.REGRESSED
+    assert state.decision is Outcome.REGRESSED
     assert state.unusable == ("baseline 2: missing",)
 
 
 def test_stalls_are_counted() -> None:
     test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=6), more_is_better=True)
     state = feed(test, CALM, (100.1, 60.0, 99.9, 100.2, 55.0, 100.0))
-    assert state.decision is Decision.NOT_REGRESSED
+    assert state.decision is Outcome.NOT_REGRESSED
     assert (state.stalls_baseline, state.stalls_candidate) == (0, 2)
 
 
@@ -101,8 +102,8 @@ def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> N
     for i in range(12):
         figures = (tuple(np.exp(side[i]).tolist()) for side in (baseline, candidate))
         state = feed(SequentialTest(rates, more_is_better=True), *figures)
-        assert (state.decision is Decision.REGRESSED) == calls.regressed[i]
-        assert (state.decision is Decision.NOT_REGRESSED) == calls.not_regressed[i]
+        assert (state.decision is Outcome.REGRESSED) == calls.regressed[i]
+        assert (state.decision is Outcome.NOT_REGRESSED) == calls.not_regressed[i]
         assert 2 * state.pairs == calls.boots[i]
 
 
@@ -129,23 +130,23 @@ def test_a_gate_passes_when_all_its_tests_do() -> None:
     gate = Gate(Policy(), SERIES)
     assert gate.state.more == tuple(SERIES)
     run(gate, dict.fromkeys(SERIES, 1.0))
-    assert gate.state.decision is Decision.NOT_REGRESSED
+    assert gate.state.decision is Outcome.NOT_REGRESSED
     assert gate.state.more == ()
 
 
 def test_one_regression_closes_the_gate() -> None:
     gate = Gate(Policy(), SERIES)
     run(gate, {**dict.fromkeys(SERIES, 1.0), ("ext4", Metric.ENERGY): 1.09})
-    assert gate.state.decision is Decision.REGRESSED
+    assert gate.state.decision is Outcome.REGRESSED
     assert gate.state.more == ()
-    decided = [key for key, state in gate.state.tests.items() if state.decision is Decision.REGRESSED]
+    decided = [key for key, state in gate.state.tests.items() if state.decision is Outcome.REGRESSED]
     assert decided == [("ext4", Metric.ENERGY)]
 
 
 def test_a_gate_with_a_silent_series_is_undecided() -> None:
     gate = Gate(Policy(budget_pairs=5), SERIES)
     run(gate, dict.fromkeys(SERIES[:2], 1.0))
-    assert gate.state.decision is Decision.UNDECIDED
+    assert gate.state.decision is Outcome.UNDECIDED
     assert gate.state.tests[SERIES[2]].unusable[0] == "baseline 1: missing"
 
 
@@ -164,7 +165,7 @@ def test_a_metrics_own_effect_counts() -> None:
     keys = [("ext4", metric) for metric in policy.metrics]
     gate = Gate(policy, keys)
     run(gate, {keys[0]: 1.0, keys[1]: 1.08})
-    assert gate.state.decision is Decision.NOT_REGRESSED
+    assert gate.state.decision is Outcome.NOT_REGRESSED
 
 
 def test_an_empty_gate_is_refused() -> None:

@@ -13,8 +13,8 @@ from compared_runs import write_kernels
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
-from fsjoule.statistics.comparison import Outcome
 from fsjoule.statistics.criteria import Criteria
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importing import import_runs
 from fsjoule.store.index.records import Point, Where
@@ -45,7 +45,7 @@ def compared(
 
 
 def judged(found: Compared, label: str, metric: Metric) -> Judged:
-    (one,) = (one for one in found.judged if one.verdict.subject.label == label and one.verdict.metric is metric)
+    (one,) = (one for one in found.findings if one.subject.label == label and one.metric is metric)
     return one
 
 
@@ -60,7 +60,7 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_planted_change_is_found_where_it_was_planted(matrix: Path) -> None:
     found = compared("6.1", "6.12", within=matrix)
-    changed = {(one.verdict.subject.label, one.verdict.metric): one.verdict for one in found.judged if one.changed}
+    changed = {(one.subject.label, one.metric): one.basis for one in found.findings if one.changed}
     assert set(changed) == {("btrfs randwrite-16k", m) for m in (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)}
     assert {verdict.outcome for verdict in changed.values()} == {Outcome.REGRESSED}
     ratio = changed["btrfs randwrite-16k", Metric.THROUGHPUT].ratio
@@ -81,7 +81,7 @@ def test_the_other_way_round_it_is_an_improvement(matrix: Path) -> None:
 
 def test_without_a_change_none_is_told(matrix: Path) -> None:
     found = compared("6.1", "6.6", within=matrix)
-    assert not any(one.changed for one in found.judged)
+    assert not any(one.changed for one in found.findings)
     assert found.interleaved
     assert found.notes == ()
 
@@ -89,8 +89,8 @@ def test_without_a_change_none_is_told(matrix: Path) -> None:
 def test_fio_jobs_and_timed_operations_have_their_own_figures(matrix: Path) -> None:
     found = compared("6.1", "6.6", within=matrix)
     metrics: dict[str, list[Metric]] = {}
-    for one in found.judged:
-        metrics.setdefault(one.verdict.subject.label, []).append(one.verdict.metric)
+    for one in found.findings:
+        metrics.setdefault(one.subject.label, []).append(one.metric)
     reading = [metric for metric in FIO_METRICS if metric is not Metric.WRITE_AMPLIFICATION]
     assert metrics == {
         "btrfs randwrite-16k": list(FIO_METRICS),
@@ -99,9 +99,7 @@ def test_fio_jobs_and_timed_operations_have_their_own_figures(matrix: Path) -> N
     }
     assert list(metrics)[-1] == "ext4 mkfs"
     chosen = compared("6.1", "6.6", within=matrix, metrics=(Metric.NET_ENERGY,), where=Where(filesystems=("ext4",)))
-    assert [(one.verdict.subject.label, one.verdict.metric) for one in chosen.judged] == [
-        ("ext4 read-16k", Metric.NET_ENERGY)
-    ]
+    assert [(one.subject.label, one.metric) for one in chosen.findings] == [("ext4 read-16k", Metric.NET_ENERGY)]
 
 
 def test_a_boot_counts_once_however_often_it_measured(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_a_boot_counts_once_however_often_it_measured(tmp_path: Path) -> None:
     path = write_kernels(tmp_path, speeds={"6.1": 1.0}, boots=16, change=second)
     other = write_kernels(tmp_path, "bbbbbb", speeds={"6.12": 0.5}, boots=10, seed=2)
     found = compared(path, other)
-    verdict = judged(found, "ext4 mkfs", Metric.DURATION).verdict
+    verdict = judged(found, "ext4 mkfs", Metric.DURATION).basis
     assert (verdict.n_baseline, verdict.n_candidate) == (4, 10)
     assert (found.baseline.boots, found.baseline.measurements) == (4, 48)
 
@@ -121,15 +119,15 @@ def test_too_few_repetitions_say_how_many_more(tmp_path: Path) -> None:
     found = compared("6.1", "6.12", within=few)
     assert found.counts == {Outcome.TOO_FEW: 11}
     # 11 comparisons at once: a lone change must reach 1 % / 11, which takes seven of each side.
-    assert {one.verdict.more_baseline for one in found.judged} == {4}
+    assert {one.basis.more_baseline for one in found.findings} == {4}
     enough = compared("6.1", "6.12", within=few, metrics=(Metric.THROUGHPUT,), where=Where(filesystems=("btrfs",)))
-    assert [one.verdict.more_baseline for one in enough.judged] == [3]
+    assert [one.basis.more_baseline for one in enough.findings] == [3]
 
 
 def test_all_comparisons_are_one_request(matrix: Path) -> None:
     """What is certain alone is not always among many."""
     found = compared("6.1", "6.12", within=matrix)
-    known = sorted((one.verdict.p, one.verdict.q) for one in found.judged if one.verdict.p is not None)
+    known = sorted((one.basis.p, one.basis.q) for one in found.findings if one.basis.p is not None)
     p, q = known[0]
     assert p is not None
     # Three metrics go together, so that the least p of 11 is multiplied by 11 / 3.
@@ -152,10 +150,10 @@ def test_a_figure_that_is_none_is_never_a_verdict(broken: float | None, matrix: 
     for label in ("btrfs randwrite-16k", "ext4 read-16k"):
         for metric in metrics:
             about = judged(found, label, metric)
-            assert about.verdict.outcome is Outcome.TOO_FEW
-            assert (about.verdict.n_candidate, about.candidate) == (0, None)
-            assert len(about.verdict.left_out) == 10
-    assert {one.verdict.metric for one in found.judged if one.changed} == {Metric.CPU}
+            assert about.basis.outcome is Outcome.TOO_FEW
+            assert (about.basis.n_candidate, about.candidate) == (0, None)
+            assert len(about.basis.left_out) == 10
+    assert {one.metric for one in found.findings if one.changed} == {Metric.CPU}
 
 
 def test_what_neither_side_has_is_not_compared_and_said(tmp_path: Path) -> None:
@@ -165,7 +163,7 @@ def test_what_neither_side_has_is_not_compared_and_said(tmp_path: Path) -> None:
         change=lambda m: replace(m, energy=None, energy_mj_per_mib=None, energy_net_mj_per_mib=None),
     )
     found = compared("6.1", "6.12", within=path)
-    assert Metric.ENERGY not in {one.verdict.metric for one in found.judged}
+    assert Metric.ENERGY not in {one.metric for one in found.findings}
     assert "energy: not compared in 2 series, as neither side has it" in found.notes
     with pytest.raises(ConfigError, match="no series of the two sides has net-energy"):
         compared("6.1", "6.12", within=path, metrics=(Metric.NET_ENERGY,))
@@ -183,7 +181,7 @@ def test_invalid_measurements_are_counted_and_not_used(tmp_path: Path) -> None:
     assert [(one.label, one.reasons) for one in found.candidate.invalid] == [
         (label, ("no end mark",)) for label in ("ext4 mkfs", "btrfs randwrite-16k", "ext4 read-16k")
     ]
-    verdict = judged(found, "ext4 read-16k", Metric.THROUGHPUT).verdict
+    verdict = judged(found, "ext4 read-16k", Metric.THROUGHPUT).basis
     assert (verdict.n_baseline, verdict.n_candidate, verdict.left_out) == (10, 9, ())
 
 
@@ -202,7 +200,7 @@ def test_folders_need_not_be_imported_and_nothing_is_left_of_reading_them(
     found = compared(one, other / "run.json")
     assert found.candidate.title == "run bbbbbb"
     assert found.candidate.kernels == ("6.12.0-armmp (6.12.7-1)",)
-    assert judged(found, "btrfs randwrite-16k", Metric.THROUGHPUT).verdict.outcome is Outcome.REGRESSED
+    assert judged(found, "btrfs randwrite-16k", Metric.THROUGHPUT).basis.outcome is Outcome.REGRESSED
     assert list(temporary.iterdir()) == []
     write_kernels(tmp_path / "one", "cccccc", speeds={"6.1": 1.0}, seed=3)
     assert compared(tmp_path / "one", other).baseline.title == f"2 runs of {tmp_path / 'one'}"
@@ -221,7 +219,7 @@ def test_runs_kernels_and_branches_of_an_index(tmp_path: Path) -> None:
     assert compared("6.1", "6.12", index=file, within="aaaaaa").candidate.runs == ("aaaaaa",)
     # A run of several kernels: each is compared with itself.
     itself = compared("main", "topic", index=file)
-    assert {one.verdict.subject.kernel for one in itself.judged} == {"6.12.0-armmp"}
+    assert {one.subject.kernel for one in itself.findings} == {"6.12.0-armmp"}
     assert "each kernel was compared with itself, as the sides have several" in itself.notes
     assert itself.baseline.only_here == tuple(
         f"{label}, kernel 6.1.0-armmp (6.1.7-1)" for label in ("ext4 mkfs", "btrfs randwrite-16k", "ext4 read-16k")
@@ -307,7 +305,7 @@ def test_series_that_one_side_lacks_are_named(matrix: Path, tmp_path: Path) -> N
     found = compared(f"6.1@{matrix}", less)
     assert found.baseline.only_here == ("ext4 mkfs", "btrfs randwrite-16k")
     assert found.candidate.only_here == ()
-    assert {one.verdict.subject.label for one in found.judged} == {"ext4 read-16k"}
+    assert {one.subject.label for one in found.findings} == {"ext4 read-16k"}
 
 
 def test_one_side_after_the_other_is_said(tmp_path: Path) -> None:
@@ -359,7 +357,7 @@ def test_labels_tell_boards_and_options_apart(tmp_path: Path) -> None:
     speeds = {"6.1": 1.0, "6.12": 1.0}
     for run_id, board, change in (("a", "virtual", as_it_is), ("b", "colibri", as_it_is), ("c", "virtual", options)):
         write_kernels(tmp_path, run_id * 6, speeds=speeds, board=board, series=[0], change=change)
-    labels = {one.verdict.subject.label for one in compared("6.1", "6.12", within=f"{tmp_path}/").judged}
+    labels = {one.subject.label for one in compared("6.1", "6.12", within=f"{tmp_path}/").findings}
     assert labels == {
         "btrfs (default) randwrite-16k, virtual",
         "btrfs (default) randwrite-16k, colibri",

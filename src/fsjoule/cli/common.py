@@ -20,6 +20,7 @@ from fsjoule.host.terminal import PlainConsole
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
+All = Annotated[bool, typer.Option("--all", help="Show all figures, not just the ten that matter most.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 

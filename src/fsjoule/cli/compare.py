@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
@@ -41,6 +41,7 @@ def compare(
         float, typer.Option(help="What matters, as a fraction of the baseline: 0.05 is 5 %.")
     ] = _DEFAULTS.smallest_effect,
     only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out what did not change.")] = False,
+    everything: All = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown, for a merge request.")] = False,
     json_output: Json = False,
     chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios there.")] = None,
@@ -69,7 +70,7 @@ def compare(
         damaged = {str(fault.path): fault.reason for fault in sources.damaged}
     compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged)
     if json_output:
-        from fsjoule.report.comparison.as_json import to_document
+        from fsjoule.report.comparison.document import to_document
 
         print_json(to_document(compared, only_changes=only_changes))
     elif markdown:
@@ -79,7 +80,7 @@ def compare(
     else:
         from fsjoule.report.comparison.text import print_comparison
 
-        print_comparison(out, compared, only_changes=only_changes)
+        print_comparison(out, compared, only_changes=only_changes, everything=everything)
     _write_files(compared, chart, page)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
 from fsjoule.store.files import check_writable
@@ -80,6 +80,7 @@ def gate(
     drift_not_excluded: Annotated[
         bool, typer.Option("--drift-not-excluded", help="Read: take boots that were not interleaved, too.")
     ] = False,
+    everything: All = False,
     json_output: Json = False,
     markdown: Annotated[
         str | None, typer.Option("--markdown", metavar="FILE|-", help="Write Markdown for a merge request there.")
@@ -143,7 +144,7 @@ def gate(
             say=progress,
             command=_again("--seed", str(drawn)) if seed is None else _again(),
         )
-    _show(gated, markdown, json_output=json_output)
+    _show(gated, markdown, json_output=json_output, everything=everything)
     raise typer.Exit(gated.verdict.exit_code)
 
 
@@ -211,11 +212,11 @@ def _again(*more: str) -> tuple[str, ...]:
     return ("fsjoule", *sys.argv[1:], *more)
 
 
-def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
+def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: bool) -> None:
     from fsjoule.report.gating.markdown import to_markdown
 
     if json_output:
-        from fsjoule.report.gating.as_json import to_document
+        from fsjoule.report.gating.document import to_document
 
         print_json(to_document(gated))
     elif markdown == _HERE:
@@ -223,7 +224,7 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool) -> None:
     else:
         from fsjoule.report.gating.text import print_gate
 
-        print_gate(out, gated)
+        print_gate(out, gated, everything=everything)
     if markdown not in (None, _HERE):
         try:
             Path(markdown).parent.mkdir(parents=True, exist_ok=True)

@@ -51,21 +51,26 @@ class Metric(StrEnum):
     @property
     def unit(self) -> str:
         """As it is printed; a count and a ratio have none."""
-        return _UNITS[self]
+        return _WORDS[self][0]
+
+    def change(self, ratio: float) -> str:
+        """What a figure of that ratio is called: `slower`, `hungrier`."""
+        return _WORDS[self][2 if ratio > 1 else 1]
 
 
-_UNITS: Final = {
-    Metric.THROUGHPUT: "MiB/s",
-    Metric.IOPS: "1/s",
-    Metric.ENERGY: "mJ/MiB",
-    Metric.NET_ENERGY: "mJ/MiB",
-    Metric.OPERATION_ENERGY: "mJ",
-    Metric.OPERATION_NET_ENERGY: "mJ",
-    Metric.POWER: "W",
-    Metric.CPU: "s/MiB",
-    Metric.WRITE_AMPLIFICATION: "",
-    Metric.P99_LATENCY: "ms",
-    Metric.DURATION: "s",
+# The unit, and what less and more of the figure are called: in compare, gate, trend, note and report alike.
+_WORDS: Final = {
+    Metric.THROUGHPUT: ("MiB/s", "slower", "faster"),
+    Metric.IOPS: ("1/s", "fewer IOPS", "more IOPS"),
+    Metric.ENERGY: ("mJ/MiB", "thriftier", "hungrier"),
+    Metric.NET_ENERGY: ("mJ/MiB", "less net energy", "more net energy"),
+    Metric.OPERATION_ENERGY: ("mJ", "thriftier", "hungrier"),
+    Metric.OPERATION_NET_ENERGY: ("mJ", "less net energy", "more net energy"),
+    Metric.POWER: ("W", "less power", "more power"),
+    Metric.CPU: ("s/MiB", "less CPU time", "more CPU time"),
+    Metric.WRITE_AMPLIFICATION: ("", "less written", "more written"),
+    Metric.P99_LATENCY: ("ms", "lower p99", "higher p99"),
+    Metric.DURATION: ("s", "quicker", "longer"),
 }
 
 # What a verdict looks at: net energy, IOPS and power follow from these.

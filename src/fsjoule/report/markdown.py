@@ -18,6 +18,10 @@ def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def table_lines(table: Table) -> Iterator[str]:
+    """The table, below its title if it has one."""
+    if table.title:
+        yield plain(table.title)
+        yield ""
     yield "|" + "|".join(f" {column.name} " for column in table.columns) + "|"
     yield "|" + "|".join("---:" if column.is_figure else "---" for column in table.columns) + "|"
     for row in table.rows:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fsjoule.model import SampleCounts
-from fsjoule.statistics.spread import Spread
+from fsjoule.model.metrics import Metric
+
+if TYPE_CHECKING:  # a trend, which takes its words from here, does without scipy
+    from fsjoule.statistics.ratios import Interval
+    from fsjoule.statistics.spread import Spread
 
 ABSENT: Final = "–"  # noqa: RUF001 - a dash, never a zero: the figure was not measured
 _SIGNIFICANT: Final = 3
@@ -61,3 +65,38 @@ def seconds_text(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s"
+
+
+def percent(share: float) -> str:
+    """A fraction in percent: a tenth of it is enough, unless there is less."""
+    value = 100 * share
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2f} %"
+
+
+def change_text(metric: Metric, ratio: float) -> str:
+    """`1.1 % more CPU time`."""
+    return f"{percent(abs(ratio - 1))} {metric.change(ratio)}"
+
+
+def signed(ratio: float | None, interval: Interval | None = None) -> str:
+    """The change as a percentage: `-7.1 %`, with as many decimals as its interval deserves."""
+    return ABSENT if ratio is None else f"{100 * (ratio - 1):+.{_decimals(interval)}f} %"
+
+
+def range_text(interval: Interval | None) -> str:
+    """The interval of a change: `-8.2 to -5.9 %`."""
+    if interval is None:
+        return ABSENT
+    low, high = (f"{100 * (bound - 1):+.{_decimals(interval)}f}" for bound in (interval.low, interval.high))
+    return f"{low} to {high} %"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 pair`, `2 pairs`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _decimals(interval: Interval | None) -> int:
+    """Tenths of a percent, more where tenths would hide the interval."""
+    width = 100 * (interval.high - interval.low) if interval else 0.0
+    return 1 if width >= 0.2 or width == 0 else 2 if width >= 0.02 else 3  # noqa: PLR2004

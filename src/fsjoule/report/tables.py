@@ -62,7 +62,8 @@ class Cell:
 class Column:
     """`name` with its unit. Words are on the left, figures on the right.
 
-    A `head` column says what a row is about; one that `joins` means nothing without the column before it.
+    A `head` column says what a row is about; one that `joins` means nothing without the column before it. An `optional`
+    one may be left out where there is no room.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Column:
     is_figure: bool = True
     head: bool = False
     joins: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,14 @@ class Table:
             max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
             for i, column in enumerate(self.columns)
         ]
+
+    def fitted(self, width: int, gap: int) -> Table:
+        """Without as many of the last optional columns as it takes to fit into `width` characters."""
+        widths = self.widths(gap)
+        kept = list(range(len(widths)))
+        while sum(widths[i] for i in kept) - gap > width and self.columns[kept[-1]].optional:
+            kept.pop()
+        return self.part(kept)
 
     def split(self, width: int, gap: int) -> list[Table]:
         """Narrower tables that fit into `width` characters, `gap` between columns, each with all head columns.

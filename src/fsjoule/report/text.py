@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fsjoule.model import RunStatus
 from fsjoule.report.facts import kernels_text
+from fsjoule.report.findings import rest_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.publications import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
@@ -30,6 +31,7 @@ from fsjoule.report.tables import (
     time_table,
     timed_table,
 )
+from fsjoule.verdicts.finding import Finding
 
 _GAP: Final = 2
 # More, or longer ones, take long to lay out, and nobody reads them in a terminal.
@@ -127,6 +129,18 @@ def _headline(summary: Summary) -> Text:
     return text
 
 
+def finding_lines(table: Table, rest: Sequence[Finding[object]], width: int) -> Iterator[ConsoleRenderable]:
+    """The table as one, with as many columns as there is room for, and how much it leaves out."""
+    fitted = table.fitted(width - 2, _GAP)
+    yield Text("")
+    yield _rich_part(fitted, width, wraps=True)
+    left_out = [column.name for column in table.columns if column not in fitted.columns]
+    if rest:
+        yield Text(f"and {rest_text(rest)} (--all shows them)")
+    if left_out:
+        yield footnote(f"left out at this width: {', '.join(left_out)}")
+
+
 def rich_table(table: Table, width: int) -> Iterator[ConsoleRenderable]:
     """The table, or narrower ones that together say the same: no figure is ever cut off."""
     # One character of margin on either side is the box's.
@@ -135,20 +149,21 @@ def rich_table(table: Table, width: int) -> Iterator[ConsoleRenderable]:
         yield _rich_part(part, width)
 
 
-def _rich_part(table: Table, width: int) -> ConsoleRenderable:
+def _rich_part(table: Table, width: int, *, wraps: bool = False) -> ConsoleRenderable:
     title = Text(table.title, style="bold")
     if table.simulated:
         title.append("  simulated", style="yellow")
     shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     # One that cannot be made narrow enough is wider than the terminal, which wraps it: better than figures cut off.
     needed = sum(table.widths(_GAP)) - _GAP + 2
-    shown.width = needed if needed > width else None
+    shown.width = needed if needed > width and not wraps else None
     for column in table.columns:
         name = f"{column.name}\n{column.unit}" if column.unit else column.name
         if column.is_figure:
             shown.add_column(name, justify="right", no_wrap=True)
         else:
-            shown.add_column(name, no_wrap=True, overflow="ellipsis")
+            may_wrap = wraps and column is table.columns[0]
+            shown.add_column(name, no_wrap=not may_wrap, overflow="fold" if may_wrap else "ellipsis")
     for i, row in enumerate(table.rows):
         goes_on = i > 0 and i not in table.breaks and row[0] == table.rows[i - 1][0]
         first = "" if goes_on else row[0].joined

@@ -16,6 +16,7 @@ from fsjoule import lab
 from fsjoule.bench.storage import name_of
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import BoardProfile, Provision
+from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
 from fsjoule.runs.rebuild import Kernels
@@ -181,7 +182,7 @@ class Tests:
         for key, test in self.of.items():
             if test.state.more:
                 state = test.add(*pair.figures.get(key, (None, None)))
-                seen = "no figures" if state.ratio is None else f"{100 * (state.ratio - 1):+.1f} %"
+                seen = "no figures" if state.ratio is None else signed(state.ratio)
                 far = max(state.towards_regressed, state.towards_not_regressed)
                 self._say(
                     f"  {key[0].label}, {key[1].value}: {seen}, {100 * min(1.0, far):.0f} % of what a decision takes"

@@ -12,7 +12,8 @@ from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
 from fsjoule.model.metrics import Metric
-from fsjoule.report.gating.as_json import to_document
+from fsjoule.report.gating.document import to_document
+from fsjoule.report.numbers import counted
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Choice
 from fsjoule.statistics.evidence import History
@@ -27,6 +28,7 @@ from fsjoule.verdicts.gate import Judge, histories
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.recorded import recorded_pairs
+from fsjoule.verdicts.remarks import single_notes
 from fsjoule.verdicts.sides import Side, Sources
 
 Say = Callable[[str], None]
@@ -98,7 +100,7 @@ def gate_measured(
         policy=policy,
         ended=ended,
         pairs=run.pairs,
-        tested=judge.tested,
+        findings=judge.findings,
         notes=("both kernels are the same, byte for byte",) if same else (),
         faults=tuple(judge.faults),
         fresh=True,
@@ -157,7 +159,9 @@ def gate_recorded(
     if not any(baseline.points.values()):
         raise ConfigError(f"{baseline.title} has no measurement of that kind")
     pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
-    judge = Judge(replace(policy, budget_pairs=min(policy.budget_pairs, max(len(pairs), 1))))
+    guest_time = baseline.guest_time and candidate.guest_time
+    budget = min(policy.budget_pairs, max(len(pairs), 1))
+    judge = Judge(replace(policy, budget_pairs=budget), guest_time=guest_time)
     reason: str | None = None
     for pair in pairs:
         reason = judge.see(pair)
@@ -165,7 +169,7 @@ def gate_recorded(
             break
     judge.finish()
     if judge.verdict is GateVerdict.UNDECIDED and len(pairs) < policy.budget_pairs:
-        reason = f"there are no more than {len(pairs)} pairs"
+        reason = f"there {'is' if len(pairs) == 1 else 'are'} no more than {counted(len(pairs), 'pair')}"
     return Gated(
         verdict=judge.verdict,
         baseline=_told(baseline),
@@ -173,8 +177,8 @@ def gate_recorded(
         policy=policy,
         ended=reason or "the budget was used up",
         pairs=judge.pairs,
-        tested=judge.tested,
-        notes=(*notes, *damaged),
+        findings=judge.findings,
+        notes=(*notes, *single_notes(judge.findings), *damaged),
         faults=tuple(judge.faults),
         command=command,
     )

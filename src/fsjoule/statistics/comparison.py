@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ranks import (
     detectable,
     least_p,
@@ -24,14 +24,6 @@ from fsjoule.statistics.ranks import (
 from fsjoule.statistics.ratios import Floats, Ratio, ratio_of_medians
 
 S = TypeVar("S")
-
-
-class Outcome(StrEnum):
-    IMPROVED = "improved"
-    UNCHANGED = "unchanged"
-    REGRESSED = "regressed"
-    NOT_REPRODUCIBLE = "not reproducible"
-    TOO_FEW = "too few"
 
 
 @dataclass(frozen=True, slots=True)

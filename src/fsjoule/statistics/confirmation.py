@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.changepoints import Nomination
-from fsjoule.statistics.gate import Decision, Rates, SequentialTest, State
+from fsjoule.statistics.gate import Rates, SequentialTest, State
+from fsjoule.statistics.outcome import Outcome
 
 
 class Confirmed(StrEnum):
@@ -47,7 +48,7 @@ def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rate
 def outcome_of(state: State) -> Confirmed:
     """What a confirming test says of its nomination, as far as it has come."""
     return {
-        Decision.REGRESSED: Confirmed.CONFIRMED,
-        Decision.NOT_REGRESSED: Confirmed.REFUTED,
-        Decision.UNDECIDED: Confirmed.UNDECIDED,
+        Outcome.REGRESSED: Confirmed.CONFIRMED,
+        Outcome.NOT_REGRESSED: Confirmed.REFUTED,
+        Outcome.UNDECIDED: Confirmed.UNDECIDED,
     }[state.decision]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.evidence import Floats, History, Hypotheses, effect_bounds, evidence
 from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import CONFIDENCE, Interval
 
@@ -20,12 +20,6 @@ K = TypeVar("K", bound=Hashable)
 
 # A boot this many standard deviations worse than its side's median is counted as a stall.
 _STALL_SIGMAS: Final = 5.0
-
-
-class Decision(StrEnum):
-    UNDECIDED = "undecided"
-    REGRESSED = "regressed"
-    NOT_REGRESSED = "not regressed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class State:
     taken as stalls: the test looks past them, the reader should not. `unusable` names figures that were not used.
     """
 
-    decision: Decision
+    decision: Outcome
     more: bool
     pairs: int
     ratio: float | None = None
@@ -82,7 +76,7 @@ class SequentialTest:
         self._candidate: list[float] = []
         self._unusable: list[str] = []
         self._offered = 0
-        self._state = State(Decision.UNDECIDED, rates.budget_pairs > 0, 0)
+        self._state = State(Outcome.UNDECIDED, rates.budget_pairs > 0, 0)
 
     @property
     def state(self) -> State:
@@ -122,18 +116,18 @@ class SequentialTest:
         used = len(self._baseline)
         open_budget = self._offered < self._rates.budget_pairs
         if not used:
-            return State(Decision.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
+            return State(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
         found = evidence(baseline, candidate, self._hypotheses, self._history)
         regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
         not_regressed = float(found.not_regressed[-1]) / -math.log(self._rates.beta)
-        decision = Decision.UNDECIDED
+        decision = Outcome.UNDECIDED
         if used >= self._rates.least_pairs and max(regressed, not_regressed) >= 1:
-            decision = Decision.REGRESSED if regressed >= 1 else Decision.NOT_REGRESSED
+            decision = Outcome.REGRESSED if regressed >= 1 else Outcome.NOT_REGRESSED
         noise = float(found.relative_noise[-1])
         return State(
             decision=decision,
-            more=decision is Decision.UNDECIDED and open_budget,
+            more=decision is Outcome.UNDECIDED and open_budget,
             pairs=used,
             ratio=math.exp(self._sign * float(np.median(candidate - baseline))),
             towards_regressed=max(0.0, regressed),
@@ -149,7 +143,7 @@ class SequentialTest:
 class GateState(Generic[K]):
     """Where a gate stands: `decision` over all, and each test's own state. `more` is what is still to be measured."""
 
-    decision: Decision
+    decision: Outcome
     tests: Mapping[tuple[K, Metric], State]
     more: tuple[tuple[K, Metric], ...]
 
@@ -202,11 +196,11 @@ class Gate(Generic[K]):
     def state(self) -> GateState[K]:
         states = {key: test.state for key, test in self._tests.items()}
         decisions = {state.decision for state in states.values()}
-        if Decision.REGRESSED in decisions:
-            return GateState(Decision.REGRESSED, states, ())
+        if Outcome.REGRESSED in decisions:
+            return GateState(Outcome.REGRESSED, states, ())
         more = tuple(key for key, state in states.items() if state.more)
         return GateState(
-            Decision.NOT_REGRESSED if decisions == {Decision.NOT_REGRESSED} else Decision.UNDECIDED, states, more
+            Outcome.NOT_REGRESSED if decisions == {Outcome.NOT_REGRESSED} else Outcome.UNDECIDED, states, more
         )
 
 

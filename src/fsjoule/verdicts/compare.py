@@ -16,7 +16,8 @@ from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.selection import comparable
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.verdicts.comparison import Compared, Judged, Subject
+from fsjoule.verdicts.comparison import Compared, Judged
+from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.remarks import (
     Cell,
     baseline_first,
@@ -28,6 +29,7 @@ from fsjoule.verdicts.remarks import (
     order_notes,
     origin_notes,
     series_names,
+    single_notes,
     version_notes,
 )
 from fsjoule.verdicts.sides import Side
@@ -65,18 +67,24 @@ def compare_sides(
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
     told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
     share = baseline_first(used, used_too)
+    guest_time = baseline.guest_time and candidate.guest_time
+    findings = tuple(
+        _judged(comparison, verdict, wanted, guest_time=guest_time)
+        for comparison, verdict in zip(comparisons, compare(comparisons, wanted), strict=True)
+    )
     notes = [
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
         *order_notes(told, told_too, share),
         *["each kernel was compared with itself, as the sides have several"] * by_kernel,
         *lacking,
+        *single_notes(findings),
     ]
     return Compared(
         baseline=told,
         candidate=told_too,
         criteria=wanted,
-        judged=tuple(map(_judged, comparisons, compare(comparisons, wanted))),
+        findings=findings,
         baseline_first=share,
         interleaved=is_balanced(share),
         notes=tuple(notes),
@@ -172,8 +180,24 @@ def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
     return one_per_boot((boot_of(point), point.figures.get(metric)) for point in points)
 
 
-def _judged(comparison: Comparison[Subject], verdict: Verdict[Subject]) -> Judged:
-    return Judged(verdict, _median(comparison.baseline), _median(comparison.candidate))
+def _judged(
+    comparison: Comparison[Subject], verdict: Verdict[Subject], criteria: Criteria, *, guest_time: bool
+) -> Judged:
+    boots = (verdict.n_baseline, verdict.n_candidate)
+    ratio = verdict.ratio
+    return Finding(
+        subject=verdict.subject,
+        metric=verdict.metric,
+        outcome=verdict.outcome,
+        ratio=None if ratio is None else ratio.value,
+        interval=None if ratio is None or min(boots) == 1 else ratio.interval,
+        matters=criteria.smallest_effect,
+        baseline=_median(comparison.baseline),
+        candidate=_median(comparison.candidate),
+        boots=boots,
+        basis=verdict,
+        guest_time=guest_time,
+    )
 
 
 def _median(figures: Sequence[Figure]) -> Figure:

@@ -13,11 +13,13 @@ from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.evidence import History
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.gate import Decision, Gate, GateState, State
+from fsjoule.statistics.gate import Gate, GateState, State
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
+from fsjoule.statistics.ratios import Interval
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.verdicts.comparison import Subject
+from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import GateVerdict, Tested
 from fsjoule.verdicts.pairs import Pair, Test
 
@@ -35,6 +37,7 @@ class Judge:
 
     policy: Policy
     histories: Mapping[Test, History] = field(default_factory=dict[Test, History])
+    guest_time: bool = False
     pairs: int = field(default=0, init=False)
     faults: list[str] = field(default_factory=list[str], init=False)
     _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
@@ -58,7 +61,7 @@ class Judge:
         if self._gate is None:
             return None
         state = self._gate.state
-        if state.decision is not Decision.UNDECIDED:
+        if state.decision is not Outcome.UNDECIDED:
             return _DECIDED
         if not state.more:
             return "the budget was used up"
@@ -73,15 +76,15 @@ class Judge:
 
     @property
     def verdict(self) -> GateVerdict:
-        decision = self._state.decision if self._gate else Decision.UNDECIDED
+        decision = self._state.decision if self._gate else Outcome.UNDECIDED
         return {
-            Decision.REGRESSED: GateVerdict.REGRESSED,
-            Decision.NOT_REGRESSED: GateVerdict.PASSED,
-            Decision.UNDECIDED: GateVerdict.UNDECIDED,
+            Outcome.REGRESSED: GateVerdict.REGRESSED,
+            Outcome.NOT_REGRESSED: GateVerdict.PASSED,
+            Outcome.UNDECIDED: GateVerdict.UNDECIDED,
         }[decision]
 
     @property
-    def tested(self) -> tuple[Tested, ...]:
+    def findings(self) -> tuple[Tested, ...]:
         """All tests, by series and metric. Empty before the first pair."""
         if self._gate is None:
             return ()
@@ -94,7 +97,7 @@ class Judge:
         if self._gate is None:
             return f"pair {self.pairs}: not every series has a figure yet"
         states = self._state.tests
-        done = sum(state.decision is not Decision.UNDECIDED for state in states.values())
+        done = sum(state.decision is not Outcome.UNDECIDED for state in states.values())
         worst = max(states, key=lambda test: states[test].towards_regressed)
         slowest = min(states, key=lambda test: _farthest(states[test]))
         ratio = "" if states[worst].ratio is None else f" ({states[worst].ratio:.4f})"
@@ -102,7 +105,7 @@ class Judge:
             f"pair {self.pairs}: {done} of {len(states)} figures decided; nearest to regressed: {_name(worst)}{ratio}, "
             f"{100 * states[worst].towards_regressed:.0f} % of the evidence it takes"
         )
-        if states[slowest].decision is Decision.UNDECIDED:
+        if states[slowest].decision is Outcome.UNDECIDED:
             line += f"; farthest from any decision: {_name(slowest)}, {100 * _farthest(states[slowest]):.0f} %"
         return line
 
@@ -136,15 +139,28 @@ class Judge:
             for baseline, candidate in self._seen[test]
             if baseline is not None and candidate is not None and not complaint(baseline) and not complaint(candidate)
         ]
-        return Tested(
+        state, interval = self._state.tests[test], gate.interval(series, metric)
+        return Finding(
             subject=Subject(series.key, series.series, series.simulated, series.label),
             metric=metric,
-            state=self._state.tests[test],
-            effect=self.policy.effect_of(metric),
+            outcome=_outcome(state, interval, metric),
+            ratio=state.ratio,
+            interval=interval,
+            matters=self.policy.effect_of(metric),
             baseline=_median([baseline for baseline, _ in usable]),
             candidate=_median([candidate for _, candidate in usable]),
-            interval=gate.interval(series, metric),
+            boots=(state.pairs, state.pairs),
+            basis=state,
+            guest_time=self.guest_time,
         )
+
+
+def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome:
+    """What is said of a test. The gate asks only whether a figure is worse; what is better for certain is told."""
+    if interval is None or state.decision is not Outcome.NOT_REGRESSED:
+        return state.decision
+    better = interval.low > 1 if metric.more_is_better else interval.high < 1
+    return Outcome.IMPROVED if better else state.decision
 
 
 def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, History]:

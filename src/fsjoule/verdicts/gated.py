@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.gate import Decision, State
+from fsjoule.statistics.gate import State
 from fsjoule.statistics.policy import Policy
-from fsjoule.statistics.ratios import Interval
-from fsjoule.verdicts.comparison import Subject
+from fsjoule.verdicts.finding import Finding
+
+Tested = Finding[State]
+"""A figure of both sides, with the state of its test."""
 
 
 class GateVerdict(StrEnum):
@@ -38,38 +39,6 @@ _EXIT_CODES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
-    """One test of the gate: a series and a metric, where its test stands, and both sides' medians.
-
-    `effect` is the smallest one that matters, as a fraction of the baseline. `interval` is of the ratio, and holds with
-    95 % however early the gate ended; None without a usable pair.
-    """
-
-    subject: Subject
-    metric: Metric
-    state: State
-    effect: float
-    baseline: Figure
-    candidate: Figure
-    interval: Interval | None
-
-    @property
-    def regressed(self) -> bool:
-        return self.state.decision is Decision.REGRESSED
-
-    @property
-    def undecided(self) -> bool:
-        return self.state.decision is Decision.UNDECIDED
-
-    @property
-    def better(self) -> bool:
-        """Whether it is better for certain; the gate itself asks only whether it is worse."""
-        if self.interval is None or self.state.decision is not Decision.NOT_REGRESSED:
-            return False
-        return self.interval.low > 1 if self.metric.more_is_better else self.interval.high < 1
-
-
-@dataclass(frozen=True, slots=True)
 class GateSide:
     """One side: what the user called it, and what it was."""
 
@@ -91,7 +60,7 @@ class Gated:
     policy: Policy
     ended: str
     pairs: int = 0
-    tested: tuple[Tested, ...] = ()
+    findings: tuple[Tested, ...] = ()
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     fresh: bool = False
@@ -101,4 +70,4 @@ class Gated:
 
     @property
     def simulated(self) -> bool:
-        return any(one.subject.simulated for one in self.tested)
+        return any(one.subject.simulated for one in self.findings)

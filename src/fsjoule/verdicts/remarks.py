@@ -13,6 +13,7 @@ from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.comparison import ComparedSide, Invalid
+from fsjoule.verdicts.finding import FAR_FROM_EQUAL, GUEST_TIME_SPREAD, Finding
 from fsjoule.verdicts.sides import Side
 
 Boot = tuple[str, Kernel | None, int]
@@ -149,6 +150,20 @@ def _either(versions: Iterable[str]) -> str:
 def is_balanced(share: float) -> bool:
     """Whether boots of the two sides took turns."""
     return _BALANCED[0] <= share <= _BALANCED[1]
+
+
+def single_notes(findings: Iterable[Finding[object]]) -> list[str]:
+    """What single boots on a board in guest time can say: how many figures are far apart, which is no verdict."""
+    known = [one for one in findings if one.single]
+    if not known:
+        return []
+    far = sum(one.far for one in known)
+    note = (
+        f"one boot of each side, on a board in guest time, is no verdict. Boots of one kernel spread by "
+        f"{100 * GUEST_TIME_SPREAD:g} % at most there (docs/deterministic-figures.md); {far} of {len(known)} figures "
+        f"differ by more than {100 * FAR_FROM_EQUAL:g} %, far beyond that"
+    )
+    return [note]
 
 
 def order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float) -> list[str]:

@@ -20,7 +20,7 @@ from fsjoule.store.index.reading import Fault
 from fsjoule.store.index.records import Origin, Point, Where
 from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.reader import load_run_file
+from fsjoule.store.reader import load_run, load_run_file
 
 _AT: Final = "@"
 # An index may hold thousands of runs of a kernel; its newest tell what it is measured with.
@@ -33,7 +33,8 @@ class Side:
 
     `name` is what the user called it, without what kind of thing it is (`kind`); `title` says what was found.
     `versions` are those of programs, by name, that its runs name, as far as their folders are at hand; `origins` say
-    where its runs were measured, and with which meters.
+    where its runs were measured, and with which meters. `guest_time` says that each series has a single boot, on a
+    board in guest time.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Side:
     points: Mapping[IndexedSeries, tuple[Point, ...]]
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     origins: frozenset[Origin] = frozenset()
+    guest_time: bool = False
 
 
 class Sources:
@@ -89,7 +91,8 @@ class Sources:
         read = points(index, narrowed, metrics=metrics)
         run_ids = sorted({point.run_id for group in read.values() for point in group})
         versions, origins = _versions(index, run_ids), run_origins(index, run_ids)
-        return Side(found.kind, _short(what, found), found.title, read, versions, origins)
+        guest_time = _in_guest_time(index, read)
+        return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time)
 
     def _named(self, text: str) -> tuple[Index, Selection]:
         if _is_folder(text):
@@ -127,6 +130,20 @@ def _versions(index: Index, run_ids: Sequence[str]) -> dict[str, frozenset[str]]
             for name, version in load_run_file(folder).versions.items():
                 found.setdefault(name, set()).add(version)
     return {name: frozenset(versions) for name, versions in found.items()}
+
+
+def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
+    """Whether these are single boots on a board whose card takes no time, so that another one's part is projected."""
+    boots = {series: {(point.run_id, point.kernel, point.boot) for point in group} for series, group in read.items()}
+    if any(len(each) > 1 for each in boots.values()):
+        return False
+    run_ids = {run_id for each in boots.values() for run_id, _, _ in each}
+    folders = run_folders(index, sorted(run_ids))
+    try:
+        found = [load_run(folder).measurements for folder in folders.values()]
+    except ResultError:
+        return False
+    return bool(found) and all(any(m.projected for m in measurements) for measurements in found)
 
 
 def _is_folder(text: str) -> bool:

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.dataclasses import dataclass
-
-from fsjoule.errors import ResultError
 from fsjoule.report.allure.documents import Result, Status
 from fsjoule.report.allure.tests import milliseconds, uuid_of
 from fsjoule.report.allure.words import REGRESSION, UNDECIDED
-from fsjoule.statistics.gate import Decision
-from fsjoule.store.documents import parse
+from fsjoule.report.findings import figure_text
+from fsjoule.report.gating.document import from_document
+from fsjoule.report.gating.words import command, headline
+from fsjoule.report.numbers import counted, range_text
+from fsjoule.report.words import metric_change
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun
-from fsjoule.store.schemas import reader_of
+from fsjoule.verdicts.gated import Gated, Tested
 
-# More may be told in it than is shown here.
-_CONFIG: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class _Series:
-    key: str
-    board: str
-    filesystem: str
-    suite: str
-    simulated: bool
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class _Tested:
-    series: _Series
-    label: str
-    metric: str
-    unit: str
-    decision: Decision
-    pairs: int
-    ratio: float | None
-    interval: tuple[float, float] | None
-    baseline: float | None
-    candidate: float | None
-    smallest_effect: float
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class _Side:
-    name: str
-    title: str
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class _Gate:
-    headline: str
-    baseline: _Side
-    candidate: _Side
-    tests: tuple[_Tested, ...]
-    command: tuple[str, ...]
-
-
-_GATE: Final = reader_of(TypeAdapter(_Gate))
+_STATUS: Final = {Outcome.REGRESSED: Status.FAILED, Outcome.UNDECIDED: Status.SKIPPED}
+_BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED}
 
 
 def gate_tests(loaded: LoadedRun) -> list[Result]:
@@ -69,71 +26,50 @@ def gate_tests(loaded: LoadedRun) -> list[Result]:
     content = loaded.document(GATE_FILE)
     if content is None:
         return []
-    try:
-        gate: _Gate = _GATE.validate_json(parse(content)[1])
-    except ValueError as error:
-        raise ResultError(f"{GATE_FILE} cannot be read: {str(error).splitlines()[0]}") from error
-    return [_test(loaded, gate, tested) for tested in gate.tests]
+    gated = from_document(content)
+    return [_test(loaded, gated, one) for one in gated.findings]
 
 
-_STATUS: Final = {
-    Decision.REGRESSED: Status.FAILED,
-    Decision.NOT_REGRESSED: Status.PASSED,
-    Decision.UNDECIDED: Status.SKIPPED,
-}
-
-
-def _test(loaded: LoadedRun, gate: _Gate, tested: _Tested) -> Result:
-    run, series = loaded.run, tested.series
-    told = _told(gate, tested)
-    message = {
-        Decision.REGRESSED: f"{REGRESSION}: {told}",
-        Decision.UNDECIDED: f"{UNDECIDED}: {told}",
-    }.get(tested.decision, "")
+def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:
+    run, subject = loaded.run, one.subject
+    told = _told(gated, one)
     start_ms = milliseconds(run.started_utc)
     return Result(
-        uuid=uuid_of(run, f"gate-{series.key}-{tested.metric}"),
-        identity=f"{series.board}/gate/{series.key}/{tested.metric}",
-        name=f"gate: {tested.label}, {tested.metric}",
-        status=_STATUS[tested.decision],
+        uuid=uuid_of(run, f"gate-{subject.key}-{one.metric}"),
+        identity=f"{subject.series.board}/gate/{subject.key}/{one.metric}",
+        name=f"gate: {subject.label}, {one.metric}",
+        status=_STATUS.get(one.outcome, Status.PASSED),
         start_ms=start_ms,
         stop_ms=milliseconds(run.finished_utc) if run.finished_utc else start_ms,
         labels=(
-            ("board", series.board),
-            ("kernel", gate.candidate.name),
-            ("filesystem", series.filesystem),
+            ("board", subject.series.board),
+            ("kernel", gated.candidate.name),
+            ("filesystem", subject.series.filesystem),
             ("suite", "gate"),
             ("framework", "fsjoule"),
-            *((("tag", "simulated"),) if series.simulated else ()),
+            *((("tag", "simulated"),) if subject.simulated else ()),
         ),
-        message=message,
-        description=_description(gate, told),
-        about=(("baseline", gate.baseline.name), ("candidate", gate.candidate.name), ("run", run.run_id)),
+        message=f"{_BEGINNING[one.outcome]}: {told}" if one.outcome in _BEGINNING else "",
+        description=_description(gated, told),
+        about=(("baseline", gated.baseline.name), ("candidate", gated.candidate.name), ("run", run.run_id)),
     )
 
 
-def _description(gate: _Gate, told: str) -> str:
-    sides = f"- baseline: {gate.baseline.title}\n- candidate: {gate.candidate.title}"
-    again = f"\n\nTo repeat it:\n\n    {shlex.join(gate.command)}" if gate.command else ""
-    return f"{gate.headline}\n\n- {told}\n{sides}{again}\n"
+def _description(gated: Gated, told: str) -> str:
+    sides = f"- baseline: {gated.baseline.title}\n- candidate: {gated.candidate.title}"
+    again = f"\n\nTo repeat it:\n\n    {command(gated)}" if gated.command else ""
+    return f"{headline(gated)}\n\n- {told}\n{sides}{again}\n"
 
 
-def _told(gate: _Gate, tested: _Tested) -> str:
-    """`ext4 write-16k throughput 8.21 MiB/s against 9.12 MiB/s, -10.0 % (-11.0 to -9.1 %) in 5 pairs of boots`."""
-    figures = " against ".join(
-        f"{figure:.4g} {tested.unit}".strip() for figure in (tested.candidate, tested.baseline) if figure is not None
-    )
-    change = "" if tested.ratio is None else f", {_percent(tested.ratio)}"
-    if tested.interval is not None:
-        change += f" (95 %: {_percent(tested.interval[0])} to {_percent(tested.interval[1])})"
-    simulated = " (simulated)" if tested.series.simulated else ""
-    sides = f"{gate.candidate.name} against {gate.baseline.name}"
-    what = f"{tested.label}, {tested.metric}{simulated}"
+def _told(gated: Gated, one: Tested) -> str:
+    """`ext4 write-16k, throughput: 10.0 % slower (95 %: -11.0 to -9.1 %), 8.21 MiB/s against 9.12 MiB/s, 5 pairs`."""
+    known = [figure for figure in (one.candidate, one.baseline) if figure is not None]
+    figures = " against ".join(f"{figure_text(figure)} {one.metric.unit}".strip() for figure in known)
+    interval = f" (95 %: {range_text(one.interval)})" if one.interval else ""
+    change = "" if one.ratio is None else f"{metric_change(one)}{interval}"
+    simulated = " (simulated)" if one.subject.simulated else ""
+    told = ", ".join(filter(None, (change, figures))) or "no figures"
     return (
-        f"{what}: {figures or 'no figures'}{change}, {tested.pairs} pairs of boots; {sides}; "
-        f"what matters is {100 * tested.smallest_effect:g} %"
+        f"{one.subject.label}, {one.metric}{simulated}: {told}, {counted(one.basis.pairs, 'pair')} of boots; "
+        f"{gated.candidate.name} against {gated.baseline.name}; what matters is {100 * one.matters:g} %"
     )
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"

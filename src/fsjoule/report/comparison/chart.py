@@ -10,11 +10,11 @@ import altair as alt
 
 from fsjoule.model.metrics import Metric
 from fsjoule.report import style
-from fsjoule.report.comparison.table import metrics_of
-from fsjoule.report.comparison.words import sides, subject_text
+from fsjoule.report.comparison.words import sides
 from fsjoule.report.svg import Rows, draw, specification, stacked
-from fsjoule.statistics.comparison import Outcome
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared, Judged
+from fsjoule.verdicts.finding import important_first
 
 _WIDTH: Final = 300
 _ROW: Final = 18
@@ -37,8 +37,8 @@ def forest_chart(compared: Compared, metric: Metric | None = None) -> str | None
     A point is the ratio less one in percent, a bar its 95 % interval; between the dashed lines no change matters.
     Filled points are verdicts, hollow ones are undecided.
     """
-    wanted = metrics_of(compared.judged) if metric is None else [metric]
-    plots = [(each, rows) for each in wanted if (rows := _rows(compared.judged, each))]
+    wanted = metrics_of(compared.findings) if metric is None else [metric]
+    plots = [(each, rows) for each in wanted if (rows := _rows(important_first(compared.findings), each))]
     if not plots:
         return None
     data = {each.value: rows for each, rows in plots}
@@ -58,7 +58,7 @@ def _plot(metric: Metric, rows: Rows, compared: Compared) -> dict[str, object]:
     base = alt.Chart(alt.NamedData(metric.value))
     names = [str(row["series"]) for row in rows]
     # The same for all plots, so that they, and their letters, are of one size.
-    room = min(_LABEL, _LETTER * max(len(subject_text(one)) for one in compared.judged))
+    room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in compared.findings))
     scale = alt.Scale(domain=_domain(rows, matters), nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
@@ -83,18 +83,24 @@ def _line(base: alt.Chart, at: float, dash: list[int]) -> alt.Chart:
     return base.mark_rule(color=style.AXIS, strokeDash=dash).encode(x=alt.datum(at))
 
 
-def _rows(judged: Sequence[Judged], metric: Metric) -> Rows:
+def _rows(findings: Sequence[Judged], metric: Metric) -> Rows:
     return [
         {
-            "series": subject_text(one),
-            "outcome": one.verdict.outcome.value,
-            "change": 100 * (ratio.value - 1),
-            "low": 100 * ((one.interval.low if one.interval else ratio.value) - 1),
-            "high": 100 * ((one.interval.high if one.interval else ratio.value) - 1),
+            "series": one.subject.name,
+            "outcome": one.outcome.value,
+            "change": 100 * (ratio - 1),
+            "low": 100 * ((one.interval.low if one.interval else ratio) - 1),
+            "high": 100 * ((one.interval.high if one.interval else ratio) - 1),
         }
-        for one in judged
-        if one.verdict.metric is metric and (ratio := one.verdict.ratio) is not None
+        for one in findings
+        if one.metric is metric and (ratio := one.ratio) is not None
     ]
+
+
+def metrics_of(findings: Sequence[Judged]) -> list[Metric]:
+    """The metrics that there are, in their own order."""
+    found = {one.metric for one in findings}
+    return [metric for metric in Metric if metric in found]
 
 
 def _domain(rows: Rows, matters: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""A comparison as Markdown, for a merge request: what changed first, all the rest folded."""
+"""A comparison as Markdown, for a merge request: what matters first, all the rest folded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.table import comparison_table
+from fsjoule.report.findings import notable, rest_text
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.comparison import Compared
 
@@ -17,17 +18,17 @@ def to_markdown(compared: Compared, *, only_changes: bool = False) -> str:
 
 def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
     yield f"**{plain(words.headline(compared))}**"
+    shown, rest = notable([one for one in compared.findings if one.changed or not only_changes])
+    if shown:
+        yield ""
+        yield from table_lines(comparison_table("", shown, simulated=compared.simulated))
+    if rest:
+        yield from folded(rest_text(rest), list(table_lines(comparison_table("", rest, simulated=compared.simulated))))
     yield ""
     for name, text in words.side_facts(compared):
         yield f"- {name}: {plain(text)}"
     for note in compared.notes:
         yield f"- {plain(note)}"
-    changes = comparison_table(compared, only_changes=True)
-    if changes.rows:
-        yield ""
-        yield from table_lines(changes)
-    if not only_changes:
-        yield from folded(f"All {len(compared.judged)} verdicts", list(table_lines(comparison_table(compared))))
     for title, lines in (
         ("To decide the rest", [] if only_changes else named_list(words.needs(compared))),
         ("Not compared", named_list(words.only_here(compared))),

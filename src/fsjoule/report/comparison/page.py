@@ -5,14 +5,16 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.chart import forest_chart
-from fsjoule.report.comparison.table import TONES, comparison_table, metrics_of
+from fsjoule.report.comparison.chart import forest_chart, metrics_of
+from fsjoule.report.comparison.table import comparison_table
+from fsjoule.report.findings import TONES, notable, rest_text
 from fsjoule.report.templating import marked_up, render
 from fsjoule.verdicts.comparison import Compared
 
 
 def render_page(compared: Compared) -> str:
     """The page as HTML."""
+    shown, rest = notable(compared.findings)
     return render(
         "comparison.html.j2",
         compared=compared,
@@ -20,9 +22,9 @@ def render_page(compared: Compared) -> str:
         headline=words.headline(compared),
         sides=words.sides(compared.baseline, compared.candidate),
         tones=TONES,
-        changes=comparison_table(compared, only_changes=True),
-        verdicts=comparison_table(compared),
-        charts=marked_up([forest_chart(compared, metric) for metric in metrics_of(compared.judged)]),
+        shown=comparison_table("What matters", shown, simulated=compared.simulated),
+        rest=comparison_table(rest_text(rest), rest, simulated=compared.simulated),
+        charts=marked_up([forest_chart(compared, metric) for metric in metrics_of(compared.findings)]),
         rules=words.rules(compared.criteria),
         needs=words.needs(compared),
         side_facts=words.side_facts(compared),

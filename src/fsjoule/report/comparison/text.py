@@ -10,39 +10,48 @@ from rich.text import Text
 
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.table import comparison_table
-from fsjoule.report.text import footnote, named_lines, rich_table
-from fsjoule.statistics.comparison import Outcome
+from fsjoule.report.findings import most_important, shown_text
+from fsjoule.report.text import finding_lines, footnote, named_lines
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared
 
-_SHOWN: Final = 20
+_LISTED: Final = 20
 
 
-def print_comparison(console: Console, compared: Compared, *, only_changes: bool = False) -> None:
-    """Print the headline, the table, what is undecided and what would decide it, and what was left out and why."""
-    for renderable in _renderables(compared, console.width, only_changes=only_changes):
+def print_comparison(
+    console: Console, compared: Compared, *, only_changes: bool = False, everything: bool = False
+) -> None:
+    """Print the answer, the figures that matter, what would decide the rest, and what was left out and why."""
+    for renderable in _renderables(compared, console.width, only_changes=only_changes, everything=everything):
         console.print(renderable, crop=False)
 
 
-def _renderables(compared: Compared, width: int, *, only_changes: bool) -> Iterator[ConsoleRenderable]:
-    colour = "bold red" if Outcome.REGRESSED in compared.counts else "bold"
-    yield Text(words.headline(compared), style=colour)
+def _renderables(
+    compared: Compared, width: int, *, only_changes: bool, everything: bool
+) -> Iterator[ConsoleRenderable]:
+    yield Text(words.headline(compared), style="bold red" if Outcome.REGRESSED in compared.counts else "bold")
+    wanted = [one for one in compared.findings if one.changed or not only_changes]
+    shown, rest = most_important(wanted, everything=everything)
+    if shown:
+        table = comparison_table(shown_text(shown, rest), shown, simulated=compared.simulated)
+        yield from finding_lines(table, rest, width)
+        yield footnote(words.rules(compared.criteria))
+    yield Text("")
     for name, text in words.side_facts(compared):
         yield Text(f"{name:<10}{text}")
-    table = comparison_table(compared, only_changes=only_changes)
-    if table.rows:
-        yield from rich_table(table, width)
-        yield footnote(words.rules(compared.criteria))
     if not only_changes:
-        yield from _paragraphs("To decide the rest", [f"{need}:\n  {names}" for need, names in words.needs(compared)])
+        needs = words.needs(compared, everything=everything)
+        yield from _paragraphs("To decide the rest", [f"{need}: {names}" for need, names in needs])
     yield from _paragraphs("To know", compared.notes)
     for title, lines in (
         ("Not compared", words.only_here(compared)),
         ("Figures that could not be used", words.left_out(compared)),
-        (f"{len(words.invalid(compared))} invalid measurements, not used", words.invalid(compared)),
-        (f"{len(compared.damaged)} damaged, left out", list(compared.damaged.items())),
+        ("Invalid measurements, not used", words.invalid(compared)),
+        ("Damaged, left out", list(compared.damaged.items())),
     ):
         if lines:
-            yield named_lines(title, lines[:_SHOWN] + _more(len(lines) - _SHOWN), "yellow")
+            listed = lines if everything else lines[:_LISTED]
+            yield named_lines(title, listed + _more(len(lines) - len(listed)), "yellow")
 
 
 def _paragraphs(title: str, texts: Sequence[str]) -> Iterator[ConsoleRenderable]:
@@ -52,4 +61,4 @@ def _paragraphs(title: str, texts: Sequence[str]) -> Iterator[ConsoleRenderable]
 
 
 def _more(count: int) -> list[tuple[str, str]]:
-    return [(f"and {count} more", "--json lists all")] if count > 0 else []
+    return [(f"and {count} more", "--all lists them")] if count > 0 else []

@@ -1,11 +1,12 @@
-"""A gate as Markdown, for a note on a merge request: the answer first, then what changed, the rest folded."""
+"""A gate as Markdown, for a note on a merge request: the answer first, then what matters, the rest folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fsjoule.report.findings import notable, rest_text
 from fsjoule.report.gating import words
-from fsjoule.report.gating.table import changes, gate_table, the_rest
+from fsjoule.report.gating.table import gate_table
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.gated import Gated
 
@@ -16,18 +17,17 @@ def to_markdown(gated: Gated) -> str:
 
 
 def _lines(gated: Gated) -> Iterator[str]:
-    verdict, colon, rest = words.headline(gated).partition(":")
-    yield f"**fsjoule gate: {plain(verdict)}**{colon}{plain(rest)}"
-    changed, rest_of = changes(gated), the_rest(gated)
-    if changed:
+    verdict, colon, answer = words.headline(gated).partition(":")
+    yield f"**fsjoule gate: {plain(verdict)}**{colon}{plain(answer)}"
+    shown, rest = notable(gated.findings)
+    if shown:
         yield ""
-        yield from table_lines(gate_table("", changed, simulated=gated.simulated))
+        yield from table_lines(gate_table("", shown, simulated=gated.simulated))
+    if rest:
+        yield from folded(rest_text(rest), list(table_lines(gate_table("", rest, simulated=gated.simulated))))
     yield ""
     yield from (f"- {name}: {plain(text)}" for name, text in words.facts(gated))
     yield from (f"- {plain(note)}" for note in gated.notes)
-    if rest_of:
-        table = gate_table("", rest_of, simulated=gated.simulated)
-        yield from folded(f"{len(rest_of)} other figures", list(table_lines(table)))
     for title, lines in (
         ("Stalled boots, which the test looks past", named_list(words.stalls(gated))),
         ("Figures that could not be used", named_list(words.unusable(gated))),
@@ -36,6 +36,6 @@ def _lines(gated: Gated) -> Iterator[str]:
     ):
         if lines:
             yield from folded(title, lines)
-    if gated.tested:
+    if gated.findings:
         yield ""
         yield f"<sub>{plain(words.rules(gated))}</sub>"

@@ -1,72 +1,39 @@
-"""The tests of a gate as a table, for the terminal and Markdown."""
+"""What a gate has to say of each figure beside what all findings have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from fsjoule.report.comparison.table import figure_text
-from fsjoule.report.gating import words
+from fsjoule.report.findings import figure_text, finding_table
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.tables import Cell, Column, Table, Tone
-from fsjoule.verdicts.gated import Gated, GateVerdict, Tested
-
-_COLUMNS: Final = (
-    Column("series", is_figure=False, head=True),
-    Column("figure", is_figure=False, head=True),
-    Column("", is_figure=False),
-    Column("ratio"),
-    Column("95 % interval", joins=True),
-    Column("matters", joins=True),
-    Column("evidence", joins=True),
-    Column("pairs", joins=True),
-    Column("baseline"),
-    Column("candidate", joins=True),
-    Column("unit", is_figure=False, joins=True),
-    Column("noise", joins=True),
-)
+from fsjoule.report.tables import Column, Table
+from fsjoule.verdicts.gated import Tested
 
 
-def changes(gated: Gated) -> list[Tested]:
-    """What a reader must see: what is worse or better; if nothing was decided, what was not."""
-    wanted = gated.verdict is GateVerdict.UNDECIDED
-    found = [one for one in gated.tested if one.regressed or one.better or (wanted and one.undecided)]
-    return sorted(found, key=lambda one: (not one.regressed, one.better))
+def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Table:
+    return finding_table(title, findings, _MORE, simulated=simulated)
 
 
-def the_rest(gated: Gated) -> list[Tested]:
-    shown = changes(gated)
-    return [one for one in gated.tested if one not in shown]
+def _evidence(one: Tested) -> str:
+    """How far the evidence has come towards either decision, of what that takes."""
+    state = one.basis
+    if not state.pairs:
+        return ABSENT
+    return f"{100 * state.towards_regressed:.0f} / {100 * state.towards_not_regressed:.0f} %"
 
 
-def gate_table(title: str, tested: Iterable[Tested], *, simulated: bool) -> Table:
-    """A row for each test."""
-    shown = list(tested)
-    names = [one.subject.label for one in shown]
-    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(names), start=1) if above != below)
-    return Table(title, simulated, _COLUMNS, tuple(map(_row, shown)), breaks)
+def _noise(one: Tested) -> str:
+    noise = one.basis.relative_noise
+    return ABSENT if noise is None else f"{100 * noise:.2g} %"
 
 
-def _row(one: Tested) -> tuple[Cell, ...]:
-    state, interval = one.state, one.interval
-    return (
-        Cell(one.subject.label),
-        Cell(one.metric.value),
-        Cell(words.outcome(one), tone=_tone(one)),
-        Cell(ABSENT if state.ratio is None else f"{state.ratio:.4f}"),
-        Cell(ABSENT if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"),
-        Cell(f"{100 * one.effect:g} %"),
-        Cell(words.evidence(one) if state.pairs else ABSENT),
-        Cell(str(state.pairs)),
-        Cell(figure_text(one.baseline)),
-        Cell(figure_text(one.candidate)),
-        Cell(one.metric.unit),
-        Cell(ABSENT if state.relative_noise is None else f"{100 * state.relative_noise:.2g} %"),
-    )
-
-
-def _tone(one: Tested) -> Tone:
-    if one.regressed:
-        return Tone.BAD
-    return Tone.DOUBT if one.undecided else Tone.GOOD if one.better else Tone.PLAIN
+_MORE: Final[dict[Column, Callable[[Tested], str]]] = {
+    Column("matters", optional=True): lambda one: f"{100 * one.matters:g} %",
+    Column("evidence", optional=True): _evidence,
+    Column("pairs", optional=True): lambda one: str(one.basis.pairs),
+    Column("baseline", optional=True): lambda one: figure_text(one.baseline),
+    Column("candidate", optional=True): lambda one: figure_text(one.candidate),
+    Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
+    Column("noise", optional=True): _noise,
+}

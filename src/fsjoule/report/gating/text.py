@@ -8,9 +8,10 @@ from typing import Final
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
+from fsjoule.report.findings import most_important, shown_text
 from fsjoule.report.gating import words
-from fsjoule.report.gating.table import changes, gate_table, the_rest
-from fsjoule.report.text import footnote, named_lines, rich_table
+from fsjoule.report.gating.table import gate_table
+from fsjoule.report.text import finding_lines, footnote, named_lines
 from fsjoule.verdicts.gated import Gated, GateVerdict
 
 _STYLES: Final = {
@@ -22,18 +23,18 @@ _STYLES: Final = {
 }
 
 
-def print_gate(console: Console, gated: Gated) -> None:
-    """Print the answer, all tests, and what the test looked past."""
-    for renderable in _renderables(gated, console.width):
+def print_gate(console: Console, gated: Gated, *, everything: bool = False) -> None:
+    """Print the answer, the figures that matter, and what the test looked past."""
+    for renderable in _renderables(gated, console.width, everything=everything):
         console.print(renderable, crop=False)
 
 
-def _renderables(gated: Gated, width: int) -> Iterator[ConsoleRenderable]:
-    for title, tested in (("What changed", changes(gated)), ("The rest", the_rest(gated))):
-        if tested:
-            name = "Not decided" if title == "What changed" and gated.verdict is GateVerdict.UNDECIDED else title
-            yield from rich_table(gate_table(name, tested, simulated=gated.simulated), width)
-    if gated.tested:
+def _renderables(gated: Gated, width: int, *, everything: bool) -> Iterator[ConsoleRenderable]:
+    yield Text(words.headline(gated), style=_STYLES[gated.verdict])
+    if gated.findings:
+        shown, rest = most_important(gated.findings, everything=everything)
+        table = gate_table(shown_text(shown, rest), shown, simulated=gated.simulated)
+        yield from finding_lines(table, rest, width)
         yield footnote(words.rules(gated))
     for title, lines in (
         ("Notes", [("-", note) for note in gated.notes]),
@@ -48,4 +49,3 @@ def _renderables(gated: Gated, width: int) -> Iterator[ConsoleRenderable]:
         yield Text(f"{name:<10} {text}")
     if gated.command:
         yield Text(f"{'again':<10} {words.command(gated)}")
-    yield Text(words.headline(gated), style=_STYLES[gated.verdict])

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.picture import Mark, Picture, Spot, history_chart
@@ -56,8 +57,7 @@ def _picture(history: History, changes: Sequence[Change], trend: Trend) -> Pictu
             for point in history.points
         ],
         marks=[
-            Mark(change.nomination.index, change.status.value, change.worse, f"{100 * (change.ratio - 1):+.1f} %")
-            for change in changes
+            Mark(change.nomination.index, change.status.value, change.worse, signed(change.ratio)) for change in changes
         ],
         levels=[statistics.median(figures[start:end]) for start, end in itertools.pairwise(edges)],
         published=published_figure(history),

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fsjoule.model.metrics import Metric
+from fsjoule.report.numbers import change_text, counted, signed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -19,21 +19,6 @@ _WIDTH: Final = 48
 # One figure in so many on either side may lie outside of the scale.
 _STALLS: Final = 20
 _SHORT_KEY: Final = 8
-
-# A figure that is less, and one that is more.
-_LESS_AND_MORE: Final = {
-    Metric.THROUGHPUT: ("slower", "faster"),
-    Metric.IOPS: ("fewer IOPS", "more IOPS"),
-    Metric.ENERGY: ("less energy", "more energy"),
-    Metric.NET_ENERGY: ("less net energy", "more net energy"),
-    Metric.OPERATION_ENERGY: ("less energy", "more energy"),
-    Metric.OPERATION_NET_ENERGY: ("less net energy", "more net energy"),
-    Metric.POWER: ("less power", "more power"),
-    Metric.CPU: ("less CPU time", "more CPU time"),
-    Metric.WRITE_AMPLIFICATION: ("less write amplification", "more write amplification"),
-    Metric.P99_LATENCY: ("less p99 latency", "more p99 latency"),
-    Metric.DURATION: ("less time", "more time"),
-}
 
 
 def sentence(change: Change, trend: Trend) -> str:
@@ -57,8 +42,7 @@ def place(history: History, *, simulated: str = "") -> str:
 
 
 def amount(change: Change) -> str:
-    less, more = _LESS_AND_MORE[change.history.metric]
-    return f"{100 * abs(change.ratio - 1):.1f} % {less if change.ratio < 1 else more}"
+    return change_text(change.history.metric, change.ratio)
 
 
 def kernel_text(point: Point, trend: Trend, *, beside: Point | None = None) -> str:
@@ -86,8 +70,8 @@ def verdict(change: Change) -> str:
     told = change.confirmation
     if told is None:
         return ""
-    seen = "" if told.ratio is None else f", {100 * (told.ratio - 1):+.1f} %"
-    where = f"in {told.pairs} pairs of fresh boots{seen}, run {told.run_id}"
+    seen = "" if told.ratio is None else f", {signed(told.ratio)}"
+    where = f"in {counted(told.pairs, 'pair')} of fresh boots{seen}, run {told.run_id}"
     if told.outcome == "undecided":
         return f"fresh boots could not decide, {where}"
     return f"{told.outcome} {where}, {_rate(told)}"

@@ -13,7 +13,7 @@ COMPARE_SCHEMA: Final = "fsjoule.compare/1"
 
 def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, object]:
     """All that the comparison found. Effects, p and q are fractions; what is not known is null, never zero."""
-    shown = [one for one in compared.judged if one.changed or not only_changes]
+    shown = [one for one in compared.findings if one.changed or not only_changes]
     return {
         "schema": COMPARE_SCHEMA,
         "headline": headline(compared),
@@ -32,17 +32,16 @@ def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, 
 
 def _verdict(one: Judged) -> dict[str, object]:
     """The verdict's own fields; interval and subject are spread out, and the medians are added."""
-    told = asdict(one.verdict)
+    told = asdict(one.basis)
     subject = told.pop("subject")
-    ratio = one.verdict.ratio
     return {
         "series": {"key": subject["key"], **subject["series"], "simulated": subject["simulated"]},
         "label": subject["label"],
         "kernel": subject["kernel"] or None,
-        "unit": one.verdict.metric.unit,
+        "unit": one.metric.unit,
         "baseline": one.baseline,
         "candidate": one.candidate,
         **told,
-        "ratio": None if ratio is None else ratio.value,
+        "ratio": one.ratio,
         "interval": None if one.interval is None else [one.interval.low, one.interval.high],
     }

@@ -1,0 +1,94 @@
+"""Findings as one table, for the terminal, Markdown and the page: the most important first, the rest counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from fsjoule.model import KIB
+from fsjoule.model.metrics import Figure
+from fsjoule.model.operation import size_label
+from fsjoule.report.numbers import ABSENT, range_text, signed
+from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.report.words import counts_text, means
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.verdicts.finding import F, Finding, important_first
+
+_SHOWN: Final = 10
+_SIGNIFICANT: Final = 4
+_SIZE: Final = re.compile(r" \d+KiB\b")
+TONES: Final = {
+    Outcome.IMPROVED: Tone.GOOD,
+    Outcome.UNCHANGED: Tone.PLAIN,
+    Outcome.REGRESSED: Tone.BAD,
+    Outcome.NOT_REPRODUCIBLE: Tone.DOUBT,
+    Outcome.TOO_FEW: Tone.DOUBT,
+    Outcome.NOT_REGRESSED: Tone.PLAIN,
+    Outcome.UNDECIDED: Tone.DOUBT,
+}
+_COLUMNS: Final = (
+    Column("series", is_figure=False, head=True),
+    Column("figure", is_figure=False, head=True),
+    Column("change"),
+    Column("95 % interval"),
+    Column("means", is_figure=False),
+)
+
+
+def most_important(findings: Sequence[F], *, everything: bool = False) -> tuple[list[F], list[F]]:
+    """What a terminal shows, and the rest; both in the order of importance."""
+    ordered = important_first(findings)
+    shown = len(ordered) if everything else _SHOWN
+    return ordered[:shown], ordered[shown:]
+
+
+def notable(findings: Sequence[F]) -> tuple[list[F], list[F]]:
+    """What a document shows at once, and what it folds: changes, and losses that are not decided.
+
+    If there are none, what is not decided is shown.
+    """
+    ordered = important_first(findings)
+    noted = [one for one in ordered if one.changed or one.far or (one.undecided and one.lost >= 1)]
+    shown = (noted or [one for one in ordered if one.undecided])[:_SHOWN]
+    return shown, [one for one in ordered if one not in shown]
+
+
+def shown_text(shown: Sequence[Finding[object]], rest: Sequence[Finding[object]]) -> str:
+    """`10 of 50 figures, the largest loss first`."""
+    of_all = f"{len(shown)} of {len(shown) + len(rest)}" if rest else str(len(shown))
+    return f"{of_all} figures, the largest loss first"
+
+
+def rest_text(rest: Sequence[Finding[object]]) -> str:
+    """`40 more figures: 38 unchanged, 2 not decided`."""
+    return f"{len(rest)} more figure{'' if len(rest) == 1 else 's'}: {counts_text(rest)}"
+
+
+def finding_table(
+    title: str, findings: Sequence[F], more: Mapping[Column, Callable[[F], str]], *, simulated: bool
+) -> Table:
+    """A row for each finding. A narrow terminal leaves the last of the columns out that there are `more` of.
+
+    Files of one size are told once, in the title.
+    """
+    sizes = {size for one in findings for size in _SIZE.findall(one.subject.name)}
+    shared = sizes.pop() if len(sizes) == 1 else ""
+    told = f"files of {size_label(int(shared.split('KiB')[0]) * KIB)}" if shared else ""
+    rows = tuple((*_cells(one, shared), *(Cell(text(one)) for text in more.values())) for one in findings)
+    return Table(", ".join(filter(None, (title, told))), simulated, (*_COLUMNS, *more), rows)
+
+
+def figure_text(figure: Figure) -> str:
+    """Four significant digits, without exponents where they can be avoided."""
+    return ABSENT if figure is None else f"{figure:#.{_SIGNIFICANT}g}".rstrip(".")
+
+
+def _cells(one: Finding[object], shared: str) -> tuple[Cell, ...]:
+    return (
+        Cell(one.subject.name.replace(shared, "")),
+        Cell(one.metric.value),
+        Cell(signed(one.ratio, one.interval)),
+        Cell(range_text(one.interval)),
+        Cell(means(one), tone=TONES[one.outcome]),
+    )

@@ -1,0 +1,43 @@
+"""What was found, in words: the same of a comparison, a gate and a trend, wherever it is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from fsjoule.report.numbers import change_text
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.verdicts.finding import FAR_FROM_EQUAL, Finding, important_first
+
+_NAMED: Final = 3
+_MEANS: Final = {Outcome.UNDECIDED: "not decided", Outcome.TOO_FEW: "too few boots"}
+
+
+def means(one: Finding[object]) -> str:
+    """What is said of a finding, in a word or two."""
+    if one.single:
+        return "far apart" if one.far else f"within {100 * FAR_FROM_EQUAL:g} %"
+    if one.ratio is None and one.outcome is Outcome.UNDECIDED:
+        return "no figures"
+    return _MEANS.get(one.outcome, one.outcome.value)
+
+
+def counts_text(findings: Sequence[Finding[object]]) -> str:
+    """`38 unchanged, 2 not decided`: what there is most of comes first."""
+    return ", ".join(f"{count} {meant}" for meant, count in Counter(map(means, findings)).most_common())
+
+
+def named(findings: Sequence[Finding[object]]) -> str:
+    """The largest of them: `ext4 write-16k 1.1 % slower, 0.9 % hungrier; ext4 read-16k 1.0 % slower and 2 more`."""
+    by_subject: dict[str, list[str]] = {}
+    for one in important_first(findings)[:_NAMED]:
+        by_subject.setdefault(one.subject.name, []).append(metric_change(one))
+    rest = len(findings) - _NAMED
+    parts = (f"{name} {', '.join(told)}" for name, told in by_subject.items())
+    return "; ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+
+
+def metric_change(one: Finding[object]) -> str:
+    """`7.1 % slower`; without a ratio the figure's name."""
+    return one.metric.value if one.ratio is None else change_text(one.metric, one.ratio)

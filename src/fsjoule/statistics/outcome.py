@@ -1,0 +1,20 @@
+"""What a test says of a figure: the one list of answers, of comparisons and of sequential tests alike."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """A comparison improves, is unchanged, regresses, is not reproducible or has too few boots.
+
+    A sequential test asks for losses only: it ends regressed or not regressed, and is undecided until then.
+    """
+
+    IMPROVED = "improved"
+    UNCHANGED = "unchanged"
+    REGRESSED = "regressed"
+    NOT_REPRODUCIBLE = "not reproducible"
+    TOO_FEW = "too few"
+    NOT_REGRESSED = "not regressed"
+    UNDECIDED = "undecided"

@@ -1,0 +1,123 @@
+"""What was found of one figure of one series, the same for a comparison and a gate, and which of many come first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from fsjoule.model import SeriesKey
+from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.gate import smallest_loss
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.ratios import Interval
+
+B_co = TypeVar("B_co", covariant=True)
+
+# Relative standard deviation of boots on a board in guest time, at most, for the figures that it was measured of
+# (docs/deterministic-figures.md). Boots of one kernel were never further apart than half of `_FAR` times as much.
+GUEST_TIME_SPREAD: Final = 0.01
+_SPREAD_OF: Final = frozenset({Metric.THROUGHPUT, Metric.IOPS, Metric.ENERGY, Metric.CPU, Metric.DURATION})
+_FAR: Final = 5
+FAR_FROM_EQUAL: Final = _FAR * GUEST_TIME_SPREAD
+
+_UNDECIDED: Final = frozenset({Outcome.UNDECIDED, Outcome.TOO_FEW, Outcome.NOT_REPRODUCIBLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a finding is about: a series, by the index's `key`, and the kernel where both sides have the same several.
+
+    `label` tells it from the others of the request: `btrfs randwrite-16k`, with the board or options if they vary.
+    """
+
+    key: str
+    series: SeriesKey
+    simulated: bool
+    label: str
+    kernel: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}, kernel {self.kernel}" if self.kernel else self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Generic[B_co]):
+    """One figure of one series: how far the candidate is from the baseline, and what is said of it.
+
+    `ratio` is candidate over baseline, `interval` holds it with 95 %; both are None without usable figures, the
+    interval also where a side has a single boot, which says nothing of its noise. `matters` is the smallest change that
+    matters, as a fraction of the baseline. `baseline` and `candidate` are medians in the metric's unit, `boots` how
+    many are behind them. `guest_time` is whether they were measured on a board whose spread is known. `basis` is what
+    the method itself says: a comparison's verdict, the state of a gate's test.
+    """
+
+    subject: Subject
+    metric: Metric
+    outcome: Outcome
+    ratio: float | None
+    interval: Interval | None
+    matters: float
+    baseline: Figure
+    candidate: Figure
+    boots: tuple[int, int]
+    basis: B_co
+    guest_time: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject.name} {self.metric}"
+
+    @property
+    def regressed(self) -> bool:
+        return self.outcome is Outcome.REGRESSED
+
+    @property
+    def changed(self) -> bool:
+        return self.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+
+    @property
+    def undecided(self) -> bool:
+        return self.outcome in _UNDECIDED
+
+    @property
+    def lost(self) -> float:
+        """How much is lost, in units of what matters; below zero it is a gain, and zero without a ratio."""
+        if self.ratio is None:
+            return 0.0
+        loss = -math.log(self.ratio) if self.metric.more_is_better else math.log(self.ratio)
+        return loss / smallest_loss(self.matters, more_is_better=self.metric.more_is_better)
+
+    @property
+    def single(self) -> bool:
+        """One boot of each side on a board in guest time: no verdict, but its spread is known."""
+        known = self.guest_time and self.metric in _SPREAD_OF and self.ratio is not None
+        return known and self.undecided and self.boots == (1, 1)
+
+    @property
+    def far(self) -> bool:
+        """Whether single boots are so far apart that the board's own spread cannot be the reason."""
+        return self.single and abs(math.log(self.ratio or 1.0)) > FAR_FROM_EQUAL
+
+
+F = TypeVar("F", bound=Finding[object])
+
+
+def important_first(findings: Iterable[F]) -> list[F]:
+    """What is certainly worse, then what may be, gains, what is undecided, and the rest.
+
+    Of each, the largest loss (or gain) in units of what matters comes first.
+    """
+    return sorted(findings, key=lambda one: (_rank(one), one.lost if one.outcome is Outcome.IMPROVED else -one.lost))
+
+
+def _rank(one: Finding[object]) -> int:
+    if one.regressed or (one.far and one.lost > 0):
+        return 0
+    if one.undecided and one.lost >= 1:
+        return 1
+    if one.outcome is Outcome.IMPROVED or one.far:
+        return 2
+    return 3 if one.undecided else 4
