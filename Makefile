@@ -1,15 +1,15 @@
-# make bench          set up what is missing, measure ext4 and btrfs on the virtual board, show the result
-# make test           set up what is missing, run all tests, those with the real lab included
+# make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
+# make test           set up, run all tests, those on the virtual lab included
 # make check          style, types, layers and unit tests: before each commit
-# make test-fresh     lint and unit tests on a minimal Debian 12 made for it; FULL=1: make bench and make test, too
-# make test-fuzz      read N mutated run folders (default 1000) with every command; SEED makes the same ones again
+# make test-fresh     lint and unit tests on a minimal Debian 12; FULL=1: make bench and make test as well
+# make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats them
 # make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
-# make test-faults    inject faults into benches and check what comes of it (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
-# make report         Allure's report of all that is in results/, with trends, in report/; to see it: .venv/bin/fsjoule report serve
+# make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
+# make report         Allure's report of all runs in results/, with trends, in report/; view it: .venv/bin/fsjoule report serve
 # make lint           style, types, layers
-# make firmware       build the meter's firmware, for the Black Pill and for the virtual lab; needs Zephyr: ZEPHYR_BASE
-# make firmware-test  build it for the host, test it there
-# make clean          remove what make built in this folder (not results/, not the image cache)
+# make firmware       build the meter's firmware for the Black Pill and for a host; needs Zephyr: ZEPHYR_BASE
+# make firmware-test  build the firmware for the host and test it there
+# make clean          remove everything that make built in this folder (not results/, not the image cache)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -28,7 +28,7 @@ REPEAT ?= 3
 ENVIRONMENT ?= env/virtual.yaml
 RESULTS ?= results
 REPORT ?= report
-# One of each kind.
+# 0: one fault of each kind.
 N ?= 0
 JOBS ?= 2
 SEED ?=
