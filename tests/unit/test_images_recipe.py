@@ -105,7 +105,7 @@ def test_a_root_is_made_as_the_table_says_or_as_the_recipe_does() -> None:
     assert kept.filesystem("ext4").as_root == FILESYSTEMS["ext4"].root
     assert own.filesystem("ext4").as_root.options == ("-b", "1024")
     assert own.filesystem("ext4").make == FILESYSTEMS["ext4"].make
-    with pytest.raises(ConfigError, match=r"unknown filesystem of a root partition 'vfat'(.|\n)*btrfs"):
+    with pytest.raises(ConfigError, match="no root partition can be made with vfat"):
         _ = FILESYSTEMS["vfat"].as_root
 
 

@@ -18,8 +18,8 @@ from fsjoule.bench.onboard.survival import FROM_POOL, POOL, Promised
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, attempted, checked
 from fsjoule.bench.survivors import Survey
 from fsjoule.errors import also
-from fsjoule.filesystems import Filesystem
 from fsjoule.model import FlakeyModel, FlakeyWorkload, Planned
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Shell
 
 _NAME: Final = "fsjoule-flakey"

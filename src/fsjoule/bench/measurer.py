@@ -18,7 +18,7 @@ from fsjoule.bench.scratch import Scratch, checked, settle, working_directory
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import MeasurementInvalid, MeterError, also
-from fsjoule.filesystems import Filesystem, filesystem
+from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     CARD,
     MIB,
@@ -29,6 +29,7 @@ from fsjoule.model import (
     TimedWorkload,
     Trace,
 )
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 
 IDLE_S: Final = 1.0

@@ -12,8 +12,9 @@ from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.onboard import survival as onboard_safety
 from fsjoule.bench.scratch import checked
 from fsjoule.bench.survivors import Survey
-from fsjoule.filesystems import Filesystem, filesystem
+from fsjoule.filesystems import filesystem
 from fsjoule.model import Planned, PowerLossWorkload
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Cut
 
 _SEED_BITS: Final = 31

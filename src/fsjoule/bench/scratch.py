@@ -9,8 +9,9 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
-from fsjoule.filesystems import Filesystem, unmount_argv
+from fsjoule.filesystems import unmount_argv
 from fsjoule.model import Provision
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone

@@ -13,8 +13,8 @@ from fsjoule.bench.onboard import survival as onboard_safety
 from fsjoule.bench.onboard.survival import Promised
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, checked
 from fsjoule.errors import BoardError
-from fsjoule.filesystems import Filesystem
 from fsjoule.model import FileFate, Outcome
+from fsjoule.model.filesystem import Filesystem
 
 _MOUNT_TIMEOUT_S: Final = 180.0
 _READ_TIMEOUT_S: Final = 300.0

@@ -11,8 +11,8 @@ from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, attempted, checked
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.filesystems import Filesystem
 from fsjoule.model import KIB, Space, TimedKind, TimedWorkload
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Shell
 
 _TIME_LIMIT_S: Final = 300.0

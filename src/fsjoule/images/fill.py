@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.filesystems import Filesystem, filesystem
+from fsjoule.filesystems import filesystem
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.images.card import copy_data, partition_table
@@ -23,6 +23,7 @@ from fsjoule.images.make_filesystem import fill_holes, make_filesystem
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
+from fsjoule.model.filesystem import Filesystem
 
 _TIMEOUT_S: Final = 1200.0
 _POLL_S: Final = 0.5

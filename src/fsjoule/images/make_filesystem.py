@@ -10,9 +10,9 @@ from typing import Final
 from uuid import NAMESPACE_DNS, uuid5
 
 from fsjoule.errors import LabError
-from fsjoule.filesystems import Filesystem
 from fsjoule.host import process
 from fsjoule.model import MIB
+from fsjoule.model.filesystem import Filesystem
 
 _TIMEOUT_S: Final = 300.0
 # Equal files, times and options give an equal image, byte for byte: its layout must not move what is measured.
@@ -40,7 +40,7 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
     options = with_extended(root.options, *told((root.extended,)))
     for argv in ([*told((*root.make, *kind.identity)), *options, *told(root.target)], told(root.copy)):
         if argv:
-            process.run(argv, timeout_s=_TIMEOUT_S, env=steady)
+            process.run(argv, timeout_s=_TIMEOUT_S, env={**steady, **root.environment})
     prototype.unlink(missing_ok=True)
     if root.fill_holes:
         fill_holes(image)

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Final, Literal, Self, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import FILESYSTEMS, Filesystem
+from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of
 from fsjoule.model import DEFAULT_RECIPE
+from fsjoule.model.filesystem import Filesystem
 
 # pydantic's own last part of the path to a key that is wrong.
 _KEY: Final = "[key]"
