@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,13 @@ def test_every_room_says_who_may_call_it_and_what_it_may_call() -> None:
         if not re.search(r"^For: .*^Called by: .*^May call: ", init.read_text(), re.MULTILINE | re.DOTALL)
     ]
     assert lacking == []
+
+
+def test_the_architecture_has_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [set(layer.split(" | ")) for layer in contracts[0]["layers"]]
+    picture = re.search(
+        r"## Who may call whom.*?```\n(.*?)```", (PROJECT / "docs/architecture.md").read_text(), re.DOTALL
+    )
+    assert picture is not None
+    assert [set(line.split()) for line in picture[1].splitlines()] == layers
