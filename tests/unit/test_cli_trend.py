@@ -55,6 +55,7 @@ def run(
     (tmp_path / "results").mkdir()
     shutil.copy(measured / "results" / "index.sqlite", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("FSJOULE_INDEX", raising=False)
     return command_line(monkeypatch, capfd)
 
@@ -254,7 +255,6 @@ class History:
 
 @pytest.fixture
 def history(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
     folders = {name: kernel_folder(tmp_path / "kernels" / name, f"{name}-armmp") for name in ("6.1.106", "6.1.107")}
     there = {f"{name}-armmp": taken(folder).facts for name, folder in folders.items()}
 

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
+from nights import Nights, steady
 
 from fsjoule import cli
 from fsjoule.cli import results
@@ -98,6 +100,18 @@ def test_a_trend_imports_no_more_than_it_needs() -> None:
     code = "import sys, json, fsjoule.verdicts.trend.trend; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     assert loaded & (HEAVY | {"pydantic"}) == {"numpy", "sqlalchemy"}
+
+
+def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Path) -> None:
+    Nights(speed=steady).write(tmp_path / "results", 8)
+    index = str(tmp_path / "index.sqlite")
+    cache = {"FSJOULE_CACHE_DIR": str(tmp_path / "cache")}
+    imported(["index", "import", str(tmp_path / "results"), "--index", index], **cache)
+    first, modules = imported(["trend", "--index", index], **cache)
+    assert "ruptures" in modules
+    again, modules = imported(["trend", "--index", index], **cache)
+    assert again == first
+    assert modules & HEAVY == {"numpy", "sqlalchemy"}
 
 
 def test_a_command_of_the_results_is_alone_as_well() -> None:

@@ -85,6 +85,8 @@ def trend(
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
+    from fsjoule.statistics.finder import RupturesFinder
+    from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
     from fsjoule.verdicts.trend.trend import trend_of
 
@@ -105,15 +107,17 @@ def trend(
         known, faults = confirmations(kept)
         for fault in faults:
             progress(f"left out: {fault}")
-        return trend_of(
-            opened,
-            where,
-            order=order,
-            metrics=wanted,
-            at_most=limit or None,
-            confirmations=known,
-            all_names=everything,
-        )
+        with remembered(RupturesFinder()) as finder:
+            return trend_of(
+                opened,
+                where,
+                order=order,
+                metrics=wanted,
+                at_most=limit or None,
+                confirmations=known,
+                all_names=everything,
+                finder=finder,
+            )
 
     if confirm:
         with open_index(index) as opened:

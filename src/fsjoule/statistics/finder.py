@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def _segment_starts(values: Floats, penalty: float, least_points: int) -> list[i
     from ruptures import KernelCPD
 
     detector: Any = KernelCPD(kernel="linear", min_size=least_points)
-    return cast("list[int]", detector.fit(values[:, None]).predict(pen=penalty))[:-1]
+    return [int(start) for start in detector.fit(values[:, None]).predict(pen=penalty)[:-1]]
 
 
 def _merged(values: Floats, starts: list[int], max_p: float) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsjoule.model.metrics import Metric
+from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
@@ -49,10 +50,12 @@ def trend_of(
     at_most: int | None = None,
     confirmations: Sequence[Confirmation] = (),
     all_names: bool = False,
+    finder: ChangePointFinder | None = None,
 ) -> Trend:
     """The trend of all series that are meant, of their newest measurements, `at_most` so many of all together.
 
-    Without `metrics`: throughput and energy of fio's jobs, duration and energy of timed operations.
+    Without `metrics`: throughput and energy of fio's jobs, duration and energy of timed operations. `finder` is to find
+    what `RupturesFinder` does, which is asked without one.
     """
     asked = tuple(metrics) or USUAL
     found = newest(index, where, asked, at_most=at_most)
@@ -63,8 +66,8 @@ def trend_of(
         for rows in found.series
         for history in histories(rows, asked, order, kernels=found.kernels, labels=labels, wanted=metrics)
     ]
-    finder = RupturesFinder()
-    changes = changes_of(made, finder, confirmations, order, found.kernels)
+    detector = RupturesFinder()
+    changes = changes_of(made, finder or detector, confirmations, order, found.kernels)
     points = (
         (point for history in made for point in history.points)
         if all_names
@@ -79,5 +82,5 @@ def trend_of(
         series=len(found.series),
         measurements=sum(len(rows.rows) for rows in found.series),
         cut_short=sum(rows.older for rows in found.series),
-        too_short=sum(len(history.points) < 2 * finder.least_points for history in made),
+        too_short=sum(len(history.points) < 2 * detector.least_points for history in made),
     )

@@ -1,0 +1,80 @@
+"""What the detector of changes has said, kept in the cache: importing it takes longer than the rest of a trend."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeGuard, cast
+
+from fsjoule.errors import FsjouleError
+from fsjoule.host.paths import cache_folder
+from fsjoule.statistics import finder as detection
+from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.statistics.ratios import Floats
+from fsjoule.store.files import write_file
+
+_FOLDER: Final = "change-points"
+_MOST_KEPT: Final = 20_000
+
+
+class RememberedFinder:
+    """Finds what `finder` finds. It is asked only about values that it was not asked about before."""
+
+    def __init__(self, finder: RupturesFinder, known: dict[str, Any]) -> None:
+        self._finder = finder
+        self.known = known
+        self.asked: dict[str, tuple[int, ...]] = {}
+
+    def find(self, values: Floats) -> tuple[int, ...]:
+        """The indexes at which a new level starts, ascending."""
+        if len(values) < 2 * self._finder.least_points:
+            return ()
+        key = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
+        kept = self.known.get(key)
+        found = tuple(kept) if _makes_sense(kept, len(values)) else self._finder.find(values)
+        self.asked[key] = found
+        return found
+
+
+@contextmanager
+def remembered(finder: RupturesFinder) -> Generator[RememberedFinder]:
+    """The finder, with the answers of earlier times; new ones are kept. It does without a cache that cannot be used."""
+    try:
+        file: Path | None = cache_folder(_FOLDER) / f"{_method(finder)}.json"
+    except FsjouleError:
+        file = None
+    remembering = RememberedFinder(finder, _read(file) if file else {})
+    yield remembering
+    if file and remembering.asked.keys() - remembering.known.keys():
+        older = [each for each in remembering.known.items() if each[0] not in remembering.asked]
+        kept = dict([*older, *remembering.asked.items()][-_MOST_KEPT:])
+        with suppress(OSError):
+            write_file(file, json.dumps(kept).encode())
+
+
+def _method(finder: RupturesFinder) -> str:
+    """Names the detector, its parameters and what it is made of: another one has answers of its own."""
+    parts = (repr(finder), Path(detection.__file__).read_text(encoding="utf-8"), version("ruptures"), version("scipy"))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The answers that are kept; none if the file is absent or damaged."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _makes_sense(kept: Any, count: int) -> TypeGuard[list[int]]:  # noqa: ANN401 - a cache's, so anything
+    """Whether this can be an answer about so many values."""
+    try:
+        return all(type(after) is int and before < after for before, after in pairwise([0, *kept, count]))
+    except TypeError:
+        return False
