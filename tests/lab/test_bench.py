@@ -278,7 +278,7 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
     words = (
         f"this is not the meter of the run: serial was {ours}, it is OTHER now; shunt was 0.1 Ohm, it is 0.05 Ohm now"
     )
-    assert words in output
+    assert words in output, output
     assert only_run(results).run.status is RunStatus.ABORTED
     again = run_bench(results, "--resume", str(only_run(results).path), *only)
     assert again.returncode == 0, again.stdout + again.stderr

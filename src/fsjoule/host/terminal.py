@@ -19,6 +19,8 @@ class PlainConsole(Console):
 
     def __init__(self, *, stderr: bool = False, width: int | None = None, file: IO[str] | None = None) -> None:
         super().__init__(stderr=stderr, width=width, file=file, markup=False, emoji=False)
+        # Rich keeps the COLUMNS of this moment; they are asked again whenever something is printed.
+        self._width = width
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Rich's own, with every piece of text made plain."""

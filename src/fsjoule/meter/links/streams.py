@@ -227,7 +227,7 @@ class TtyStream:
 
     def raise_if_shared(self) -> None:
         """See Stream."""
-        if held_by := _held(self._path):
+        if held_by := holders(self._path):
             raise PortHeldError(self._path, held_by)
 
     def close(self) -> None:
