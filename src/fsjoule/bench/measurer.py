@@ -1,4 +1,4 @@
-"""One measurement on a booted board: provision, arm the meter, work, disarm. What is left is for `judging`."""
+"""One measurement on a booted board: provision, arm the meter, work, disarm. What is left is for `judge`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change points in the history of a series: what a detector nominates. `confirming` has what becomes of it.
+"""Change points in the history of a series: what a detector nominates. `confirmation` has what becomes of it.
 
 No detector's threshold is a false-alarm rate: it is asked anew after every run, and boots stall. So what it finds is a
 candidate, and only a sequential test with a stated error rate makes it a change.
