@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
-from compared_runs import write_kernels
+from compared_runs import in_guest_time, write_kernels
 from index_runs import edit
 from results_factory import LAB, METER
 
@@ -156,6 +156,31 @@ def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_p
     )
     loose = fsjoule("compare", "6.1", "6.12", "--within", noisy, "--smallest-effect", "0.5", "--json").document
     assert set(loose["counts"]) == {"unchanged"}
+
+
+def test_a_single_boot_in_guest_time_says_what_it_can(fsjoule: CommandLine, tmp_path: Path) -> None:
+    speeds = {"6.1": 1.0, "6.12": 0.66}
+    one = write_kernels(tmp_path / "one", speeds=speeds, boots=1, change=in_guest_time)
+    text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", one).out.split())
+    assert "no verdict on one boot of each side, but far beyond the board's own spread: btrfs randwrite-16k" in text
+    assert re.search(r"throughput -3\d\.\d % – far apart", text)  # noqa: RUF001
+    assert "3 of 7 figures differ by more than 5 %" in text
+    document = fsjoule("compare", "6.1", "6.12", "--within", one, "--json").document
+    assert document["counts"] == {"too few": 11}
+    gated = fsjoule("gate", "--baseline", f"6.1@{one}", "--candidate", f"6.12@{one}")
+    assert gated.code == 3
+    text = " ".join(gated.out.split())
+    assert "not decided: 11 of 11 figures, far beyond the board's own spread: btrfs randwrite-16k" in text
+    assert "is no verdict" in text
+    for name, changed, boots in (("real", {}, 1), ("two", {"change": in_guest_time}, 2)):
+        other = write_kernels(tmp_path / name, speeds=speeds, boots=boots, **changed)
+        assert "spread" not in fsjoule("compare", "6.1", "6.12", "--within", other).out
+
+
+def test_all_figures_are_shown_if_asked_for(fsjoule: CommandLine, matrix: Path) -> None:
+    words = ("compare", "6.1", "6.12", "--within", matrix)
+    assert "and 1 more figure: 1 unchanged (--all shows them)" in fsjoule(*words).out
+    assert "more figure" not in fsjoule(*words, "--all").out
 
 
 def test_a_changed_figure_alone(fsjoule: CommandLine, matrix: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fsjoule.errors import (
 )
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
+from fsjoule.report.gating.document import from_document, to_document
 from fsjoule.runs.gate import Sides
 from fsjoule.runs.request import planned
 from fsjoule.statistics.policy import Policy
@@ -73,6 +75,22 @@ def test_a_loss_is_a_regression_and_the_rest_is_told(run: CommandLine, tmp_path:
     low, high = throughput["interval"]
     assert low < 0.9 < high < 1
     assert document["command"][:2] == ["fsjoule", "gate"]
+
+
+def test_what_is_kept_is_read_back_as_it_was(run: CommandLine, tmp_path: Path) -> None:
+    done = gate(run, recorded(tmp_path, 0.9), "--json")
+    read = from_document(done.out.encode())
+    assert json.loads(json.dumps(to_document(read))) == done.document
+    for damaged in ("[]", "{}", '{"tests": [{}]}', done.out.replace('"pairs": 3', '"pairs": "x"'), "{"):
+        with pytest.raises(ResultError, match=r"gate\.json cannot be read"):
+            from_document(damaged.encode())
+
+
+def test_all_figures_are_shown_if_asked_for(run: CommandLine, tmp_path: Path) -> None:
+    folder = write_kernels(tmp_path / "results", speeds={"6.1": 1.0, "6.12": 0.9})
+    words = ("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}")
+    assert "and 1 more figure: 1 not " in run(*words).out
+    assert "more figure" not in run(*words, "--all").out
 
 
 def test_a_gain_is_told_as_better(run: CommandLine, tmp_path: Path) -> None:
