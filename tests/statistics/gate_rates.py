@@ -12,7 +12,7 @@ from output import Report, Share, arguments
 from rules import Calls, gate
 from simulation import Scenario, trials
 
-from fsjoule.statistics.evidence import History
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.gate import Rates
 
 
@@ -23,7 +23,7 @@ class Case:
     boots: Scenario
     loss: float
     rates: Rates
-    history: History | None = None
+    history: KnownNoise | None = None
 
 
 USUAL: Final = Rates(smallest_effect=0.05)
@@ -43,10 +43,10 @@ def cases() -> list[Case]:
         *(Case(Scenario(noise), loss, USUAL) for noise, loss in product(NOISES, BOTH)),
         *(Case(Scenario(), loss, USUAL) for loss in (-0.2, -0.03, 0.02, 0.03, 0.04, 0.08, 0.2, 0.6)),
         *(Case(Scenario(stalls=stalls), loss, USUAL) for stalls, loss in product(STALLS, BOTH)),
-        *(Case(Scenario(), loss, USUAL, History(told, 30)) for told, loss in product((0.01, 0.02, 0.04), BOTH)),
+        *(Case(Scenario(), loss, USUAL, KnownNoise(told, 30)) for told, loss in product((0.01, 0.02, 0.04), BOTH)),
         *(Case(Scenario(), loss, ONE_OF_FORTY) for loss in BOTH),
         *(Case(Scenario(noise), loss, TWO_BOOTS) for noise, loss in product(CALM, (0.0, 0.01))),
-        *(Case(Scenario(noise), loss, TWO_BOOTS, History(noise, 30)) for noise, loss in product(CALM, (0.0, 0.01))),
+        *(Case(Scenario(noise), loss, TWO_BOOTS, KnownNoise(noise, 30)) for noise, loss in product(CALM, (0.0, 0.01))),
     ]
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.comparison import Comparison, compare
-from fsjoule.statistics.evidence import History, Hypotheses, evidence
+from fsjoule.statistics.evidence import Hypotheses, KnownNoise, evidence
 from fsjoule.statistics.gate import Rates, smallest_loss
 from fsjoule.statistics.outcome import Outcome
 
@@ -44,7 +44,7 @@ class Rule(Protocol):
     def __call__(self, baseline: Floats, candidate: Floats) -> Calls: ...
 
 
-def gate(rates: Rates, history: History | None = None) -> Rule:
+def gate(rates: Rates, history: KnownNoise | None = None) -> Rule:
     """The sequential test of `fsjoule gate`, many trials at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
 
@@ -66,7 +66,9 @@ def gate(rates: Rates, history: History | None = None) -> Rule:
     return judge
 
 
-def _stops(baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, history: History | None) -> Stops:
+def _stops(
+    baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, history: KnownNoise | None
+) -> Stops:
     found = evidence(baseline, candidate, hypotheses, history)
     pairs = baseline.shape[1]
     regressed = _first(found.regressed >= -math.log(rates.alpha), rates.least_pairs)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics.order import Side, interleaved
+from fsjoule.statistics.order import Turn, interleaved
 
 Floats = npt.NDArray[np.float64]
 Drift = Literal["none", "linear", "walk"]
@@ -71,7 +71,7 @@ def _places(
         return first, first + pairs
     seeds = rng.integers(0, 2**31, count)
     second = np.array(
-        [[order[0] is Side.CANDIDATE for order in interleaved(pairs, seed=int(seed))] for seed in seeds], dtype=np.int64
+        [[order[0] is Turn.CANDIDATE for order in interleaved(pairs, seed=int(seed))] for seed in seeds], dtype=np.int64
     )
     first = 2 * np.arange(pairs)
     return first + second, first + 1 - second

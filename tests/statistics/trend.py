@@ -13,7 +13,7 @@ from output import Report, arguments
 from simulation import Scenario, boots, trials
 
 from fsjoule.statistics.changepoints import Nomination, nominate
-from fsjoule.statistics.confirmation import Confirmed, confirm
+from fsjoule.statistics.confirmation import Confirmed, confirm, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Rates
 
@@ -45,11 +45,11 @@ def follow(values: Floats, fresh: FreshBoots, rates: Rates, tally: Tally) -> Non
             if any(abs(nomination.index - place) < NEAR for place in known):
                 continue
             known.append(nomination.index)
-            confirmation = confirm(nomination, fresh(nomination), rates)
+            state = confirm(nomination, fresh(nomination), rates)
             tally.nominated += 1
-            tally.confirmed += confirmation.outcome is Confirmed.CONFIRMED
-            tally.undecided += confirmation.outcome is Confirmed.UNDECIDED
-            tally.fresh_boots += 2 * confirmation.state.pairs
+            tally.confirmed += outcome_of(state) is Confirmed.CONFIRMED
+            tally.undecided += outcome_of(state) is Confirmed.UNDECIDED
+            tally.fresh_boots += 2 * state.pairs
 
 
 def fresh_boots(rng: np.random.Generator, scenario: Scenario, pairs: int, loss: float) -> FreshBoots:

@@ -16,7 +16,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import Pair, run_pairs
 from fsjoule.runs.request import choose
-from fsjoule.statistics.order import Side, interleaved
+from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
@@ -52,7 +52,7 @@ def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] =
             onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
         }
     )
-    order = [tuple(SIDES[side is Side.CANDIDATE] for side in pair) for pair in interleaved(pairs, seed=SEED)]
+    order = [tuple(SIDES[side is Turn.CANDIDATE] for side in pair) for pair in interleaved(pairs, seed=SEED)]
     entries = plan_entries(suite("quick"), Planning(filesystems, SIDES, pairs, SEED, kernel_order=order)).entries
     plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
@@ -71,7 +71,7 @@ def never(_pair: Pair) -> str | None:
 def test_boots_come_in_the_order_of_the_statistics() -> None:
     board = board_with()
     assert run_pairs(bench_of(board), never) == (4, "the budget of 4 pairs was used up")
-    expected = [SIDES[side is Side.CANDIDATE] for pair in interleaved(4, seed=SEED) for side in pair]
+    expected = [SIDES[side is Turn.CANDIDATE] for pair in interleaved(4, seed=SEED) for side in pair]
     assert board.log == expected
     assert sorted(board.log[:4]) == ["new", "new", "old", "old"]
 

@@ -9,7 +9,7 @@ from scipy import integrate
 from simulation import Scenario, trials
 
 from fsjoule.statistics import evidence as module
-from fsjoule.statistics.evidence import History, Hypotheses, evidence
+from fsjoule.statistics.evidence import Hypotheses, KnownNoise, evidence
 
 Floats = npt.NDArray[np.float64]
 HYPOTHESES = Hypotheses.about(-math.log(0.95))
@@ -103,11 +103,11 @@ def test_the_noise_is_found() -> None:
 def test_history_speeds_up_and_counts_little() -> None:
     baseline, candidate = trials(np.random.default_rng(6), Scenario(), 200, 3, loss=0.05)
     without = evidence(baseline, candidate, HYPOTHESES).regressed[:, -1]
-    right = evidence(baseline, candidate, HYPOTHESES, History(0.02, 30)).regressed[:, -1]
+    right = evidence(baseline, candidate, HYPOTHESES, KnownNoise(0.02, 30)).regressed[:, -1]
     assert float(np.median(right)) > float(np.median(without))
-    more = evidence(baseline, candidate, HYPOTHESES, History(0.02, 3000)).regressed[:, -1]
+    more = evidence(baseline, candidate, HYPOTHESES, KnownNoise(0.02, 3000)).regressed[:, -1]
     assert more == pytest.approx(right)
-    none = evidence(baseline, candidate, HYPOTHESES, History(0.02, 0)).regressed[:, -1]
+    none = evidence(baseline, candidate, HYPOTHESES, KnownNoise(0.02, 0)).regressed[:, -1]
     assert none == pytest.approx(without)
 
 

@@ -22,7 +22,7 @@ from fsjoule.model.metrics import (
     uncertainty_of,
 )
 from fsjoule.statistics.figures import one_per_boot
-from fsjoule.statistics.order import Side, interleaved
+from fsjoule.statistics.order import Turn, interleaved
 
 
 def measured(operation: IoPattern | TimedKind) -> Measurement:
@@ -91,7 +91,7 @@ def test_order_balances_every_four_boots(seed: int) -> None:
     assert len(order) == 9
     assert order == interleaved(9, seed=seed)
     for pair in order:
-        assert set(pair) == set(Side)
+        assert set(pair) == set(Turn)
     for first, second in zip(order[:8:2], order[1:8:2], strict=True):
         assert first == second[::-1]
 

@@ -17,7 +17,7 @@ _DATA: Final = "points"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Dot:
     """A figure at `x`, on the line of its label."""
 
     label: str
@@ -28,7 +28,7 @@ class Point:
 def line_chart(
     title: str,
     axes: tuple[str, str],
-    points: Sequence[Point],
+    points: Sequence[Dot],
     colours: Mapping[str, str],
     *,
     simulated: bool,
@@ -63,7 +63,7 @@ def line_chart(
     return draw(specification(*layers, width=_WIDTH, height=_HEIGHT), {_DATA: rows}, title, simulated=simulated)
 
 
-def _datum(point: Point) -> dict[str, str | float | None]:
+def _datum(point: Dot) -> dict[str, str | float | None]:
     sd = point.figure.sd or 0.0
     mean = point.figure.mean
     return {"label": point.label, "x": point.x, "mean": mean, "low": mean - sd, "high": mean + sd}

@@ -28,7 +28,7 @@ from fsjoule.store.confirmations import Confirmation, ConfirmedSide, keep
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 from fsjoule.store.reader import load_run_file
 from fsjoule.verdicts.trend.changes import Change, Status
-from fsjoule.verdicts.trend.history import Point
+from fsjoule.verdicts.trend.history import HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
 
 Say = Callable[[str], None]
@@ -228,6 +228,6 @@ def _told(
     )
 
 
-def _side(point: Point, trend: Trend) -> ConfirmedSide:
+def _side(point: HistoryPoint, trend: Trend) -> ConfirmedSide:
     kernel = trend.kernels[point.kernel or 0]
     return ConfirmedSide(trend.runs[point.run].run_id, point.started_utc, kernel.release, kernel.version)

@@ -16,7 +16,7 @@ from fsjoule.report.gating.document import to_document
 from fsjoule.report.numbers import counted
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Choice
-from fsjoule.statistics.evidence import History
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import write_file
 from fsjoule.store.folder import GATE_FILE
@@ -195,7 +195,7 @@ def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
     return GateSide(facts.label, title, facts.digest)
 
 
-def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, History]:
+def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, KnownNoise]:
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)

@@ -28,7 +28,7 @@ from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
-from fsjoule.statistics.order import Side
+from fsjoule.statistics.order import Turn
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Enough, Pair, Test
 
@@ -87,12 +87,12 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     on one side, and at once if it ends the run.
     """
     baseline, candidate = bench.plan.kernels
-    side = {baseline: Side.BASELINE, candidate: Side.CANDIDATE}
+    side = {baseline: Turn.BASELINE, candidate: Turn.CANDIDATE}
     series = len({entry.slug for entry in bench.plan.entries})
-    failures = Counter[Side]()
+    failures = Counter[Turn]()
     number = 0
     for number, entries in groupby(bench.plan.entries, key=lambda entry: entry.repetition):
-        measured: dict[Side, list[Measurement]] = {each: [] for each in Side}
+        measured: dict[Turn, list[Measurement]] = {each: [] for each in Turn}
         faults: list[str] = []
         for (label, _), boot in groupby(entries, key=_boot_of):
             which = side[label]
@@ -133,9 +133,9 @@ def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measureme
     return fault
 
 
-def _paired(measured: Mapping[Side, Sequence[Measurement]]) -> dict[Test, tuple[Figure, Figure]]:
+def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[Figure, Figure]]:
     """The figures of both sides by what is tested, of all that either of them has."""
-    baseline, candidate = (figures_by_test(measured[side]) for side in Side)
+    baseline, candidate = (figures_by_test(measured[side]) for side in Turn)
     return {test: (baseline.get(test), candidate.get(test)) for test in {**baseline, **candidate}}
 
 

@@ -14,7 +14,7 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Provision
 from fsjoule.runs.resume import Resumed, resume
-from fsjoule.statistics.order import Side, interleaved
+from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import (
     Arranged,
     Planning,
@@ -191,5 +191,5 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
 
 def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
     """The labels of baseline and candidate in the order in which they boot, pair by pair."""
-    label = dict(zip(Side, labels, strict=True))
+    label = dict(zip(Turn, labels, strict=True))
     return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]

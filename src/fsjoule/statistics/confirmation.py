@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from fsjoule.model.metrics import Figure
@@ -18,15 +17,6 @@ class Confirmed(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """What fresh boots say about a nomination. `state.decision` reads `regressed` for a change in its direction."""
-
-    nomination: Nomination
-    outcome: Confirmed
-    state: State
-
-
 def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
     """The sequential test that a nomination has to pass, in the direction of its change.
 
@@ -36,13 +26,13 @@ def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
     return SequentialTest(rates, more_is_better=nomination.ratio < 1)
 
 
-def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rates: Rates) -> Confirmation:
-    """Judge a nomination by fresh interleaved pairs (figure of `before`, figure of `after`), as many as it takes."""
+def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rates: Rates) -> State:
+    """Where that test ends on fresh interleaved pairs (figure of `before`, figure of `after`), as many as it takes."""
     test = confirming_test(nomination, rates)
     for before, after in pairs:
         if not test.add(before, after).more:
             break
-    return Confirmation(nomination, outcome_of(test.state), test.state)
+    return test.state
 
 
 def outcome_of(state: State) -> Confirmed:

@@ -37,7 +37,7 @@ STALL_PROBABILITY: Final = 0.05
 STALL_SD: Final = 0.3
 # Half a tenth of a per cent (a deterministic board) to 30 % (useless), in steps of a third.
 _SIGMAS: Final[Floats] = np.exp(np.arange(math.log(5e-4), math.log(0.3), 0.3))
-# History that disagrees with the fresh boots must not outweigh them.
+# Earlier boots that disagree with the fresh ones must not outweigh them.
 _MOST_DEGREES: Final = 4.0
 # Effects up to this one (seven eighths gone, or eight times as much) are on the grid, each a multiple of the last.
 _LARGEST: Final = math.log(8)
@@ -51,7 +51,7 @@ _WEIGHT_OF_FIRST: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class KnownNoise:
     """What earlier boots of the baseline say about the noise: relative standard deviation, and degrees of freedom.
 
     Counts as four degrees of freedom at most, so that it speeds a decision up without forcing it.
@@ -93,7 +93,9 @@ class Evidence:
     relative_noise: Floats
 
 
-def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: History | None = None) -> Evidence:
+def evidence(
+    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: KnownNoise | None = None
+) -> Evidence:
     """Evidence after each pair.
 
     Both arrays have the shape (..., pairs): logarithms, less is worse, in the order in which they ran. Any number of
@@ -115,7 +117,7 @@ def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, histor
 
 
 def effect_bounds(
-    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: History | None = None, *, confidence: float
+    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: KnownNoise | None = None, *, confidence: float
 ) -> tuple[float, float]:
     """Bounds of the effect that hold at any number of pairs, so also at the one where somebody stopped.
 
@@ -175,7 +177,7 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
     return total
 
 
-def _sigma_prior(history: History | None) -> Floats:
+def _sigma_prior(history: KnownNoise | None) -> Floats:
     """Logarithms of the weights of the noise grid: even, or as an inverse chi-squared from earlier boots."""
     weights = np.zeros(len(_SIGMAS))
     if history is not None and history.degrees > 0:

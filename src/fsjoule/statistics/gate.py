@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.evidence import Floats, History, Hypotheses, effect_bounds, evidence
+from fsjoule.statistics.evidence import Floats, Hypotheses, KnownNoise, effect_bounds, evidence
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
@@ -67,7 +67,7 @@ class SequentialTest:
     Pairs must have run interleaved (see `fsjoule.statistics.order`), and must not be chosen by what they showed.
     """
 
-    def __init__(self, rates: Rates, *, more_is_better: bool, history: History | None = None) -> None:
+    def __init__(self, rates: Rates, *, more_is_better: bool, history: KnownNoise | None = None) -> None:
         self._rates = rates
         self._sign = 1.0 if more_is_better else -1.0
         self._history = history
@@ -159,7 +159,7 @@ class Gate(Generic[K]):
         self,
         policy: Policy,
         tests: Sequence[tuple[K, Metric]],
-        histories: Mapping[tuple[K, Metric], History] | None = None,
+        histories: Mapping[tuple[K, Metric], KnownNoise] | None = None,
     ) -> None:
         if not tests:
             raise ValueError("a gate without a single test would let everything pass")

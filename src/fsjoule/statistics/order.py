@@ -6,20 +6,20 @@ import random
 from enum import StrEnum
 
 
-class Side(StrEnum):
+class Turn(StrEnum):
     BASELINE = "baseline"
     CANDIDATE = "candidate"
 
 
-def interleaved(pairs: int, *, seed: int) -> tuple[tuple[Side, Side], ...]:
+def interleaved(pairs: int, *, seed: int) -> tuple[tuple[Turn, Turn], ...]:
     """The order of the two boots of each pair: ABBA or BAAB, drawn anew for every two pairs.
 
     In two such pairs a steady drift adds as much to one side as to the other; the draw keeps anything periodic from
     always meeting the same side (Box, Hunter, Hunter: Statistics for Experimenters, 2nd edition 2005, chapter 4).
     """
     draw = random.Random(seed)  # noqa: S311 - a recorded order, not a secret
-    straight, reverse = (Side.BASELINE, Side.CANDIDATE), (Side.CANDIDATE, Side.BASELINE)
-    order: list[tuple[Side, Side]] = []
+    straight, reverse = (Turn.BASELINE, Turn.CANDIDATE), (Turn.CANDIDATE, Turn.BASELINE)
+    order: list[tuple[Turn, Turn]] = []
     while len(order) < pairs:
         order += draw.choice([[straight, reverse], [reverse, straight]])
     return tuple(order[:pairs])

@@ -19,7 +19,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.remarks import (
-    Cell,
+    Comparable,
     baseline_first,
     boot_of,
     compared_side,
@@ -119,13 +119,13 @@ def _kernels(side: Points) -> set[Kernel | None]:
     return {point.kernel for point in chain(*side.values())}
 
 
-def _cells(side: Points, *, by_kernel: bool) -> dict[Cell, list[Point]]:
+def _cells(side: Points, *, by_kernel: bool) -> dict[Comparable, list[Point]]:
     if not by_kernel:
-        return {Cell(series, None): list(group) for series, group in side.items()}
-    cells: dict[Cell, list[Point]] = {}
+        return {Comparable(series, None): list(group) for series, group in side.items()}
+    cells: dict[Comparable, list[Point]] = {}
     for series, group in side.items():
         for point in sorted(group, key=lambda point: point.kernel.order if point.kernel else ""):
-            cells.setdefault(Cell(series, point.kernel), []).append(point)
+            cells.setdefault(Comparable(series, point.kernel), []).append(point)
     return cells
 
 
@@ -141,9 +141,9 @@ def _no_kernel_in_common(baseline: Side, candidate: Side, ours: Points, theirs: 
 
 
 def _comparisons(
-    common: Sequence[Cell],
-    ours: Mapping[Cell, Sequence[Point]],
-    theirs: Mapping[Cell, Sequence[Point]],
+    common: Sequence[Comparable],
+    ours: Mapping[Comparable, Sequence[Point]],
+    theirs: Mapping[Comparable, Sequence[Point]],
     labels: Mapping[IndexedSeries, str],
     metrics: Sequence[Metric],
 ) -> tuple[list[Comparison[Subject]], list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.evidence import History
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.gate import Gate, GateState, State
 from fsjoule.statistics.outcome import Outcome
@@ -36,7 +36,7 @@ class Judge:
     """
 
     policy: Policy
-    histories: Mapping[Test, History] = field(default_factory=dict[Test, History])
+    histories: Mapping[Test, KnownNoise] = field(default_factory=dict[Test, KnownNoise])
     guest_time: bool = False
     pairs: int = field(default=0, init=False)
     faults: list[str] = field(default_factory=list[str], init=False)
@@ -163,9 +163,9 @@ def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome
     return Outcome.IMPROVED if better else state.decision
 
 
-def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, History]:
+def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
     """What earlier boots say about the noise of each test: how far boots of one kernel and one run lie apart."""
-    found: dict[Test, History] = {}
+    found: dict[Test, KnownNoise] = {}
     for series, group in points.items():
         for metric in metrics:
             boots: dict[tuple[object, ...], list[float]] = {}
@@ -177,7 +177,7 @@ def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence
             degrees = sum(len(figures) - 1 for figures in spread)
             if degrees:
                 squares = sum(float(np.square(figures - figures.mean()).sum()) for figures in spread)
-                found[series, metric] = History(math.sqrt(squares / degrees), degrees)
+                found[series, metric] = KnownNoise(math.sqrt(squares / degrees), degrees)
     return found
 
 

@@ -24,7 +24,7 @@ _DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons of equal sides sai
 _HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
 
 
-class Cell(NamedTuple):
+class Comparable(NamedTuple):
     """What may be compared: a series, and a kernel where both sides have the same several."""
 
     series: IndexedSeries
@@ -61,12 +61,12 @@ def kernel_names(kernels: Iterable[Kernel | None]) -> dict[Kernel | None, str]:
     return {kernel: kernel.label if releases.count(kernel.release) > 1 else kernel.release for kernel in known}
 
 
-def _cell_name(cell: Cell, labels: Mapping[IndexedSeries, str]) -> str:
+def _cell_name(cell: Comparable, labels: Mapping[IndexedSeries, str]) -> str:
     return f"{labels[cell.series]}, kernel {cell.kernel.label}" if cell.kernel else labels[cell.series]
 
 
 def compared_side(
-    side: Side, used: Sequence[Point], only_here: Sequence[Cell], labels: Mapping[IndexedSeries, str]
+    side: Side, used: Sequence[Point], only_here: Sequence[Comparable], labels: Mapping[IndexedSeries, str]
 ) -> ComparedSide:
     """What a report says of a side: `used` is what of it was compared, `only_here` what the other side has not got."""
     times = sorted(point.started_utc for point in used)

@@ -7,7 +7,7 @@ from functools import partial
 
 from fsjoule.report import style
 from fsjoule.report.charts import Bar, grouped
-from fsjoule.report.line_chart import Point, line_chart
+from fsjoule.report.line_chart import Dot, line_chart
 from fsjoule.report.publications.sections import Drawing
 from fsjoule.report.publications.view import View
 from fsjoule.suites.published.cells import Quantity
@@ -76,7 +76,7 @@ def lines(
 ) -> Drawing:
     """A quantity against a number, one line a filesystem; `across` is that number's title and where a row has it."""
     points = [
-        Point(_name(view, row, rows), across[1](row), spread)
+        Dot(_name(view, row, rows), across[1](row), spread)
         for row in sorted(rows, key=across[1])
         if (spread := row.spread(quantity)) is not None
     ]

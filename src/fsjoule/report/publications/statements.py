@@ -14,7 +14,7 @@ from fsjoule.report.tables import Tone
 from fsjoule.statistics.spread import Proportion, Spread
 from fsjoule.suites.published.cells import Cell, Found
 from fsjoule.suites.published.doubts import Doubt
-from fsjoule.suites.published.statements import Finding, Holds, Origin, Reading
+from fsjoule.suites.published.statements import Answer, Holds, Origin, Reading
 from fsjoule.suites.published.summary import Told
 
 NOTE: Final = (
@@ -79,7 +79,7 @@ def _published(told: Told) -> list[str]:
     return [f"published: {'; '.join(texts)} ({whose})"]
 
 
-def finding_text(finding: Finding, statement: str) -> str:
+def finding_text(finding: Answer, statement: str) -> str:
     """The figures that decide: `3 of 12 pairs; randread 16 KiB: ext4 12.03 ± 0.33, btrfs 13.04 ± 0.82 MiB/s`."""
     if finding.lacking:
         missing = [reading for reading in finding.deciding if reading.found is None]

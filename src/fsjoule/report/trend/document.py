@@ -8,7 +8,7 @@ from typing import Final
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.suites.published import figure_of_slug
 from fsjoule.verdicts.trend.changes import Change
-from fsjoule.verdicts.trend.history import History, Point, interval
+from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend
 
 SCHEMA: Final = "fsjoule.trend/1"
@@ -49,7 +49,7 @@ def _series(series: IndexedSeries) -> dict[str, object]:
     return {"key": series.key, **asdict(series.series), "simulated": series.simulated}
 
 
-def _point(point: Point, trend: Trend) -> dict[str, object]:
+def _point(point: HistoryPoint, trend: Trend) -> dict[str, object]:
     low, high, confidence = interval(point.boots)
     return {
         **_names(point, trend),
@@ -62,7 +62,7 @@ def _point(point: Point, trend: Trend) -> dict[str, object]:
     }
 
 
-def _names(point: Point, trend: Trend) -> dict[str, object]:
+def _names(point: HistoryPoint, trend: Trend) -> dict[str, object]:
     run, kernel = trend.runs[point.run], trend.kernels.get(point.kernel or 0)
     return {
         "run": run.run_id,

@@ -11,7 +11,7 @@ from fsjoule.report.numbers import change_text, counted, signed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.changes import Change, Status
-from fsjoule.verdicts.trend.history import History, Point
+from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
 
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -27,7 +27,7 @@ def sentence(change: Change, trend: Trend) -> str:
     return f"{title(change.history)}: {amount(change)} since {since} (before: {before})"
 
 
-def _beside(change: Change) -> tuple[tuple[Point, Point], tuple[Point, Point]]:
+def _beside(change: Change) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[HistoryPoint, HistoryPoint]]:
     return (change.since, change.last), (change.last, change.since)
 
 
@@ -45,7 +45,7 @@ def amount(change: Change) -> str:
     return change_text(change.history.metric, change.ratio)
 
 
-def kernel_text(point: Point, trend: Trend, *, beside: Point | None = None) -> str:
+def kernel_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
     """A kernel's release, with its package's version where that alone tells it from the other."""
     kernel = trend.kernels.get(point.kernel or 0)
     if kernel is None:
@@ -55,7 +55,7 @@ def kernel_text(point: Point, trend: Trend, *, beside: Point | None = None) -> s
     return kernel.label if same_release else kernel.release
 
 
-def point_text(point: Point, trend: Trend, *, beside: Point | None = None) -> str:
+def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
     kernel = kernel_text(point, trend, beside=beside)
     names = trend.runs[point.run]
     commit = f", commit {names.commit[:12]}" if names.commit else ""

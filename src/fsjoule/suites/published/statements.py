@@ -45,7 +45,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Answer:
     """What figures say of a statement. `deciding` are those that decide it, or that are missing.
 
     Of `pairs` comparisons `agreeing` are as stated. `single` says that figures without a deviation were compared.
@@ -69,7 +69,7 @@ class Rule(Protocol):
     @property
     def cells(self) -> tuple[Cell, ...]: ...
 
-    def tell(self, figures: Figures) -> Finding: ...
+    def tell(self, figures: Figures) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +109,15 @@ class Above:
     def cells(self) -> tuple[Cell, ...]:
         return tuple(dict.fromkeys(cell for pair in self.pairs for cell in pair.cells))
 
-    def tell(self, figures: Figures) -> Finding:
+    def tell(self, figures: Figures) -> Answer:
         compared = [found for pair in self.pairs if (found := _compared(pair, figures)) is not None]
         agreeing = [each for each in compared if each.p_not < SIGNIFICANCE]
         contrary = [each for each in compared if each.p_so < SIGNIFICANCE / len(self.pairs)]
         missing = tuple(Reading(cell, None) for cell in self.cells if not isinstance(figures[cell], Spread))
         single = any(each.single for each in compared)
 
-        def finding(holds: Holds, deciding: tuple[Reading, ...]) -> Finding:
-            return Finding(holds, deciding, len(agreeing), len(self.pairs), single)
+        def finding(holds: Holds, deciding: tuple[Reading, ...]) -> Answer:
+            return Answer(holds, deciding, len(agreeing), len(self.pairs), single)
 
         if contrary:
             return finding(Holds.NO, min(contrary, key=lambda each: (each.p_so, each.lead)).readings)
@@ -155,12 +155,12 @@ class Without:
     def cells(self) -> tuple[Cell, ...]:
         return (self.cell,)
 
-    def tell(self, figures: Figures) -> Finding:
+    def tell(self, figures: Figures) -> Answer:
         reading = Reading(self.cell, figures[self.cell])
         if reading.found is not None:
-            return Finding(Holds.NO, (reading,), agreeing=0)
+            return Answer(Holds.NO, (reading,), agreeing=0)
         so = (self.cell.part, self.cell.filesystem) in figures.without
-        return Finding(Holds.YES if so else Holds.UNTOLD, (reading,), agreeing=int(so))
+        return Answer(Holds.YES if so else Holds.UNTOLD, (reading,), agreeing=int(so))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class Never:
     cells: tuple[Cell, ...]
     ever: bool = False
 
-    def tell(self, figures: Figures) -> Finding:
+    def tell(self, figures: Figures) -> Answer:
         readings = [Reading(cell, figures[cell]) for cell in self.cells]
         told = {reading.cell: self._so(reading.found) for reading in readings}
         agreeing = sum(so is True for so in told.values())
 
-        def finding(holds: Holds, *, deciding: bool | None) -> Finding:
+        def finding(holds: Holds, *, deciding: bool | None) -> Answer:
             those = tuple(reading for reading in readings if told[reading.cell] is deciding)
-            return Finding(holds, those, agreeing, len(readings))
+            return Answer(holds, those, agreeing, len(readings))
 
         if False in told.values():
             return finding(Holds.NO, deciding=False)

@@ -10,7 +10,7 @@ from fsjoule.suites.published import publication_of
 from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.measured import Row, measured_figures, part_of, rows_of_run
 from fsjoule.suites.published.publication import Publication
-from fsjoule.suites.published.statements import Finding, Origin, Statement
+from fsjoule.suites.published.statements import Answer, Origin, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Told:
     part: str
     kernel: str
     storage: str
-    finding: Finding
-    published: dict[str, Finding]
+    finding: Answer
+    published: dict[str, Answer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nomin
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Order
-from fsjoule.verdicts.trend.history import History, Point
+from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 
 class Status(StrEnum):
@@ -42,19 +42,19 @@ class Change:
         return (self.ratio < 1) is self.history.metric.more_is_better
 
     @property
-    def since(self) -> Point:
+    def since(self) -> HistoryPoint:
         return self.history.points[self.nomination.index]
 
     @property
-    def last(self) -> Point:
+    def last(self) -> HistoryPoint:
         return self.history.points[self.nomination.index - 1]
 
     @property
-    def before(self) -> Point:
+    def before(self) -> HistoryPoint:
         return self.history.points[self.nomination.before]
 
     @property
-    def after(self) -> Point:
+    def after(self) -> HistoryPoint:
         return self.history.points[self.nomination.after]
 
 

@@ -30,7 +30,7 @@ _MANY: Final = 500
 Labels = Mapping[tuple[int, int], str]
 
 
-class Point(NamedTuple):
+class HistoryPoint(NamedTuple):
     """One run of a series, or one kernel, and its figure: the median over its boots, or over its runs.
 
     `boots` are the figures of all boots behind it. `run` is the run, of several the newest; both it and `kernel` are
@@ -54,7 +54,7 @@ class History:
 
     series: IndexedSeries
     metric: Metric
-    points: tuple[Point, ...]
+    points: tuple[HistoryPoint, ...]
     label: str = ""
     unusable: Mapping[str, int] | None = None
 
@@ -122,9 +122,9 @@ def _tracks(rows: Sequence[Row], labels: Labels) -> dict[str, list[_Boots]]:
     return tracks
 
 
-def _points(groups: Iterable[_Boots], place: int) -> tuple[list[Point], dict[str, int]]:
+def _points(groups: Iterable[_Boots], place: int) -> tuple[list[HistoryPoint], dict[str, int]]:
     """One point a run; boots whose figure cannot be used are counted, runs without any other boot are left out."""
-    points: list[Point] = []
+    points: list[HistoryPoint] = []
     unusable: dict[str, int] = {}
     for run, kernel, rows in groups:
         boots: list[float] = []
@@ -136,13 +136,13 @@ def _points(groups: Iterable[_Boots], place: int) -> tuple[list[Point], dict[str
                 kind = str(wrong).partition(" (")[0]
                 unusable[kind] = unusable.get(kind, 0) + 1
         if boots:
-            points.append(Point(run, kernel, rows[0][STARTED], statistics.median(boots), tuple(boots), 1))
+            points.append(HistoryPoint(run, kernel, rows[0][STARTED], statistics.median(boots), tuple(boots), 1))
     return points, unusable
 
 
-def _by_kernel(points: Iterable[Point], kernels: Mapping[int, Kernel]) -> list[Point]:
+def _by_kernel(points: Iterable[HistoryPoint], kernels: Mapping[int, Kernel]) -> list[HistoryPoint]:
     """One point a kernel, the oldest kernel first; what is of no known kernel is left out."""
-    of_kernel: dict[int, list[Point]] = {}
+    of_kernel: dict[int, list[HistoryPoint]] = {}
     for point in points:
         if point.kernel is not None:
             of_kernel.setdefault(point.kernel, []).append(point)
@@ -150,11 +150,11 @@ def _by_kernel(points: Iterable[Point], kernels: Mapping[int, Kernel]) -> list[P
     return [_merged(of_kernel[number]) for number in in_order]
 
 
-def _merged(points: Sequence[Point]) -> Point:
+def _merged(points: Sequence[HistoryPoint]) -> HistoryPoint:
     newest = points[-1]
     figure = statistics.median([point.figure for point in points])
     boots = tuple(boot for point in points for boot in point.boots)
-    return Point(newest.run, newest.kernel, newest.started_utc, figure, boots, len(points))
+    return HistoryPoint(newest.run, newest.kernel, newest.started_utc, figure, boots, len(points))
 
 
 def interval(boots: Sequence[float]) -> tuple[float, float, float]:
