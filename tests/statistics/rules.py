@@ -44,13 +44,13 @@ class Rule(Protocol):
     def __call__(self, baseline: Floats, candidate: Floats) -> Calls: ...
 
 
-def gate(rates: Rates, history: KnownNoise | None = None) -> Rule:
+def gate(rates: Rates, known: KnownNoise | None = None) -> Rule:
     """The sequential test of `fsjoule gate`, many trials at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
 
     def stops(baseline: Floats, candidate: Floats) -> list[Stops]:
         parts = range(0, len(baseline), _CHUNK)
-        return [_stops(baseline[i : i + _CHUNK], candidate[i : i + _CHUNK], rates, hypotheses, history) for i in parts]
+        return [_stops(baseline[i : i + _CHUNK], candidate[i : i + _CHUNK], rates, hypotheses, known) for i in parts]
 
     def judge(baseline: Floats, candidate: Floats) -> Calls:
         early = min(_EARLY_PAIRS, rates.budget_pairs)
@@ -67,9 +67,9 @@ def gate(rates: Rates, history: KnownNoise | None = None) -> Rule:
 
 
 def _stops(
-    baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, history: KnownNoise | None
+    baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, known: KnownNoise | None
 ) -> Stops:
-    found = evidence(baseline, candidate, hypotheses, history)
+    found = evidence(baseline, candidate, hypotheses, known)
     pairs = baseline.shape[1]
     regressed = _first(found.regressed >= -math.log(rates.alpha), rates.least_pairs)
     not_regressed = _first(found.not_regressed >= -math.log(rates.beta), rates.least_pairs)

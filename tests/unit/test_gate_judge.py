@@ -15,7 +15,7 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.verdicts.gate import Judge, histories
+from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
 
@@ -169,8 +169,8 @@ def test_history_is_the_spread_within_runs() -> None:
     """Runs lie far apart, their boots 1 %; a figure that cannot be used is none."""
     figures = {"a": (1.0, 1.01, 0.99), "b": (5.0, 5.05, 4.95), "c": (7.0,), "d": (None, 0.0)}
     group = [point(run, boot, each) for run, boots in figures.items() for boot, each in enumerate(boots)]
-    found = histories({WRITE: group, READ: group[:1]}, (Metric.CPU, Metric.ENERGY))
+    found = known_noise({WRITE: group, READ: group[:1]}, (Metric.CPU, Metric.ENERGY))
     assert list(found) == [(WRITE, Metric.CPU)]
     assert found[WRITE, Metric.CPU].degrees == 4
     assert found[WRITE, Metric.CPU].relative_sd == pytest.approx(0.01, rel=0.01)
-    assert histories({WRITE: [point("a", 1, math.nan)]}, (Metric.CPU,)) == {}
+    assert known_noise({WRITE: [point("a", 1, math.nan)]}, (Metric.CPU,)) == {}

@@ -24,7 +24,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.selection import UnknownNameError
-from fsjoule.verdicts.gate import Judge, histories
+from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.recorded import recorded_pairs
@@ -82,7 +82,7 @@ def gate_measured(
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
         return Gated(GateVerdict.IDENTICAL, *told, policy, ended, command=command)
-    judge = Judge(policy, _history(history, choice, policy))
+    judge = Judge(policy, _known_noise(history, choice, policy))
 
     def enough(pair: Pair) -> str | None:
         nonlocal ended
@@ -195,9 +195,9 @@ def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
     return GateSide(facts.label, title, facts.digest)
 
 
-def _history(index: str | None, choice: Choice, policy: Policy) -> dict[Test, KnownNoise]:
+def _known_noise(index: str | None, choice: Choice, policy: Policy) -> dict[Test, KnownNoise]:
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
     with open_index(index) as opened:
-        return histories(points(opened, where, metrics=policy.metrics), policy.metrics)
+        return known_noise(points(opened, where, metrics=policy.metrics), policy.metrics)

@@ -93,16 +93,14 @@ class Evidence:
     relative_noise: Floats
 
 
-def evidence(
-    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: KnownNoise | None = None
-) -> Evidence:
+def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None) -> Evidence:
     """Evidence after each pair.
 
     Both arrays have the shape (..., pairs): logarithms, less is worse, in the order in which they ran. Any number of
     trials can be followed at once along the leading axes.
     """
     effects = np.concatenate([hypotheses.losses, hypotheses.gains])
-    prior = _sigma_prior(history)
+    prior = _sigma_prior(known)
     done = np.zeros((*baseline.shape[:-1], len(effects), len(_SIGMAS)))
     after: list[tuple[Floats, Floats, Floats]] = []
     for pair in range(baseline.shape[-1]):
@@ -117,7 +115,7 @@ def evidence(
 
 
 def effect_bounds(
-    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, history: KnownNoise | None = None, *, confidence: float
+    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None, *, confidence: float
 ) -> tuple[float, float]:
     """Bounds of the effect that hold at any number of pairs, so also at the one where somebody stopped.
 
@@ -133,7 +131,7 @@ def effect_bounds(
     for start in range(0, len(baseline), BLOCK_PAIRS):
         block = slice(start, start + BLOCK_PAIRS)
         joint = joint + _log_likelihood(baseline[block], candidate[block], effects)
-    per_effect = logsumexp(joint + _sigma_prior(history), axis=-1)
+    per_effect = logsumexp(joint + _sigma_prior(known), axis=-1)
     named = np.concatenate([hypotheses.loss_weights, hypotheses.gain_weights]) - math.log(4)
     weights = np.concatenate([named, np.full(len(_EFFECTS), -math.log(2 * len(_EFFECTS)))])
     against = logsumexp(per_effect[: len(weights)] + weights) - per_effect[len(weights) :]
@@ -177,12 +175,12 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
     return total
 
 
-def _sigma_prior(history: KnownNoise | None) -> Floats:
+def _sigma_prior(known: KnownNoise | None) -> Floats:
     """Logarithms of the weights of the noise grid: even, or as an inverse chi-squared from earlier boots."""
     weights = np.zeros(len(_SIGMAS))
-    if history is not None and history.degrees > 0:
-        degrees = min(history.degrees, _MOST_DEGREES)
-        weights = -degrees * (np.log(_SIGMAS) + np.square(max(history.relative_sd, _SIGMAS[0]) / _SIGMAS) / 2)
+    if known is not None and known.degrees > 0:
+        degrees = min(known.degrees, _MOST_DEGREES)
+        weights = -degrees * (np.log(_SIGMAS) + np.square(max(known.relative_sd, _SIGMAS[0]) / _SIGMAS) / 2)
     return weights - logsumexp(weights)
 
 

@@ -67,10 +67,10 @@ class SequentialTest:
     Pairs must have run interleaved (see `fsjoule.statistics.order`), and must not be chosen by what they showed.
     """
 
-    def __init__(self, rates: Rates, *, more_is_better: bool, history: KnownNoise | None = None) -> None:
+    def __init__(self, rates: Rates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
         self._rates = rates
         self._sign = 1.0 if more_is_better else -1.0
-        self._history = history
+        self._known_noise = known
         self._hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=more_is_better))
         self._baseline: list[float] = []
         self._candidate: list[float] = []
@@ -108,7 +108,7 @@ class SequentialTest:
         if not self._baseline:
             return None
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
-        bounds = effect_bounds(baseline, candidate, self._hypotheses, self._history, confidence=confidence)
+        bounds = effect_bounds(baseline, candidate, self._hypotheses, self._known_noise, confidence=confidence)
         low, high = sorted(math.exp(self._sign * bound) for bound in bounds)
         return Interval(low, high)
 
@@ -118,7 +118,7 @@ class SequentialTest:
         if not used:
             return State(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
-        found = evidence(baseline, candidate, self._hypotheses, self._history)
+        found = evidence(baseline, candidate, self._hypotheses, self._known_noise)
         regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
         not_regressed = float(found.not_regressed[-1]) / -math.log(self._rates.beta)
         decision = Outcome.UNDECIDED
@@ -159,11 +159,11 @@ class Gate(Generic[K]):
         self,
         policy: Policy,
         tests: Sequence[tuple[K, Metric]],
-        histories: Mapping[tuple[K, Metric], KnownNoise] | None = None,
+        known_noise: Mapping[tuple[K, Metric], KnownNoise] | None = None,
     ) -> None:
         if not tests:
             raise ValueError("a gate without a single test would let everything pass")
-        known = histories or {}
+        given = known_noise or {}
         self._tests = {
             (series, metric): SequentialTest(
                 Rates(
@@ -174,7 +174,7 @@ class Gate(Generic[K]):
                     least_pairs=policy.least_pairs,
                 ),
                 more_is_better=metric.more_is_better,
-                history=known.get((series, metric)),
+                known=given.get((series, metric)),
             )
             for series, metric in tests
         }

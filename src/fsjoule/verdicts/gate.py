@@ -36,7 +36,7 @@ class Judge:
     """
 
     policy: Policy
-    histories: Mapping[Test, KnownNoise] = field(default_factory=dict[Test, KnownNoise])
+    known_noise: Mapping[Test, KnownNoise] = field(default_factory=dict[Test, KnownNoise])
     guest_time: bool = False
     pairs: int = field(default=0, init=False)
     faults: list[str] = field(default_factory=list[str], init=False)
@@ -127,7 +127,7 @@ class Judge:
                     f"none of what is measured has {wanted}: there is nothing to test",
                     hint="choose another suite, or other metrics in the policy",
                 )
-            self._gate = Gate(self.policy, list(self._seen), self.histories)
+            self._gate = Gate(self.policy, list(self._seen), self.known_noise)
         for pair in self._waiting:
             self._gate.add(pair.figures)
         self._waiting = []
@@ -163,7 +163,7 @@ def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome
     return Outcome.IMPROVED if better else state.decision
 
 
-def histories(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
+def known_noise(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
     """What earlier boots say about the noise of each test: how far boots of one kernel and one run lie apart."""
     found: dict[Test, KnownNoise] = {}
     for series, group in points.items():
