@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol, Self
+from typing import ClassVar, Final, Literal, Protocol, Self
 
 from fsjoule.model.operation import KIB, MIB, FlakeyModel, Hazard, IoPattern, TimedKind, size_label
 
@@ -29,9 +29,16 @@ class _Sized(Protocol):
 
 
 class _Workload:
-    """What every workload says of itself; here is what is so for most of them."""
+    """What every workload says of itself, and how it is for most of them.
+
+    Each has a `slug` besides, its short name, unique within a suite; `seconds`, how long it takes at a speed in MiB/s;
+    and `scaled`, the workload with its sizes multiplied. `cuts_power` says that it ends with the board's power cut at a
+    random moment, `modules` is what it needs of the kernel beside the filesystem.
+    """
 
     __slots__ = ()
+    cuts_power: ClassVar[bool] = False
+    modules: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self: _Sized) -> str:
@@ -58,19 +65,9 @@ class _Workload:
         return False
 
     @property
-    def cuts_power(self) -> bool:
-        """Whether it ends with the board's power cut at a random moment."""
-        return False
-
-    @property
     def uses_root(self) -> bool:
         """Whether a file of its size is on the card's root as well."""
         return False
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """What it needs of the kernel, beside the filesystem."""
-        return ()
 
     @property
     def only_writes(self) -> bool:
@@ -89,28 +86,16 @@ class _Workload:
 
 
 class _WithoutFio(_Workload):
-    """What workloads say of what only fio has."""
+    """What workloads say of what only fio has: `access` is how its requests reach the device, `4 MiB direct`.
+
+    `jobs` are its programs that run at once, `buffer_bytes` is the memory that blocks in flight take.
+    """
 
     __slots__ = ()
-
-    @property
-    def jobs(self) -> int:
-        """How many of its programs run at once."""
-        return 1
-
-    @property
-    def block_size_bytes(self) -> int:
-        return 0
-
-    @property
-    def access(self) -> str:
-        """How requests reach the device: `4 MiB direct`."""
-        return ""
-
-    @property
-    def buffer_bytes(self) -> int:
-        """The memory that blocks in flight take."""
-        return 0
+    jobs: ClassVar[int] = 1
+    block_size_bytes: ClassVar[int] = 0
+    access: ClassVar[str] = ""
+    buffer_bytes: ClassVar[int] = 0
 
     def at_depth(self, depth: int) -> Self:
         """The workload with that queue depth, if it has one."""
@@ -178,12 +163,10 @@ class FioWorkload(_Workload):
 
     @property
     def access(self) -> str:
-        """How requests reach the device: `4 MiB direct`."""
         return f"{size_label(self.block_size_bytes)} {'direct' if self.direct else 'buffered'}"
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory that blocks in flight take."""
         return self.jobs * self.depth * self.block_size_bytes
 
     @property
@@ -211,7 +194,6 @@ class FioWorkload(_Workload):
         return laid_out_s + self.runtime_s
 
     def at_depth(self, depth: int) -> Self:
-        """The workload with that queue depth."""
         return replace(self, depth=depth)
 
     def scaled(self, factor: float) -> Self:
@@ -289,11 +271,9 @@ class TimedWorkload(_WithoutFio):
         return self.size_bytes if self.operation in moving else 0
 
     def seconds(self, mib_per_s: float) -> float:
-        """How long it takes at that speed."""
         return _OPERATION_S + self.size_bytes / MIB / mib_per_s
 
     def scaled(self, factor: float) -> Self:
-        """The workload with its size multiplied."""
         return replace(self, size_bytes=_kib(self.size_bytes * factor))
 
 
@@ -311,11 +291,8 @@ class PowerLossWorkload(_WithoutFio):
     earliest_s: float = 0.5
     latest_s: float = 4.0
     kind: Literal["power-loss"] = "power-loss"
-
-    @property
-    def operation(self) -> Hazard:
-        """What is done, as every workload says it."""
-        return Hazard.POWER_LOSS
+    operation: ClassVar = Hazard.POWER_LOSS
+    cuts_power: ClassVar = True
 
     @property
     def mean_s(self) -> float:
@@ -324,12 +301,7 @@ class PowerLossWorkload(_WithoutFio):
 
     @property
     def slug(self) -> str:
-        """Short name, unique within a suite."""
         return f"power-loss-{'sync' if self.sync else 'async'}"
-
-    @property
-    def cuts_power(self) -> bool:
-        return True
 
     @property
     def space_bytes(self) -> int:
@@ -359,31 +331,21 @@ class FlakeyWorkload(_WithoutFio):
     files: int = 8
     file_bytes: int = MIB
     kind: Literal["dm-flakey"] = "dm-flakey"
-
-    @property
-    def operation(self) -> Hazard:
-        """What is done, as every workload says it."""
-        return Hazard.DM_FLAKEY
+    operation: ClassVar = Hazard.DM_FLAKEY
+    modules: ClassVar = ("dm-flakey",)
 
     @property
     def slug(self) -> str:
-        """Short name, unique within a suite."""
         return f"dm-flakey-{self.model.value}"
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        return ("dm-flakey",)
 
     @property
     def space_bytes(self) -> int:
         return self.size_bytes + self.files * self.file_bytes
 
     def seconds(self, mib_per_s: float) -> float:
-        """How long it takes at that speed."""
         return _FLAKEY_S + self.space_bytes / MIB / mib_per_s
 
     def scaled(self, factor: float) -> Self:
-        """The workload with the size of its large file multiplied."""
         return replace(self, size_bytes=_kib(self.size_bytes * factor))
 
 
