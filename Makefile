@@ -45,7 +45,7 @@ bench: setup
 	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
-	$(AS_ROOT) $(BIN)/pytest
+	$(AS_ROOT) $(BIN)/pytest -n auto --dist loadfile --durations 25
 
 check: lint
 	$(BIN)/pytest -n auto --dist loadfile tests/unit
