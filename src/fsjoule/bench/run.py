@@ -30,21 +30,17 @@ from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
-    FioWorkload,
-    FlakeyWorkload,
     LabStep,
     Measurement,
     MeterInfo,
     Plan,
     Planned,
-    PowerLossWorkload,
     Provision,
     Run,
     RunStatus,
-    TimedKind,
-    TimedWorkload,
     Trace,
 )
+from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, Meter, ResultStore, Shell
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.suites import SCRATCH_ROOT, repetition_seed
@@ -220,7 +216,7 @@ class Bench:
     def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
         """Do what the entry asks for; returns the boot that is to be named for it, and what it left behind."""
         match entry.workload:
-            case TimedWorkload(operation=TimedKind.BOOT):
+            case workload if workload.is_boot:
                 return self._measure_boot(entry)
             case PowerLossWorkload():
                 return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
