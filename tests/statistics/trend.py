@@ -13,9 +13,10 @@ from output import Report, arguments
 from simulation import Scenario, boots, trials
 
 from fsjoule.statistics.changepoints import Nomination, nominate
-from fsjoule.statistics.confirmation import Confirmed, confirm, outcome_of
+from fsjoule.statistics.confirmation import confirm, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]
 

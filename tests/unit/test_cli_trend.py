@@ -82,7 +82,7 @@ def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
     assert any("hungrier since 6.1.107-armmp" in line for line in lines)
     assert "12 histories of 6 series, by time" in done.out
     assert "6 without a change, 2 changes nominated, 0 changes confirmed, 0 changes refuted" in done.out
-    assert "4 histories have fewer than 6 runs with a figure" in done.out
+    assert "fewer than 6 runs with a figure, too few for a change to be seen: 4 histories" in done.out
     assert re.search(r"^  [▁▂▃▄▅▆▇█]{36} ▁ [\d.]+ █ [\d.]+ MiB/s$", done.out, re.MULTILINE)
 
 
@@ -290,7 +290,7 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     (choice,) = history.boots.choices
     assert (choice.filesystems, choice.kernels) == (("btrfs",), (str(history.before), str(history.after)))
     assert choice.storages == ("card",)
-    assert "1 changes nominated, 1 changes confirmed" in done.out
+    assert "1 change nominated, 1 change confirmed" in done.out
     assert "confirmed in 3 pairs of fresh boots, -7.0 %, run fresh, wrong with at most 1 %" in done.out
     # The meter was silent: of the energy nothing is known.
     assert "fresh boots could not decide" in done.out
@@ -298,7 +298,7 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     # The index made anew, nothing measured: it is still so.
     throughput = ("trend", "--index", "nights.sqlite", "--metric", "throughput")
     again = run(*throughput, "--by", "kernel")
-    assert "0 changes nominated, 1 changes confirmed" in again.out
+    assert "0 changes nominated, 1 change confirmed" in again.out
     assert "confirm with" not in again.out
     run(*CONFIRM, "--metric", "throughput")
     assert len(history.boots.choices) == 1
@@ -307,14 +307,14 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
 def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, history: History) -> None:
     done = run(*CONFIRM, "--metric", "throughput")
     assert len(history.boots.choices) == 1
-    assert "0 changes confirmed, 1 changes refuted" in done.out
+    assert "0 changes confirmed, 1 change refuted" in done.out
     assert "refuted in 3 pairs of fresh boots, +0.0 %" in done.out
 
 
 def test_what_fresh_boots_cannot_decide_stays_nominated(run: CommandLine, history: History) -> None:
     done = run(*CONFIRM, "--metric", "energy")
     assert len(history.boots.choices) == 1
-    assert "1 changes nominated" in done.out
+    assert "1 change nominated" in done.out
     assert "fresh boots could not decide" in done.out
     assert "confirm with" in done.out
 
@@ -327,7 +327,7 @@ def test_a_kernel_that_cannot_be_had_leaves_it_nominated(run: CommandLine, histo
     assert re.search(r"kernel 6\.1\.106-armmp \(.*\) cannot be had again: there is no kernel at", done.err)
     assert str(history.before) in done.err
     assert "--tree" in done.err
-    assert "1 changes nominated" in done.out
+    assert "1 change nominated" in done.out
 
 
 def test_another_kernel_under_the_name_is_not_taken(run: CommandLine, history: History) -> None:

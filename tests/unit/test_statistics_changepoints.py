@@ -12,9 +12,10 @@ from simulation import PLAIN, STALLS, Scenario, boots
 
 from fsjoule.statistics import finder as module
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
-from fsjoule.statistics.confirmation import Confirmed, confirm, outcome_of
+from fsjoule.statistics.confirmation import confirm, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]
 RATES = Rates(smallest_effect=0.05)

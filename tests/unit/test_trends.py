@@ -11,6 +11,7 @@ from nights import Nights
 
 from fsjoule.model import REFERENCE_KERNEL, IoPattern
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation, ConfirmedSide, confirmations, keep
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importing import import_runs
@@ -197,7 +198,7 @@ def told(trend: Trend, **changed: object) -> Confirmation:
         before=side("n00018", 19, "6.1.106"),
         after=side("n00023", 24, "6.1.107"),
         nominated_ratio=0.93,
-        outcome="confirmed",
+        outcome=Confirmed.CONFIRMED,
         ratio=0.94,
         pairs=4,
         smallest_effect=0.05,
@@ -213,8 +214,8 @@ def told(trend: Trend, **changed: object) -> Confirmation:
     ("changed", "status"),
     [
         ({}, Status.CONFIRMED),
-        ({"outcome": "refuted"}, Status.REFUTED),
-        ({"outcome": "undecided"}, Status.NOMINATED),
+        ({"outcome": Confirmed.REFUTED}, Status.REFUTED),
+        ({"outcome": Confirmed.UNDECIDED}, Status.NOMINATED),
         ({"nominated_ratio": 1.07}, Status.NOMINATED),
         ({"metric": "energy"}, Status.NOMINATED),
         ({"series": "0" * 16}, Status.NOMINATED),
@@ -229,15 +230,15 @@ def test_a_confirmation_is_shown_where_it_belongs(
     trend = looked_at(stepped, BTRFS, order=order, metrics=(Metric.THROUGHPUT,), known=(known,))
     (change,) = trend.changes
     assert change.status is status
-    assert (change.confirmation == known) is (status is not Status.NOMINATED or known.outcome == "undecided")
+    assert (change.confirmation == known) is (status is not Status.NOMINATED or known.outcome is Confirmed.UNDECIDED)
 
 
 def test_the_newest_decision_counts(stepped: Path) -> None:
     trend = looked_at(stepped)
     known = (
         told(trend),
-        told(trend, outcome="refuted", made_utc="2026-03-02T00:00:00Z"),
-        told(trend, outcome="undecided", made_utc="2026-03-03T00:00:00Z"),
+        told(trend, outcome=Confirmed.REFUTED, made_utc="2026-03-02T00:00:00Z"),
+        told(trend, outcome=Confirmed.UNDECIDED, made_utc="2026-03-03T00:00:00Z"),
     )
     (change,) = looked_at(stepped, BTRFS, metrics=(Metric.THROUGHPUT,), known=known).changes
     assert change.status is Status.REFUTED
@@ -245,7 +246,7 @@ def test_the_newest_decision_counts(stepped: Path) -> None:
 
 def test_confirmations_are_kept_and_read_back(stepped: Path, tmp_path: Path) -> None:
     one = told(looked_at(stepped))
-    other = replace(one, outcome="undecided", ratio=None, made_utc="2026-02-01T00:00:00Z")
+    other = replace(one, outcome=Confirmed.UNDECIDED, ratio=None, made_utc="2026-02-01T00:00:00Z")
     path = keep(tmp_path / "kept", one)
     keep(tmp_path / "kept", other)
     assert path.name.startswith("20260301T000000Z-")

@@ -144,6 +144,7 @@ def _confirm(
     candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
 ) -> None:
     from fsjoule.lab import read_environment
+    from fsjoule.report.numbers import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import Policy, parse_policy
 
@@ -155,7 +156,7 @@ def _confirm(
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured anew: {reason}")
-    progress(f"{len(done)} changes measured anew, kept in {kept}" if done else "nothing was measured anew")
+    progress(f"{counted(len(done), 'change')} measured anew, kept in {kept}" if done else "nothing was measured anew")
 
 
 def _write_page(file: Path, *trends: Trend) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.model import KIB
 from fsjoule.model.metrics import Figure
 from fsjoule.model.operation import size_label
-from fsjoule.report.numbers import ABSENT, range_text, signed
+from fsjoule.report.numbers import ABSENT, counted, range_text, signed
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome
@@ -62,7 +62,7 @@ def shown_text(shown: Sequence[Finding[object]], rest: Sequence[Finding[object]]
 
 def rest_text(rest: Sequence[Finding[object]]) -> str:
     """`40 more figures: 38 unchanged, 2 not decided`."""
-    return f"{len(rest)} more figure{'' if len(rest) == 1 else 's'}: {counts_text(rest)}"
+    return f"{counted(len(rest), 'more figure')}: {counts_text(rest)}"
 
 
 def finding_table(

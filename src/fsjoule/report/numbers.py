@@ -91,9 +91,9 @@ def range_text(interval: Interval | None) -> str:
     return f"{low} to {high} %"
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, what: str, plural: str = "") -> str:
     """`1 pair`, `2 pairs`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count} {what if count == 1 else plural or f'{what}s'}"
 
 
 def _decimals(interval: Interval | None) -> int:

@@ -218,7 +218,7 @@ def _told(
         before=_side(change.before, trend),
         after=_side(change.after, trend),
         nominated_ratio=change.ratio,
-        outcome=outcome_of(test.state).value,
+        outcome=outcome_of(test.state),
         ratio=test.state.ratio,
         pairs=test.state.pairs,
         smallest_effect=rates.smallest_effect,

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.gate import Rates, SequentialTest, State
-from fsjoule.statistics.outcome import Outcome
-
-
-class Confirmed(StrEnum):
-    CONFIRMED = "confirmed"
-    REFUTED = "refuted"
-    UNDECIDED = "undecided"
+from fsjoule.statistics.outcome import Confirmed, Outcome
 
 
 def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:

@@ -1,4 +1,4 @@
-"""What a test says of a figure: the one list of answers, of comparisons and of sequential tests alike."""
+"""What a test says of a figure, or of a nominated change: the one list of answers, whoever asks."""
 
 from __future__ import annotations
 
@@ -17,4 +17,12 @@ class Outcome(StrEnum):
     NOT_REPRODUCIBLE = "not reproducible"
     TOO_FEW = "too few"
     NOT_REGRESSED = "not regressed"
+    UNDECIDED = "undecided"
+
+
+class Confirmed(StrEnum):
+    """What fresh boots say of a nominated change."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
     UNDECIDED = "undecided"

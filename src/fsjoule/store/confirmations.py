@@ -15,14 +15,13 @@ from typing import Any, Final, Literal, cast
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
+from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.documents import parse
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"
 _ENDING: Final = ".json"
 _ID_BYTES: Final = 4
-
-Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Confirmation:
     before: ConfirmedSide
     after: ConfirmedSide
     nominated_ratio: float
-    outcome: Outcome
+    outcome: Confirmed
     ratio: float | None
     pairs: int
     smallest_effect: float
@@ -101,6 +100,7 @@ def _read(document: object) -> Confirmation:
     values = _checked(Confirmation, cast("dict[str, Any]", document))
     for name in ("before", "after"):
         values[name] = ConfirmedSide(**_checked(ConfirmedSide, values[name]))
+    values["outcome"] = Confirmed(values["outcome"])
     return Confirmation(**values)
 
 
@@ -125,7 +125,7 @@ def _checked(kind: type[Confirmation | ConfirmedSide], values: dict[str, Any]) -
     if set(values) != set(names):
         raise ResultError(f"its fields differ from those of {SCHEMA}: {', '.join(sorted(set(values) ^ set(names)))}")
     wrong = [name for name in names if not isinstance(values[name], _TYPES.get(name, (str,)))]
-    if "outcome" in values and values["outcome"] not in ("confirmed", "refuted", "undecided"):
+    if "outcome" in values and values["outcome"] not in list(Confirmed):
         wrong.append("outcome")
     wrong += [name for name in names if isinstance(values[name], bool)]
     if wrong:

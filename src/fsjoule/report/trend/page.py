@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from fsjoule.report.numbers import counted
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.html import ListedChange, TrendPage, render_trend_page
@@ -33,7 +34,8 @@ def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
     return render_trend_page(
         TrendPage(
             report=report,
-            lead=f"{len(series)} series on {_counted(series)}, {by_time.measurements} measurements",
+            lead=f"{len(series)} series on {counted(len({one.series.board for one in series}), 'board')}, "
+            f"{counted(by_time.measurements, 'measurement')}",
             simulated=bool(series) and all(one.simulated for one in series),
             tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],
             changes=listed,
@@ -177,11 +179,6 @@ def _way(change: Change) -> str:
 
 def _rounded(figure: float) -> float:
     return float(f"{figure:.{_DIGITS}g}")
-
-
-def _counted(series: set[IndexedSeries]) -> str:
-    boards = len({one.series.board for one in series})
-    return f"{boards} board{'' if boards == 1 else 's'}"
 
 
 def _tiles(trend: Trend, name: str) -> Iterator[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fsjoule.report.numbers import change_text, counted, signed
+from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -24,7 +25,9 @@ _SHORT_KEY: Final = 8
 def sentence(change: Change, trend: Trend) -> str:
     """`btrfs randwrite-16k on virtual (simulated): 7.1 % slower since 6.12.9, run X (before: 6.1.164, run Y)`."""
     since, before = (point_text(point, trend, beside=beside) for point, beside in _beside(change))
-    return f"{title(change.history)}: {amount(change)} since {since} (before: {before})"
+    return (
+        f"{title(change.history)}: {change_text(change.history.metric, change.ratio)} since {since} (before: {before})"
+    )
 
 
 def _beside(change: Change) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[HistoryPoint, HistoryPoint]]:
@@ -39,10 +42,6 @@ def place(history: History, *, simulated: str = "") -> str:
     """Which series it is; a chart's title says by itself whether it is simulated."""
     label = f", kernel {history.label}" if history.label else ""
     return f"{history.series.label} on {history.series.series.board}{simulated}{label}"
-
-
-def amount(change: Change) -> str:
-    return change_text(change.history.metric, change.ratio)
 
 
 def kernel_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
@@ -72,13 +71,13 @@ def verdict(change: Change) -> str:
         return ""
     seen = "" if told.ratio is None else f", {signed(told.ratio)}"
     where = f"in {counted(told.pairs, 'pair')} of fresh boots{seen}, run {told.run_id}"
-    if told.outcome == "undecided":
+    if told.outcome is Confirmed.UNDECIDED:
         return f"fresh boots could not decide, {where}"
     return f"{told.outcome} {where}, {_rate(told)}"
 
 
 def _rate(told: Confirmation) -> str:
-    rate = told.alpha if told.outcome == "confirmed" else told.beta
+    rate = told.alpha if told.outcome is Confirmed.CONFIRMED else told.beta
     return f"wrong with at most {100 * rate:g} %"
 
 
@@ -116,13 +115,17 @@ def closing_lines(trend: Trend) -> Iterator[str]:
     """How much was looked at, and what was not."""
     what = "kernels" if trend.order is Order.KERNEL else "runs"
     counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
+    histories = counted(len(trend.histories), "history", "histories")
     yield (
-        f"{len(trend.histories)} histories of {trend.series} series, by {trend.order.value}, from "
-        f"{trend.measurements} measurements: {trend.unchanged} without a change, "
-        + ", ".join(f"{count} changes {status.value}" for status, count in counts.items())
+        f"{histories} of {trend.series} series, by {trend.order.value}, from "
+        f"{counted(trend.measurements, 'measurement')}: {trend.unchanged} without a change, "
+        + ", ".join(f"{counted(count, 'change')} {status.value}" for status, count in counts.items())
     )
     if trend.too_short:
-        yield f"{trend.too_short} histories have fewer than 6 {what} with a figure: too few for a change to be seen"
+        yield (
+            f"fewer than 6 {what} with a figure, too few for a change to be seen: "
+            f"{counted(trend.too_short, 'history', 'histories')}"
+        )
     unusable: dict[str, int] = {}
     for history in trend.histories:
         for kind, count in (history.unusable or {}).items():

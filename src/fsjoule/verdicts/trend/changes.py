@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
+from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Order
@@ -89,8 +90,8 @@ def _judged(
     about = [each for each in told if _is_about(each, change, order, kernels)]
     if not about:
         return change
-    newest = max(about, key=lambda each: (each.outcome != "undecided", each.made_utc))
-    status = Status.NOMINATED if newest.outcome == "undecided" else Status(newest.outcome)
+    newest = max(about, key=lambda each: (each.outcome is not Confirmed.UNDECIDED, each.made_utc))
+    status = Status.NOMINATED if newest.outcome is Confirmed.UNDECIDED else Status(newest.outcome)
     return Change(change.history, change.nomination, status, newest)
 
 
