@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,10 @@ def test_what_is_kept_is_read_back_as_it_was(run: CommandLine, tmp_path: Path) -
     done = gate(run, recorded(tmp_path, 0.9), "--json")
     read = from_document(done.out.encode())
     assert json.loads(json.dumps(to_document(read))) == done.document
-    for damaged in ("[]", "{}", '{"tests": [{}]}', done.out.replace('"pairs": 3', '"pairs": "x"'), "{"):
+    ratio = re.sub(r'"ratio": [\d.]+', '"ratio": RATIO', done.out, count=1)
+    effect = done.out.replace('"smallest_effect": 0.05', '"smallest_effect": 1.0')
+    numbers = [ratio.replace("RATIO", number) for number in ("0", "-1", "NaN", "Infinity", '"x"')]
+    for damaged in ("[]", "{}", '{"tests": [{}]}', "{", effect, *numbers):
         with pytest.raises(ResultError, match=r"gate\.json cannot be read"):
             from_document(damaged.encode())
 

@@ -12,7 +12,7 @@ from nights import Nights
 from fsjoule.model import REFERENCE_KERNEL, IoPattern
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.store.confirmations import Confirmation, ConfirmedSide, confirmations, keep
+from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, confirmations, keep
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importing import import_runs
 from fsjoule.store.index.records import Order, Where
@@ -184,8 +184,8 @@ def test_what_is_meant_is_looked_at(stepped: Path) -> None:
 # ------------------------------------------------------------------------------------------- confirmations
 
 
-def side(run: str, day: int, release: str) -> ConfirmedSide:
-    return ConfirmedSide(run, f"2026-01-{day:02d}T02:00:00Z", f"{release}-armmp", f"{release}-1")
+def side(run: str, day: int, release: str) -> ConfirmedPoint:
+    return ConfirmedPoint(run, f"2026-01-{day:02d}T02:00:00Z", f"{release}-armmp", f"{release}-1")
 
 
 def told(trend: Trend, **changed: object) -> Confirmation:

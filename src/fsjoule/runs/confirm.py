@@ -24,7 +24,7 @@ from fsjoule.runs.request import choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.confirmations import Confirmation, ConfirmedSide, keep
+from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 from fsjoule.store.reader import load_run_file
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -228,6 +228,6 @@ def _told(
     )
 
 
-def _side(point: HistoryPoint, trend: Trend) -> ConfirmedSide:
+def _side(point: HistoryPoint, trend: Trend) -> ConfirmedPoint:
     kernel = trend.kernels[point.kernel or 0]
-    return ConfirmedSide(trend.runs[point.run].run_id, point.started_utc, kernel.release, kernel.version)
+    return ConfirmedPoint(trend.runs[point.run].run_id, point.started_utc, kernel.release, kernel.version)

@@ -25,7 +25,7 @@ _ID_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmedSide:
+class ConfirmedPoint:
     """A point of the history that was measured anew: its run, when that began, and the kernel that it had."""
 
     run_id: str
@@ -45,8 +45,8 @@ class Confirmation:
     made_utc: str
     series: str
     metric: str
-    before: ConfirmedSide
-    after: ConfirmedSide
+    before: ConfirmedPoint
+    after: ConfirmedPoint
     nominated_ratio: float
     outcome: Confirmed
     ratio: float | None
@@ -99,7 +99,7 @@ def _read(document: object) -> Confirmation:
         raise ResultError(f"it is no {SCHEMA}")
     values = _checked(Confirmation, cast("dict[str, Any]", document))
     for name in ("before", "after"):
-        values[name] = ConfirmedSide(**_checked(ConfirmedSide, values[name]))
+        values[name] = ConfirmedPoint(**_checked(ConfirmedPoint, values[name]))
     values["outcome"] = Confirmed(values["outcome"])
     return Confirmation(**values)
 
@@ -120,7 +120,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 _ABOVE_ZERO: Final = frozenset({"nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"})
 
 
-def _checked(kind: type[Confirmation | ConfirmedSide], values: dict[str, Any]) -> dict[str, Any]:
+def _checked(kind: type[Confirmation | ConfirmedPoint], values: dict[str, Any]) -> dict[str, Any]:
     names = [field.name for field in fields(kind)]
     if set(values) != set(names):
         raise ResultError(f"its fields differ from those of {SCHEMA}: {', '.join(sorted(set(values) ^ set(names)))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -46,13 +47,24 @@ def from_document(content: bytes) -> Gated:
     try:
         document: dict[str, Any] = parse(content)[0]
         findings = [_finding(test) for test in document["tests"]]
-        return _GATED.validate_python({**document, "findings": findings})
+        gated = _GATED.validate_python({**document, "findings": findings})
+        _check(gated)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ResultError(f"{GATE_FILE} cannot be read: {where}: {first['msg']}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultError(f"{GATE_FILE} cannot be read: {str(error).splitlines()[0]}") from error
+    return gated
+
+
+def _check(gated: Gated) -> None:
+    """Raises ValueError for numbers that no gate writes, and that no logarithm can be taken of."""
+    for one in gated.findings:
+        ratios = [] if one.ratio is None else [one.ratio]
+        ratios += [one.interval.low, one.interval.high] if one.interval else []
+        if not all(0 < ratio < math.inf for ratio in ratios) or not 0 < one.matters < 1:
+            raise ValueError(f"{one.name}: a ratio or what matters is no positive number")
 
 
 def _test(one: Tested) -> dict[str, object]:
