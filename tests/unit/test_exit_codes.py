@@ -124,7 +124,7 @@ def test_every_cause_has_its_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr("fsjoule.runs.session.show_run", fail)
+    monkeypatch.setattr("fsjoule.report.run.show_run", fail)
     done = run("show", "anything")
     assert done.code == code, done.err
     assert said in " ".join(done.err.split())
@@ -135,7 +135,7 @@ def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypa
     def exporter_gone(*_: object, **__: object) -> None:
         _ = cast("Any", ResourceEntry)({}).args
 
-    monkeypatch.setattr("fsjoule.runs.session.show_run", exporter_gone)
+    monkeypatch.setattr("fsjoule.report.run.show_run", exporter_gone)
     done = run("show", "anything")
     assert (done.code, done.err) == (4, "error: labgrid failed: KeyError: 'params'\n")
 

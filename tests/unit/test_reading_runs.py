@@ -24,9 +24,9 @@ from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside
 from fsjoule.host.plaintext import REPLACEMENT, is_plain, plain
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.report.allure.site import _confirmations
+from fsjoule.report.run import write_report
 from fsjoule.report.svg import Rows, draw
 from fsjoule.runs.resume import resume
-from fsjoule.runs.session import write_report
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.documents import parse
 from fsjoule.store.files import write_file

@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -98,39 +97,44 @@ def gate(
 
     Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
     """
-    from fsjoule.runs.gate import Sides, build_sides, gate_measured, gate_recorded
-
     if json_output and markdown == _HERE:
         raise ConfigError("--json and --markdown - both write to the standard output")
     if markdown not in (None, _HERE):
         check_writable(Path(markdown).parent, "--markdown")
     wanted = _policy(policy, budget)
-    named = Sides(baseline, candidate)
     if lg_env is None:
         _refuse(
             "only what is measured now (--lg-env FILE) takes",
             {"--tree": tree, "--config": config, "--storage": storage, "--seed": seed, "--allow-same": allow_same},
         )
         from fsjoule.store.index.records import Where
+        from fsjoule.verdicts.recorded_gate import gate_recorded
 
         where = Where(filesystems=_listed(fs), suites=_listed(suite))
-        reading = partial(
-            gate_recorded, named, index or DEFAULT_LOCATION, where, wanted, drift_not_excluded=drift_not_excluded
+        gated = gate_recorded(
+            baseline,
+            candidate,
+            index or DEFAULT_LOCATION,
+            where,
+            wanted,
+            within=within,
+            drift_not_excluded=drift_not_excluded,
+            command=_again(),
         )
-        gated = reading(within=within, command=_again())
     else:
         _refuse(
             "only what is read (no --lg-env) takes", {"--within": within, "--drift-not-excluded": drift_not_excluded}
         )
         _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
         from fsjoule.lab import check_places, read_environment
+        from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
         drawn = secrets.randbits(32) if seed is None else seed
         options = Measuring(
             read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage
         )
 
-        built = named
+        built = named = Sides(baseline, candidate)
         if tree is not None:
             check_places(options.environment)
             built = build_sides(named, tree, tuple(config or ()), say=progress)

@@ -33,7 +33,7 @@ def page(
 
     Example: fsjoule report page results/20260101T120000Z-board-abc123
     """
-    from fsjoule.runs.session import write_report
+    from fsjoule.report.run import write_report
 
     out.print(str(write_report(run)), soft_wrap=True)
 

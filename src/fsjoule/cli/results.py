@@ -31,7 +31,7 @@ def show(
 
     Example: fsjoule show results/20260101T120000Z-board-abc123 --json
     """
-    from fsjoule.runs.session import show_run, summary_of
+    from fsjoule.report.run import show_run, summary_of
 
     if not json_output:
         show_run(run, out)

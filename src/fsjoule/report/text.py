@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Console, ConsoleRenderable
@@ -16,7 +16,6 @@ from fsjoule.model import RunStatus
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.findings import rest_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
-from fsjoule.report.publications import NOTE, SuitePage, suite_page
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
@@ -31,7 +30,10 @@ from fsjoule.report.tables import (
     time_table,
     timed_table,
 )
-from fsjoule.verdicts.finding import Finding
+
+if TYPE_CHECKING:
+    from fsjoule.report.publications import SuitePage
+    from fsjoule.verdicts.finding import Finding
 
 _GAP: Final = 2
 # More, or longer ones, take long to lay out, and nobody reads them in a terminal.
@@ -52,9 +54,12 @@ def print_summary(console: Console, summary: Summary, *, folder: Path | None = N
 
 def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     yield _headline(summary)
-    suite = suite_page(summary)
-    if suite is not None:
-        yield from _suite(suite, width)
+    if summary.suite is not None:
+        # What it draws takes longer to import than most runs to show.
+        from fsjoule.report.publications import suite_page  # noqa: PLC0415
+
+        if (suite := suite_page(summary)) is not None:
+            yield from _suite(suite, width)
     if summary.fio:
         yield from rich_table(fio_table(summary), width)
         yield footnote(fio_footnote(summary))
@@ -63,7 +68,7 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield from rich_table(projected, width)
         yield footnote(projected_footnote(summary))
     published = published_table(summary)
-    if published is not None and suite is None:
+    if published is not None and summary.suite is None:
         yield from rich_table(published, width)
         yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
@@ -102,6 +107,8 @@ def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
             for line in suite.statements
         ]
         yield named_lines(f"Statements: {suite.tally}", lines, "")
+        from fsjoule.report.publications import NOTE  # noqa: PLC0415 - as above
+
         yield footnote(NOTE)
     if suite.doubts:
         yield named_lines("Published cells that do not follow from others", list(suite.doubts), "")

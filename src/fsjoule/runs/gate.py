@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule import kernels, lab
-from fsjoule.errors import ConfigError, KernelBuildError, StorageError
+from fsjoule.errors import KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
-from fsjoule.model.metrics import Metric
 from fsjoule.report.gating.document import to_document
-from fsjoule.report.numbers import counted
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Choice
 from fsjoule.statistics.evidence import KnownNoise
@@ -23,13 +21,9 @@ from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.store.index.records import Where
-from fsjoule.store.index.selection import UnknownNameError
 from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
-from fsjoule.verdicts.recorded import recorded_pairs
-from fsjoule.verdicts.remarks import single_notes
-from fsjoule.verdicts.sides import Side, Sources
 
 Say = Callable[[str], None]
 
@@ -125,67 +119,6 @@ def keep_gate(gated: Gated, folder: Path) -> None:
             f"{file} could not be stored: {error.strerror}; the answer was: {gated.verdict.value}",
             hint="make room on that disk; what was measured is whole",
         ) from error
-
-
-def gate_recorded(
-    sides: Sides,
-    index: str,
-    where: Where,
-    policy: Policy,
-    *,
-    within: str | None = None,
-    drift_not_excluded: bool = False,
-    command: tuple[str, ...],
-) -> Gated:
-    """The same from boots that were measured before, pair by pair in the order of time, until it is clear.
-
-    A side is named as `fsjoule compare` takes it. A baseline that the index does not know yet passes, and is said to be
-    missing. Raises ConfigError for a candidate that it does not know, and for sides that cannot be compared.
-    """
-    with Sources(index) as sources:
-        candidate = sources.side(sides.candidate, where, tuple(Metric), within=within)
-        try:
-            baseline = sources.side(sides.baseline, where, tuple(Metric), within=within)
-        except UnknownNameError as error:
-            return Gated(
-                GateVerdict.NO_BASELINE,
-                GateSide(sides.baseline, f"{error.what}"),
-                _told(candidate),
-                policy,
-                f"there is nothing of {sides.baseline} to compare with yet",
-                command=command,
-            )
-        damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
-    if not any(baseline.points.values()):
-        raise ConfigError(f"{baseline.title} has no measurement of that kind")
-    pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
-    guest_time = baseline.guest_time and candidate.guest_time
-    budget = min(policy.budget_pairs, max(len(pairs), 1))
-    judge = Judge(replace(policy, budget_pairs=budget), guest_time=guest_time)
-    reason: str | None = None
-    for pair in pairs:
-        reason = judge.see(pair)
-        if reason is not None:
-            break
-    judge.finish()
-    if judge.verdict is GateVerdict.UNDECIDED and len(pairs) < policy.budget_pairs:
-        reason = f"there {'is' if len(pairs) == 1 else 'are'} no more than {counted(len(pairs), 'pair')}"
-    return Gated(
-        verdict=judge.verdict,
-        baseline=_told(baseline),
-        candidate=_told(candidate),
-        policy=policy,
-        ended=reason or "the budget was used up",
-        pairs=judge.pairs,
-        findings=judge.findings,
-        notes=(*notes, *single_notes(judge.findings), *damaged),
-        faults=tuple(judge.faults),
-        command=command,
-    )
-
-
-def _told(side: Side) -> GateSide:
-    return GateSide(side.name, side.title)
 
 
 def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:

@@ -18,7 +18,7 @@ from rich.console import Console
 from fsjoule import images, kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, StorageError, also
+from fsjoule.errors import FsjouleError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
@@ -32,20 +32,17 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.report.oneline import one_line, plan_lines
-from fsjoule.report.page import render_page
-from fsjoule.report.summary import Summary, summarise
-from fsjoule.report.text import print_summary
+from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.request import Choice, planned
 from fsjoule.runs.versions import first_line, revision, versions
 from fsjoule.runs.virtual import emulator, virtual_lab_of
-from fsjoule.store.files import check_writable, write_file
+from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.store.reader import load_run_file
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
-PAGE: Final = "report.html"
 # An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
 _RUN_ID_BYTES: Final = 5
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
@@ -326,31 +323,6 @@ class Session:
             self.say(f"no report.html: {error.what}")
         else:
             self.say(f"report: {path}")
-
-
-def write_report(folder: Path) -> Path:
-    """Make `report.html` in a run folder, from what the folder holds. Raises ResultError if it cannot be read."""
-    loaded = load_run(folder)
-    path = loaded.path / PAGE
-    page = render_page(summary_of(loaded), loaded.measurements, loaded.trace)
-    try:
-        # In place of what is there: that may be a link to somewhere else.
-        write_file(path, page.encode())
-    except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
-    return path
-
-
-def show_run(folder: Path, console: Console) -> None:
-    """Print the tables of a run folder. Raises ResultError if it cannot be read."""
-    loaded = load_run(folder)
-    page = loaded.path / PAGE
-    print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None)
-
-
-def summary_of(loaded: LoadedRun) -> Summary:
-    """The tables' figures of a run that was read back."""
-    return summarise(loaded.run, loaded.measurements, loaded.damaged)
 
 
 def root_filesystems(plan: Plan) -> tuple[str, ...]:

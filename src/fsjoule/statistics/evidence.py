@@ -27,7 +27,6 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from scipy.special import logsumexp
 
 from fsjoule.statistics.ratios import Floats
 
@@ -124,6 +123,8 @@ def effect_bounds(
     that it is narrow also about an effect that is none of theirs. Both arrays are one-dimensional, of at least one
     pair, as in `evidence`.
     """
+    from scipy.special import logsumexp
+
     estimate = float(np.median(candidate - baseline))
     around = estimate + _EFFECTS
     effects = np.concatenate([hypotheses.losses, hypotheses.gains, _EFFECTS, around])
@@ -144,6 +145,8 @@ def effect_bounds(
 
 def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Floats]:
     """The two e-values' logarithms and the noise, from likelihood times prior of shape (..., effects, sigmas)."""
+    from scipy.special import logsumexp
+
     per_effect = logsumexp(joint, axis=-1)
     losses, gains = per_effect[..., : len(hypotheses.losses)], per_effect[..., len(hypotheses.losses) :]
     regressed = logsumexp(losses + hypotheses.loss_weights, axis=-1) - gains.max(axis=-1)
@@ -177,6 +180,8 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
 
 def _sigma_prior(known: KnownNoise | None) -> Floats:
     """Logarithms of the weights of the noise grid: even, or as an inverse chi-squared from earlier boots."""
+    from scipy.special import logsumexp
+
     weights = np.zeros(len(_SIGMAS))
     if known is not None and known.degrees > 0:
         degrees = min(known.degrees, _MOST_DEGREES)

@@ -1,0 +1,78 @@
+"""`fsjoule gate` over boots that were measured before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsjoule.errors import ConfigError
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.selection import UnknownNameError
+from fsjoule.verdicts.gate import Judge
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
+from fsjoule.verdicts.recorded import recorded_pairs
+from fsjoule.verdicts.remarks import single_notes
+from fsjoule.verdicts.sides import Side, Sources
+
+
+def gate_recorded(
+    baseline_name: str,
+    candidate_name: str,
+    index: str,
+    where: Where,
+    policy: Policy,
+    *,
+    within: str | None = None,
+    drift_not_excluded: bool = False,
+    command: tuple[str, ...],
+) -> Gated:
+    """The gate's answer from boots that were measured before, pair by pair in the order of time, until it is clear.
+
+    A side is named as `fsjoule compare` takes it. A baseline that the index does not know yet passes, and is said to be
+    missing. Raises ConfigError for a candidate that it does not know, and for sides that cannot be compared.
+    """
+    with Sources(index) as sources:
+        candidate = sources.side(candidate_name, where, tuple(Metric), within=within)
+        try:
+            baseline = sources.side(baseline_name, where, tuple(Metric), within=within)
+        except UnknownNameError as error:
+            return Gated(
+                GateVerdict.NO_BASELINE,
+                GateSide(baseline_name, f"{error.what}"),
+                _told(candidate),
+                policy,
+                f"there is nothing of {baseline_name} to compare with yet",
+                command=command,
+            )
+        damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
+    if not any(baseline.points.values()):
+        raise ConfigError(f"{baseline.title} has no measurement of that kind")
+    pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
+    guest_time = baseline.guest_time and candidate.guest_time
+    budget = min(policy.budget_pairs, max(len(pairs), 1))
+    judge = Judge(replace(policy, budget_pairs=budget), guest_time=guest_time)
+    reason: str | None = None
+    for pair in pairs:
+        reason = judge.see(pair)
+        if reason is not None:
+            break
+    judge.finish()
+    if judge.verdict is GateVerdict.UNDECIDED and len(pairs) < policy.budget_pairs:
+        reason = "there is no more than 1 pair" if len(pairs) == 1 else f"there are no more than {len(pairs)} pairs"
+    return Gated(
+        verdict=judge.verdict,
+        baseline=_told(baseline),
+        candidate=_told(candidate),
+        policy=policy,
+        ended=reason or "the budget was used up",
+        pairs=judge.pairs,
+        findings=judge.findings,
+        notes=(*notes, *single_notes(judge.findings), *damaged),
+        faults=tuple(judge.faults),
+        command=command,
+    )
+
+
+def _told(side: Side) -> GateSide:
+    return GateSide(side.name, side.title)
