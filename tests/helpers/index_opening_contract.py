@@ -11,6 +11,7 @@ from threading import Barrier
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from index_runs import write_run
 from sqlalchemy import create_engine, inspect, text
 
@@ -19,7 +20,7 @@ from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importing import import_runs
 from fsjoule.store.index.queries import points, stats
 from fsjoule.store.index.schema import metadata
-from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE
+from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE, is_newest
 
 _AT_ONCE = 6
 _LIMIT_S = 60.0
@@ -56,6 +57,13 @@ class OpeningContract:
         with open_index(new_location(), create=True) as index, index.reading() as connection:
             context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
             assert compare_metadata(context, metadata) == []
+
+    def test_the_newest_migration_is_the_one_that_alembic_ends_with(self, newer: Path) -> None:
+        for folder in (MIGRATIONS, newer):
+            script = ScriptDirectory(folder)
+            assert [is_newest(each.revision, folder) for each in script.walk_revisions()].index(True) == 0
+            assert is_newest(script.get_current_head(), folder)
+            assert not is_newest(None, folder)
 
     def test_an_index_that_is_not_there_is_only_made_when_asked(self, new_location: NewLocation) -> None:
         location = new_location()

@@ -23,7 +23,7 @@ from fsjoule.errors import (
     StorageError,
 )
 from fsjoule.store.index.location import VARIABLE
-from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, newest, revision_of, upgrade
+from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
 
 _WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86400.0
@@ -91,12 +91,13 @@ def open_index(location: str | Path, *, create: bool = False, migrations: Path =
 def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
     with engine.connect() as connection:
         found = revision_of(connection)
-    check_not_newer(found, migrations, _shown(engine.url))
+    if is_newest(found, migrations):
+        return
     if found is None and not create:
         raise _absent(engine.url)
-    if found != newest(migrations):
-        with _writing(engine) as connection:
-            upgrade(connection, migrations)
+    check_not_newer(found, migrations, _shown(engine.url))
+    with _writing(engine) as connection:
+        upgrade(connection, migrations)
 
 
 def index_url(location: str | Path) -> URL:

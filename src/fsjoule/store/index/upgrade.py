@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -21,10 +20,6 @@ _LOCK: Final = 4_190_211
 _ALEMBIC: Final = Lock()
 
 
-# Read without alembic: importing that takes longer than most questions to an index.
-_REVISION: Final = re.compile(r'^(down_)?revision = (?:"([^"]+)"|None)$', re.MULTILINE)
-
-
 def revision_of(connection: Connection) -> str | None:
     """The schema that an index has, None for a database without one."""
     if not inspect(connection).has_table(VERSION_TABLE):
@@ -33,30 +28,21 @@ def revision_of(connection: Connection) -> str | None:
     return connection.execute(select(versions.c.version_num)).scalar()
 
 
-def newest(migrations: Path) -> str:
-    """The schema that the migrations lead to."""
-    return _revisions(migrations)[-1]
-
-
-def _revisions(migrations: Path) -> list[str]:
-    """All schemas that the migrations know, each after the one that it is made of."""
-    after: dict[str | None, str] = {}
-    for file in (migrations / "versions").glob("*.py"):
-        named = {bool(down): name or None for down, name in _REVISION.findall(file.read_text(encoding="utf-8"))}
-        if (revision := named.get(False)) is not None:
-            after[named[True]] = revision
-    found: list[str] = []
-    while (follower := after.get(found[-1] if found else None)) is not None:
-        found.append(follower)
-    return found
+def is_newest(revision: str | None, migrations: Path) -> bool:
+    """Whether it is the schema that the migrations lead to. Alembic would take longer to say so than most questions."""
+    newest = max(file.name for file in (migrations / "versions").glob("v[0-9]*.py"))
+    return newest.startswith(f"v{revision}_")
 
 
 def check_not_newer(found: str | None, migrations: Path, name: str) -> None:
     """Refuse an index that a newer fsjoule has written: its migrations are not here. Raises ResultError."""
-    known = _revisions(migrations)
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - see above
+
+    with _ALEMBIC:
+        known = [each.revision for each in ScriptDirectory(migrations).walk_revisions()]
     if found is not None and found not in known:
         raise ResultError(
-            f"the index {name} is of schema {found}; this version of fsjoule knows up to {known[-1]}",
+            f"the index {name} is of schema {found}; this version of fsjoule knows up to {known[0]}",
             hint="use the fsjoule that wrote it, or make another index: fsjoule index rebuild results --index FILE",
         )
 
