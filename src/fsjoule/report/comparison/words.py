@@ -89,7 +89,7 @@ def rules(criteria: Criteria) -> str:
     """What the findings are worth."""
     effect = f"{100 * criteria.smallest_effect:g} %"
     return (
-        f"loss: in units of the {effect} that matter; change: of medians, one figure per boot, with "
+        f"order: the loss in units of the {effect} that matter; change: of medians, one figure per boot, with "
         f"its 95 % interval; regressed, improved: p <= {100 * criteria.alpha:g} % and "
         f"q <= {100 * criteria.false_discoveries:g} % (q: p over all figures of the request; Benjamini, Hochberg); "
         f"unchanged: any change is below {effect}, or certain and below {100 * criteria.negligible:g} %; "
