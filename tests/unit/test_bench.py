@@ -14,6 +14,7 @@ from traces import trace_of
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
+from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import (
     MIB,
     FioWorkload,
@@ -112,6 +113,22 @@ def test_a_series_of_the_root_is_told_by_the_options_that_the_card_was_made_with
     assert set(series_labels([on_scratch, boot, on_root]).values()) == {"ext4"}
     other = replace(on_root, make_options=("-b", "4096"))
     assert series_labels([on_scratch, on_root, other])[other] == "ext4 (-b 4096 noatime)"
+
+
+def test_a_meter_that_starts_anew_in_the_middle_costs_a_second_try() -> None:
+    class Restarted(FakeMeter):
+        def disarm(self) -> Trace:
+            told, self.trace = super().disarm(), whole
+            return told
+
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    wanted = entry(bench, "write-16k")
+    whole = traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01)
+    bench.meter = Restarted(replace(whole, marks=whole.marks[:1], faults=(ANOTHER_STREAM,)))
+    result = bench.measure(wanted)
+    assert result.valid, result.invalid_reasons
+    assert result.energy is not None
+    assert [fault.what for fault in bench.run.faults] == ["the meter started anew while it was recording"]
 
 
 def test_a_silent_meter_costs_the_energy_not_the_measurement() -> None:

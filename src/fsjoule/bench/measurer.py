@@ -19,6 +19,7 @@ from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import MeasurementInvalid, MeterError, also
 from fsjoule.filesystems import filesystem
+from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import (
     CARD,
     MIB,
@@ -63,6 +64,7 @@ def lost_energy(notes: Iterable[str]) -> str:
 def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
     """Record the meter around a body. A silent meter costs the energy, not the measurement.
 
+    Raises MeterError, transient, if the meter began anew in between: it may be another one, and has lost the marks.
     `rest` lets seconds pass in which the board has nothing to do. After a body that failed the board is left alone.
     """
     recording = Recording()
@@ -88,6 +90,9 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
             recording.trace = meter.disarm()
         except MeterError as error:
             failed(error)
+        else:
+            if ANOTHER_STREAM in recording.trace.faults:
+                raise MeterError("the meter started anew while it was recording", transient=True)
 
 
 @dataclass

@@ -31,7 +31,7 @@ _FAULTS: Final[dict[int, str]] = {
     FLAG_I2C_FAULT: "the INA219 did not answer",
     FLAG_BUS_RESET: "the meter recovered its I2C bus",
 }
-_ANOTHER_STREAM: Final = (
+ANOTHER_STREAM: Final = (
     "the meter began another stream (a new start, or new settings); what it sent afterwards is left out"
 )
 # How far time and ticks of one stream may be apart: both are rounded, and drift within one part in a thousand.
@@ -240,7 +240,7 @@ class TraceBuilder:
         counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
         found = [f"{text} (in {counts[flag]} of {total} frames)" for flag, text in _FAULTS.items() if counts[flag]]
         over = self._ended or (self._next_info is not None and self._info is not None)
-        return (*found, _ANOTHER_STREAM) if over else tuple(found)
+        return (*found, ANOTHER_STREAM) if over else tuple(found)
 
 
 def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:
