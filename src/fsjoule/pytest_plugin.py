@@ -148,6 +148,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_PLAN] = session.plan
     lost_energy = str if config.option.allow_missing_energy else session.lost_energy
     config.pluginmanager.register(ExitCode(lost_energy), ExitCode.NAME)
+    tell_allure(config, lambda: session.folder)
+
+
+def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> None:
+    """With --alluredir, see that allure-pytest's results are those of the run folder."""
+    if getattr(config.option, "allure_report_dir", None) is not None:
+        from fsjoule.report.allure.listener import Listener  # noqa: PLC0415 - allure-pytest need not be installed
+
+        Listener(folder).listen(config)
 
 
 def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:

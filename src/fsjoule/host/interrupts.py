@@ -96,6 +96,12 @@ def pending() -> str | None:
     return None if _state.number is None else _NAMES[signal.Signals(_state.number)]
 
 
+def reason() -> str | None:
+    """Why a run ends before its time, if a signal wants it to."""
+    name = pending()
+    return name and ("interrupted" if name == CTRL_C else f"interrupted by {name}")
+
+
 def exit_code() -> int | None:
     """What a shell says of a program that the signal ended, if one has come: 130 after Ctrl-C."""
     return None if _state.number is None else _SHELLS_OFFSET + _state.number

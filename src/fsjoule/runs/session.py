@@ -259,10 +259,7 @@ class Session:
 
     def _interrupted(self, bench: Bench) -> str | None:
         """Why a run that misses something does so, if a signal ended it."""
-        name = interrupts.pending()
-        if name is None or self.ended_early is not None or len(bench.results) >= self.expected:
-            return None
-        return "interrupted" if name == interrupts.CTRL_C else f"interrupted by {name}"
+        return None if self.ended_early is not None or len(bench.results) >= self.expected else interrupts.reason()
 
     def _new_run(self, utc: str, lab_facts: LabFacts | None) -> Run:
         return Run(

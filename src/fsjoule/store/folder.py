@@ -67,8 +67,7 @@ class RunFolder:
                 if name.endswith(PARTIAL_SUFFIX):
                     shutil.rmtree(measurements / name)
         names = list_inside(path, MEASUREMENTS_FOLDER).folders
-        found = {name: _NUMBER.match(name) for name in names}
-        folder._stored = {int(number[0]): name for name, number in found.items() if number}
+        folder._stored = {number: name for name in names if (number := measurement_number(name)) is not None}
         if folder._stored.keys() != numbers or len(folder._stored) != len(names):
             raise ResultError(f"{path} was changed meanwhile", hint="try again")
         folder._path = path
@@ -145,6 +144,17 @@ def folder_name(run: Run, board: str) -> str:
     """`<UTC time>-<board>-<id>` with nothing in it that a shell or another filesystem would trip over."""
     parts = (re.sub(r"[-:]", "", run.started_utc), run.board.name if run.board else board, run.run_id)
     return "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
+
+
+def board_name(run: Run, folder: Path) -> str:
+    """The board of a run; one that said nothing of itself has its name in that of the run's folder only."""
+    return run.board.name if run.board else folder.name.partition("-")[2].removesuffix(f"-{run.run_id}")
+
+
+def measurement_number(name: str) -> int | None:
+    """The number that the name of a measurement's folder begins with, if it does."""
+    found = _NUMBER.match(name)
+    return int(found[0]) if found else None
 
 
 def is_being_written(path: Path) -> bool:

@@ -33,6 +33,7 @@ from fsjoule.store.folder import (
     RUN_FILE,
     TRACE_FILE,
     is_being_written,
+    measurement_number,
 )
 from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace
@@ -86,8 +87,8 @@ class LoadedRun:
         return self.folders[number]
 
 
-def load_run(path: Path) -> LoadedRun:
-    """Read the run folder at `path` (or whose run.json `path` is).
+def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
+    """Read the run folder at `path` (or whose run.json `path` is), or of its measurements only that with a number.
 
     A run that is neither finished nor being written reads as aborted. Raises ResultError if there is no run, or if
     run.json is damaged or of another schema; a damaged measurement is named in `damaged` instead.
@@ -100,6 +101,8 @@ def load_run(path: Path) -> LoadedRun:
     listed = list_inside(folder, MEASUREMENTS_FOLDER)
     # Those that run.json lists, and those that are there: a full disk can leave one unlisted.
     for name in sorted({*listed.folders, *run.measurements, *listed.refused}):
+        if number not in (None, measurement_number(name)):
+            continue
         try:
             _check_folder(name, listed)
             measurement = _load_measurement(folder, name, run)

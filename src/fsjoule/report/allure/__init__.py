@@ -6,6 +6,8 @@
                       ├────── history ──> history.jsonl ──────────────┘                 │
                       └────── index ────> trends.html <── linked from every test ───────┘
 
+With pytest's `--alluredir`, `listener` makes allure-pytest's results equal to these.
+
 The folders are the truth: everything here can be made again from them, history included.
 """
 

@@ -24,7 +24,8 @@ _NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", STEPS_FIL
 _SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TRACE_WIDTH: Final = 860
 # Options of a run that the command for one of its measurements has of its own, or that name a place of that machine.
-_LEFT_OUT: Final = ("--seed", "--results", "--resume", "-k")
+_LEFT_OUT: Final = ("--seed", "--results", "--resume", "--alluredir", "-k")
+_CLEAN: Final = "--clean-alluredir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _without_options(command: tuple[str, ...]) -> Iterator[str]:
     for word in words:
         if word in _LEFT_OUT:
             next(words, None)
-        elif not word.startswith(tuple(f"{option}=" for option in _LEFT_OUT)):
+        elif word != _CLEAN and not word.startswith(tuple(f"{option}=" for option in _LEFT_OUT)):
             yield word
 
 

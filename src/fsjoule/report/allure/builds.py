@@ -12,6 +12,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Run
+from fsjoule.store.folder import board_name
 from fsjoule.store.index.reading import check_folders, find_runs
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 
@@ -132,9 +133,7 @@ def _by_time(runs: Iterable[LoadedRun]) -> Build:
 
 def _kind(run: Run, folder: Path) -> tuple[str, str]:
     """Builds of one kind follow each other."""
-    # A run that ended before its board said anything has its name in the folder's only.
-    board = run.board.name if run.board else folder.name.partition("-")[2].removesuffix(f"-{run.run_id}")
-    return board, run.plan.suite
+    return board_name(run, folder), run.plan.suite
 
 
 def _lacks(loaded: LoadedRun) -> list[str]:

@@ -114,6 +114,7 @@ class Result:
         return {
             "uuid": self.uuid,
             "fullName": self.identity,
+            "historyId": self.history_id,
             "name": self.name,
             "status": self.status.value,
             "statusDetails": {name: text for name, text in details.items() if text},

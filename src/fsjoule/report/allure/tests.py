@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -25,6 +25,7 @@ from fsjoule.report.allure.documents import Result, Status, Step
 from fsjoule.report.allure.metrics import metrics_of
 from fsjoule.report.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
 from fsjoule.report.facts import measurement_facts
+from fsjoule.store.folder import board_name, measurement_number
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE, decode_steps
@@ -32,36 +33,39 @@ from fsjoule.store.steps import STEPS_FILE, decode_steps
 # More would be cut off on the page.
 _SHORT: Final = 60
 
-# What the name of a measurement's folder begins with.
-_NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 _LONGEST_ID: Final = 120
 
 Keep = Callable[[str, bytes], None]
 
 
-def run_tests(loaded: LoadedRun, keep: Keep | None = None) -> Iterator[Result]:
-    """All tests of a run. `keep` is given their attachments, by name; without it there are none, for history.
+def run_tests(
+    loaded: LoadedRun, keep: Keep | None = None, *, numbers: Container[int] | None = None
+) -> Iterator[Result]:
+    """All tests of a run, or those of the plan's entries with certain numbers.
+
+    `keep` is given their attachments, by name; without it there are none, for history.
 
     A measurement that was had at a second attempt follows its fault, which Allure then shows as a retry.
     """
     run = loaded.run
     measured = {measurement.number: measurement for measurement in loaded.measurements}
-    damaged = {int(number[0]): why for name, why in loaded.damaged.items() if (number := _NUMBER.match(name))}
+    damaged = {measurement_number(name): why for name, why in loaded.damaged.items()}
     faults_of: dict[int, list[Fault]] = {}
     for fault in run.faults:
         faults_of.setdefault(fault.number, []).append(fault)
     for entry in run.plan.entries:
+        if numbers is not None and entry.number not in numbers:
+            continue
         faults = faults_of.pop(entry.number, [])
         for number, fault in enumerate(faults, start=1):
-            yield _fault_test(run, entry, fault, number)
+            yield _fault_test(loaded, entry, fault, number)
         if entry.number in measured:
             yield _measured_test(loaded, entry, measured[entry.number], keep)
         elif entry.number in damaged:
-            yield _without(
-                run, entry, Status.BROKEN, f"{DAMAGED}: {damaged[entry.number].replace(f'{loaded.path}/', '')}"
-            )
+            why = damaged[entry.number].replace(f"{loaded.path}/", "")
+            yield _without(loaded, entry, Status.BROKEN, f"{DAMAGED}: {why}")
         elif not faults:
-            yield _without(run, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
+            yield _without(loaded, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
 
 
 def kernel_label(run: Run, label: str) -> str:
@@ -76,7 +80,7 @@ def milliseconds(utc: str) -> int:
 
 def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, keep: Keep | None) -> Result:
     m, run = measurement, loaded.run
-    bare = _test(run, entry, m, uuid_of(run, f"{m.number:02d}"))
+    bare = _test(loaded, entry, m, uuid_of(run, f"{m.number:02d}"))
     start_ms = milliseconds(m.started_utc)
     attachments, steps, problems = (), (), ()
     if keep is not None:
@@ -98,12 +102,12 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
     )
 
 
-def _fault_test(run: Run, entry: Planned, fault: Fault, attempt: int) -> Result:
+def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -> Result:
     kind = BUG if fault.bug else LAB_TRANSIENT if fault.transient else LAB
     first, _, rest = fault.what.partition("\n")
     hint = f"\nhint: {fault.hint}" if fault.hint else ""
     return replace(
-        _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-fault-{attempt}")),
+        _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-fault-{attempt}")),
         status=Status.BROKEN,
         message=f"{kind}: {first}",
         trace=f"{rest}{hint}".strip("\n"),
@@ -113,9 +117,9 @@ def _fault_test(run: Run, entry: Planned, fault: Fault, attempt: int) -> Result:
     )
 
 
-def _without(run: Run, entry: Planned, status: Status, message: str) -> Result:
+def _without(loaded: LoadedRun, entry: Planned, status: Status, message: str) -> Result:
     """The test of an entry of which there is no measurement."""
-    bare = _test(run, entry, None, uuid_of(run, f"{entry.number:02d}-none"))
+    bare = _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-none"))
     return replace(bare, status=status, message=message)
 
 
@@ -125,10 +129,13 @@ def _why_not(run: Run) -> str:
     return run.abort_reason or f"the run is {run.status.value}"
 
 
-def _test(run: Run, entry: Planned, measurement: Measurement | None, uuid: str) -> Result:
-    """What all tests of an entry have in common."""
-    board = measurement.series.board if measurement else run.board.name if run.board else "board"
-    release = run.boards[entry.kernel].kernel_release if entry.kernel in run.boards else entry.kernel
+def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uuid: str) -> Result:
+    """What all tests of an entry have in common. It is the same before the board has booted for the first time."""
+    run = loaded.run
+    board = measurement.series.board if measurement else board_name(run, loaded.path)
+    releases = {kernel.label: kernel.release for kernel in run.kernels}
+    releases |= {label: facts.kernel_release for label, facts in run.boards.items()}
+    release = releases.get(entry.kernel, entry.kernel)
     several = kernel_label(run, entry.kernel)
     what = entry.workload.label
     storage = f" on {entry.storage}" if entry.storage != "card" else ""
