@@ -12,6 +12,7 @@ from typing import Final
 
 from faults.scene import Bench, Scene
 from faults.watch import await_condition
+from fsjoule import images
 from fsjoule.host.paths import cache_dir
 
 _RESULTS_MIB: Final = 16
@@ -22,8 +23,8 @@ _LIMIT_S: Final = 300.0
 # Less than any measurement's files, so that the next one does not fit.
 _ROOM_BYTES: Final = 4096
 _CARD: Final = "card.img"
-# Cards, and partitions, of a campaign's benches.
-_BENCHES: Final = "imx6ul-6.1-ext4-*"
+# What a campaign's benches boot.
+_KERNEL_AND_ROOT: Final = ("6.1", "ext4")
 
 Damage = Callable[[Path, random.Random], str]
 
@@ -85,20 +86,21 @@ def results_read_only(scene: Scene, bench: Bench) -> str:
 
 
 def _copied_cache(scene: Scene) -> Path:
-    """A cache of the scene's own, with all that its benches need. Returns the folder of its newest card.
+    """A cache of the scene's own, with all that its benches need. Returns the folder of their card.
 
     What begins with a dot is being built by somebody else, and comes and goes.
     """
     scene.cache = scene.folder / "cache"
-    large = [
-        rule for stage in ("card", "partition") for rule in (f"--include=/{stage}/{_BENCHES}", f"--exclude=/{stage}/*")
-    ]
+    # Cards and partitions of other recipes and kernels stay until somebody cleans the cache.
+    entry = images.build_card(*_KERNEL_AND_ROOT, progress=print).path.parent
+    partitions = entry.name.rpartition("-")[0]
+    wanted = {"card": entry.name, "partition": f"{partitions}-*"}
+    large = [rule for stage, name in wanted.items() for rule in (f"--include=/{stage}/{name}", f"--exclude=/{stage}/*")]
     scene.cache.mkdir(exist_ok=True)
     for each in (folder for folder in cache_dir().iterdir() if folder.is_dir()):
         filters = ["--exclude=.*", *(large if each.name == "images" else [])]
         _run("rsync", "-a", "--sparse", *filters, f"{each}/", f"{scene.cache / each.name}/")
-    # Cards of older recipes stay until somebody cleans the cache.
-    return max((scene.cache / "images" / "card").glob(_BENCHES), key=lambda path: path.stat().st_mtime)
+    return scene.cache / "images" / "card" / entry.name
 
 
 def damaged_cache(damage: Damage) -> Callable[[Scene], str]:
