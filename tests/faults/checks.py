@@ -44,6 +44,9 @@ _FILE: Final = re.compile(r"(?<![\w/])/[\w.@+-]+(?:/[\w.@+-]*)*")
 _PLAUSIBLE_W: Final = (0.8, 2.0)
 # What a bench runs, not folders that pytest has named.
 _STRAY: Final = re.compile(r"\bbmaptool |/pytest ")
+_INVALID: Final = 1
+# Of a measurement that is invalid although the lab did nothing wrong: `fsjoule.meter.energy.validity` says so.
+_MARK_LATE: Final = re.compile(r"^the window .* and the board's own time .* differ by ")
 _FINAL: Final = {RunStatus.COMPLETE, RunStatus.ABORTED}
 
 
@@ -60,6 +63,18 @@ def all_valid(run: LoadedRun | None) -> bool:
     return run is not None and run.run.status is RunStatus.COMPLETE and all(each.valid for each in run.measurements)
 
 
+def as_good_as_can_be(exit_code: int | None, run: LoadedRun | None) -> bool:
+    """Whether everything was measured. On a busy host a mark of the emulated board may come late, and bench says so."""
+    if exit_code == 0:
+        return all_valid(run)
+    return (
+        exit_code == _INVALID
+        and run is not None
+        and run.run.status is RunStatus.COMPLETE
+        and all(_MARK_LATE.search(reason) for each in run.measurements for reason in each.invalid_reasons)
+    )
+
+
 def code(exit_code: int | None, allowed: frozenset[int], run: LoadedRun | None, *, must_succeed: bool) -> list[str]:
     """One exit code a cause: 0 if, and only if, everything was measured and is valid."""
     if exit_code is None:
@@ -67,6 +82,8 @@ def code(exit_code: int | None, allowed: frozenset[int], run: LoadedRun | None, 
     if exit_code == 0:
         return [] if all_valid(run) else ["exit code 0, and the run is not complete and valid"]
     if must_succeed:
+        if as_good_as_can_be(exit_code, run):
+            return []
         return [f"exit code {exit_code}: a second try should have made it"]
     return [] if exit_code in allowed else [f"exit code {exit_code}, not {' or '.join(map(str, sorted(allowed)))}"]
 

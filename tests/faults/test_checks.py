@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from faults.checks import message, told
+import pytest
+from results_factory import make_measurement, make_run
+
+from faults.checks import code, message, told
 from faults.kinds import KINDS
+from fsjoule.meter.energy.validity import window_complaints
+from fsjoule.model import RunStatus, Window
+from fsjoule.store.reader import LoadedRun
 
 # Of a bench with a lab of its own in which nothing failed, and of one that ended early.
 _PROGRESS = """\
@@ -103,3 +109,18 @@ def test_a_line_that_tells_the_fault_names_it(kind: str, line: str) -> None:
 def test_what_the_board_has_said_on_its_console_names_no_fault() -> None:
     line = "  console| the lab's meter (process 7) was stopped\nE     console| the lab's meter (process 7) was stopped"
     assert told(line) == ""
+
+
+def test_a_second_try_may_be_invalid_because_of_a_late_mark_and_nothing_else() -> None:
+    late = tuple(window_complaints(Window(0.0, 875e3), 0.942, 10.0))
+    lost = ("5 of 90 samples were lost between meter and host",)
+    assert code(1, frozenset(), _run(RunStatus.COMPLETE, late), must_succeed=True) == []
+    for run in (_run(RunStatus.COMPLETE, lost), _run(RunStatus.COMPLETE, late + lost), _run(RunStatus.ABORTED, late)):
+        assert code(1, frozenset(), run, must_succeed=True) == ["exit code 1: a second try should have made it"]
+    assert code(4, frozenset(), _run(RunStatus.COMPLETE, late), must_succeed=True)
+
+
+def _run(status: RunStatus, invalid: tuple[str, ...]) -> LoadedRun:
+    made = make_run(status=status)
+    measurement, _ = make_measurement(made.run.plan.entries[0], invalid=invalid)
+    return LoadedRun(Path("run"), made.run, (measurement,), {}, {})

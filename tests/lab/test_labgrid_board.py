@@ -18,9 +18,7 @@ import pytest
 from labgrid import Environment
 from labgrid.binding import BindingState
 from labgrid.exceptions import InvalidConfigError
-from labgrid.resource.common import ResourceManager
-from labgrid.resource.remote import RemotePlaceManager
-from labgrid.util.ssh import sshmanager
+from labgrid_process import forget_coordinator
 
 from fsjoule import images
 from fsjoule.errors import BoardError, ConfigError, LabError, PlaceLostError
@@ -99,17 +97,7 @@ def bench(environment: dict[str, str]) -> Generator[_Bench]:
         card = images.build_card(_KERNEL, "ext4", progress=print)
         yield _Bench(target.get_driver("BoardStrategy"), meter(target), card)
         labgrid.cleanup()
-        sshmanager.close_all()
-        _forget_coordinator()
-
-
-def _forget_coordinator() -> None:
-    """One process knows one coordinator, says labgrid; another module's lab has another one."""
-    manager: Any = RemotePlaceManager.get()
-    session = manager.session
-    session.loop.run_until_complete(session.stop())
-    session.loop.run_until_complete(session.close())
-    ResourceManager.instances.pop(RemotePlaceManager)
+        forget_coordinator()
 
 
 def _zeros(folder: Path, name: str = "zeros.img") -> _Image:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from labgrid import Environment
-from labgrid.util.ssh import sshmanager
+from labgrid_process import forget_coordinator
 from metered_loads import SUPPLY_V, Amperes, Load, LoadFeed, constant, noise, ramp, square, step
 
 from fsjoule.host.paths import project_dir
@@ -70,7 +70,7 @@ def bench(module_state: Path) -> Generator[_Bench]:
                 labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
                 yield _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
                 labgrid.cleanup()
-                sshmanager.close_all()
+                forget_coordinator()
     finally:
         lab.down("virtual")
         feed.close()

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import CommandLine, Done, command_line, started
-from labgrid.resource.common import ResourceManager
-from labgrid.resource.remote import RemotePlaceManager
+from labgrid_process import forget_coordinator
 
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
@@ -46,12 +44,7 @@ def fsjoule(
         if name != "PATH":
             monkeypatch.delenv(name)
     yield command_line(monkeypatch, capfd)
-    # One process has one connection to a coordinator, says labgrid, and no second one.
-    manager: Any = ResourceManager.instances.pop(RemotePlaceManager, None)
-    if manager is not None and manager.session is not None:
-        session = manager.session
-        session.loop.run_until_complete(session.stop())
-        session.loop.run_until_complete(session.close())
+    forget_coordinator()
 
 
 @pytest.fixture
