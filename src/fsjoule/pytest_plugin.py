@@ -314,7 +314,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
     session = _session(pytestconfig)
     with ExitStack() as closing:
         try:
-            closing.enter_context(session.place())
+            closing.enter_context(session.lab.place())
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         try:

@@ -67,7 +67,7 @@ def measure_pairs(
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
         closing.callback(session.close)
         session.open()
-        closing.enter_context(session.place())
+        closing.enter_context(session.lab.place())
         with interrupts.interruptible():
             target = closing.enter_context(lab.labgrid_target(environment.path))
         bench = closing.enter_context(session.run(target))

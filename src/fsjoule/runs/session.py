@@ -8,7 +8,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +33,9 @@ from fsjoule.model import (
 )
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
+from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.request import Choice, planned
-from fsjoule.runs.versions import first_line, revision, versions
-from fsjoule.runs.virtual import emulator, virtual_lab_of
+from fsjoule.runs.versions import revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run_file
@@ -50,11 +50,11 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up 
 
 @dataclass
 class Session:
-    """One invocation. `open` and `close` bracket everything; `place` and `run` are entered within.
+    """One invocation. `open` and `close` bracket everything; `lab.place` and `run` are entered within.
 
     Signals that end it (`interrupts`) are raised only where a body says so: `open` while it builds, not `close`.
     `coordinator` is the address of labgrid's coordinator, if the environment is not to say it. `taken` are the choice's
-    kernels, if they have been taken already.
+    kernels, if they have been taken already. `held` is the lab, if it is up, and held, around several runs.
     """
 
     choice: Choice
@@ -63,21 +63,21 @@ class Session:
     command: tuple[str, ...]
     coordinator: str | None = None
     taken: tuple[kernels.TakenKernel, ...] = ()
+    held: HeldLab | None = None
+    lab: HeldLab = field(init=False)
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
     ended_early: str | None = field(default=None, init=False)
     stopped: str | None = field(default=None, init=False)
     _setup_s: float = field(default=0.0, init=False)
-    _opened: ExitStack = field(default_factory=ExitStack, init=False)
-    _places: tuple[str, ...] = field(default=(), init=False)
-    _guard: lab.Guard = field(default_factory=lab.Guard, init=False)
-    _held: ExitStack | None = field(default=None, init=False)
-    _emulator: str | None = field(default=None, init=False)
     _folder: Path | None = field(default=None, init=False)
     _measurements: int = field(default=0, init=False)
     _without_energy: list[str] = field(default_factory=list[str], init=False)
     _kernels: tuple[kernels.TakenKernel, ...] = field(default=(), init=False)
     _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
+
+    def __post_init__(self) -> None:
+        self.lab = self.held or HeldLab(self.environment, self.say, self.coordinator)
 
     def open(self) -> None:
         """Make plan and cards, and bring the virtual lab up if the environment file asks for one.
@@ -88,21 +88,12 @@ class Session:
         started_s = time.monotonic()
         if self.choice.resumed is None:
             check_writable(self.choice.results, "--results")
-        self._opened.enter_context(lab.variables(self.environment.variables))
-        if self.coordinator:
-            self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))
-        own_lab = lab.wants_virtual_lab(self.environment)
-        if not own_lab:
-            self._find_places()
+        if self.held is None:
+            self.lab.find()
         with interrupts.interruptible():
             self._build()
-        if own_lab:
-            self._opened.enter_context(
-                virtual_lab_of(
-                    self.environment, self._choose_emulator, self.say, meter_program=self.choice.meter_program
-                )
-            )
-            self._find_places()
+        if self.held is None:
+            self.lab.bring_up(self._kernels, meter_program=self.choice.meter_program)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def preview(self) -> Plan:
@@ -116,16 +107,6 @@ class Session:
     def profile(self) -> BoardProfile:
         """What the environment file says of the board."""
         return self.environment.profile
-
-    def _find_places(self) -> None:
-        written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
-        with interrupts.interruptible():
-            self._places = lab.find_places(written)
-        self._opened.enter_context(lab.variables(lab.place_variables(written, self._places)))
-        if self._places and named not in self._places:
-            self.say(f"place {', '.join(self._places)}")
-        if named.startswith(lab.RESERVED):
-            self._hold()  # a reservation that nobody uses ends within a minute
 
     def _build(self) -> None:
         """Make plan, kernels and cards."""
@@ -174,40 +155,10 @@ class Session:
             adjusted=arranged.adjusted,
         )
 
-    def _choose_emulator(self, board: str) -> str:
-        with interrupts.interruptible():
-            self._emulator = emulator(board, *self._kernels, say=self.say)
-        if len(self._kernels) > 1:
-            self.say(f"all kernels run on one emulator, {first_line(self._emulator, '--version')}")
-        return self._emulator
-
     def close(self) -> None:
-        """Release the place, take down the lab that `open` brought up, and forget how to reach it."""
-        interrupts.tell(self.say)
-        try:
-            self._give_back()
-        finally:
-            self._opened.close()
-
-    @contextmanager
-    def place(self) -> Generator[None]:
-        """Hold the board's place. Raises PlaceHeldError if somebody else does."""
-        self._hold()
-        try:
-            yield
-        finally:
-            self._give_back()
-
-    def _hold(self) -> None:
-        if self._held is None:
-            with ExitStack() as opening:
-                self._guard = opening.enter_context(lab.acquired_places(self._places, say=self.say))
-                self._held = opening.pop_all()
-
-    def _give_back(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
+        """Release the place, and take down the lab that `open` brought up."""
+        if self.held is None:
+            self.lab.close()
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
@@ -216,7 +167,7 @@ class Session:
         Signals are raised where the body says so (`interrupts`), and nowhere else.
         """
         with lab.lab_errors("finding the board's parts"):
-            lab.guard(target, self._guard)
+            lab.guard(target, self.lab.guard)
             board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
             meter = lab.board_meter(target, _meter_faults)
         clock = HostClock()
@@ -225,7 +176,7 @@ class Session:
             run, kept = self._new_run(clock.utc(), lab_facts), ()
             folder = RunFolder(self.choice.results, board=self.profile.name)
         else:
-            resumed.check_board(self.profile.name, versions(self._emulator) | revision())
+            resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
             resumed.check_lab(lab_facts, self.say)
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
             self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
@@ -270,7 +221,7 @@ class Session:
             plan=self.plan,
             kernels=tuple(kernel.facts for kernel in self._kernels),
             lab=lab_facts,
-            versions=versions(self._emulator) | revision(),
+            versions=versions(self.lab.emulator) | revision(),
             command=self.command,
         )
 

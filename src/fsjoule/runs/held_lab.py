@@ -1,0 +1,95 @@
+"""The lab of an environment file around one or more runs: brought up if it is virtual, its places held meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fsjoule import lab
+from fsjoule.host import interrupts
+from fsjoule.kernels import TakenKernel
+from fsjoule.runs.versions import first_line
+from fsjoule.runs.virtual import emulator, virtual_lab_of
+
+
+@dataclass
+class HeldLab:
+    """Call `find`, `bring_up`, enter `place`, and `close` in the end.
+
+    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it. `guard` asks whether the
+    places are still ours. `emulator` is the QEMU that was chosen for a virtual board; None for a lab that was up, or is
+    real.
+    """
+
+    environment: lab.EnvironmentFile
+    say: Callable[[str], None]
+    coordinator: str | None = None
+    guard: lab.Guard = field(default_factory=lab.Guard, init=False)
+    emulator: str | None = field(default=None, init=False)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
+    _places: tuple[str, ...] = field(default=(), init=False)
+    _held: ExitStack | None = field(default=None, init=False)
+
+    def find(self) -> None:
+        """Find the places, unless they are of a virtual lab that comes up later. Raises ConfigError, LabError."""
+        self._opened.enter_context(lab.variables(self.environment.variables))
+        if self.coordinator:
+            self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))
+        if not lab.wants_virtual_lab(self.environment):
+            self._find_places()
+
+    def bring_up(self, kernels: Sequence[TakenKernel], *, meter_program: Path | None = None) -> None:
+        """Bring a virtual lab up, if the environment file asks for one, whose board can run these kernels."""
+        if not lab.wants_virtual_lab(self.environment):
+            return
+
+        def choose(board: str) -> str:
+            with interrupts.interruptible():
+                self.emulator = emulator(board, *kernels, say=self.say)
+            if len(kernels) > 1:
+                self.say(f"all kernels run on one emulator, {first_line(self.emulator, '--version')}")
+            return self.emulator
+
+        self._opened.enter_context(virtual_lab_of(self.environment, choose, self.say, meter_program=meter_program))
+        self._find_places()
+
+    def _find_places(self) -> None:
+        written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
+        with interrupts.interruptible():
+            self._places = lab.find_places(written)
+        self._opened.enter_context(lab.variables(lab.place_variables(written, self._places)))
+        if self._places and named not in self._places:
+            self.say(f"place {', '.join(self._places)}")
+        if named.startswith(lab.RESERVED):
+            self._hold()  # a reservation that nobody uses ends within a minute
+
+    @contextmanager
+    def place(self) -> Generator[None]:
+        """Hold the board's place. Raises PlaceHeldError if somebody else does."""
+        self._hold()
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    def close(self) -> None:
+        """Release the place, take down the lab that `bring_up` brought up, and forget how to reach it."""
+        interrupts.tell(self.say)
+        try:
+            self._give_back()
+        finally:
+            self._opened.close()
+
+    def _hold(self) -> None:
+        if self._held is None:
+            with ExitStack() as opening:
+                self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say))
+                self._held = opening.pop_all()
+
+    def _give_back(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
