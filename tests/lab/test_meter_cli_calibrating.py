@@ -97,7 +97,7 @@ def test_calibration_by_hand_asks_for_everything(load: Bench, desk: Desk) -> Non
     walk.expect("Zero: disconnect the load.*Ready")
     walk.sendline("y")
     walk.expect(r"offset \+4\d\.\d+ uV")
-    walk.expect("Gain: have you a reference")
+    walk.expect("Gain: do you have a reference")
     walk.sendline("y")
     walk.expect("in ppm")
     walk.sendline("300")
@@ -136,12 +136,12 @@ def test_a_calibration_with_the_wrong_load_says_what_it_saw(load: Bench, fsjoule
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ((), "nothing is to be calibrated"),
-        (("--low-ua", "1000"), "the low point is not whole"),
-        (("--high-ua", "1000", "--high-uv", "1000"), "how well the reference is known is not said"),
+        ((), "no calibration step is given"),
+        (("--low-ua", "1000"), "the low point is incomplete"),
+        (("--high-ua", "1000", "--high-uv", "1000"), "the reference's uncertainty is missing"),
         (
             ("--zero", "--low-ua", "1000", "--low-uv", "1000", "--reference-uncertainty", "9"),
-            "zero and the two points are different loads",
+            "zero and the two points need different loads",
         ),
     ],
 )

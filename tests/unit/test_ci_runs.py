@@ -50,10 +50,10 @@ def names(tmp_path: Path) -> list[str]:
 
 def test_runs_come_back_as_they_were(run: CommandLine, server: GitLab, names: list[str], tmp_path: Path) -> None:
     done = run("ci", "push")
-    assert (done.code, done.err) == (0, "5 runs kept in the package registry, 0 were there\n")
+    assert (done.code, done.err) == (0, "5 runs kept in the package registry, 0 already there\n")
     server.packages[f"{PACKAGE}-of-somebody-else", "9", FILE] = b""
     done = run("ci", "pull", "history", "--runs", "3")
-    assert (done.code, done.err) == (0, "3 earlier runs fetched from the package registry, 0 were there\n")
+    assert (done.code, done.err) == (0, "3 earlier runs fetched from the package registry, 0 already there\n")
     assert sorted(folder.name for folder in (tmp_path / "history").iterdir()) == names[2:]
     for name in names[2:]:
         before, after = load_run(tmp_path / "results" / name), load_run(tmp_path / "history" / name)
@@ -64,9 +64,9 @@ def test_runs_come_back_as_they_were(run: CommandLine, server: GitLab, names: li
 def test_nothing_is_sent_twice(run: CommandLine, server: GitLab, names: list[str]) -> None:
     run("ci", "push", f"results/{names[0]}", f"results/{names[1]}")
     run("ci", "pull", "history")
-    assert run("ci", "push", "results").err == "3 runs kept in the package registry, 2 were there\n"
+    assert run("ci", "push", "results").err == "3 runs kept in the package registry, 2 already there\n"
     server.asked.clear()
-    assert run("ci", "pull", "history").err == "3 earlier runs fetched from the package registry, 2 were there\n"
+    assert run("ci", "pull", "history").err == "3 earlier runs fetched from the package registry, 2 already there\n"
     assert len([path for _, path in server.asked if path.endswith(FILE)]) == 3
 
 
@@ -153,7 +153,7 @@ def test_names_that_are_no_runs_are_not_asked_for(run: CommandLine, server: GitL
     for name in ("99990101T000000Z-evil-1", "latest"):
         server.packages[PACKAGE, name, FILE] = server.packages[PACKAGE, names[0], FILE]
     done = run("ci", "pull", "history", "--runs", "5")
-    assert (done.code, done.err) == (0, "5 earlier runs fetched from the package registry, 0 were there\n")
+    assert (done.code, done.err) == (0, "5 earlier runs fetched from the package registry, 0 already there\n")
 
 
 def test_a_folder_that_would_fill_the_disk_is_left_out(run: CommandLine, server: GitLab) -> None:

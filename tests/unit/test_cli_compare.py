@@ -219,5 +219,5 @@ def test_a_file_that_cannot_be_written_is_an_error(fsjoule: CommandLine, matrix:
 def test_the_help_has_an_example_and_says_how_it_ends(fsjoule: CommandLine) -> None:
     text = " ".join(fsjoule("compare", "--help").out.split())
     assert "Example: fsjoule compare 6.1 6.12 --within" in text
-    assert "Exit code 0 whatever the verdicts" in text
+    assert "Exit code: 0 whatever the verdicts" in text
     assert "compare" in fsjoule("--help").out

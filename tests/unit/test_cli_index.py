@@ -45,10 +45,10 @@ def told(*args: str | Path) -> FsjouleError:
 def test_rebuild_makes_the_index_beside_the_results() -> None:
     write_run(Path("results"), "aaaaaa")
     text = said("rebuild")
-    assert "1 run folders: 1 new, 0 changed, 0 unchanged; 15 measurements imported" in text
+    assert "1 run folder: 1 new, 0 changed, 0 unchanged; 15 measurements imported" in text
     assert "results/index.sqlite" in text
     assert Path("results/index.sqlite").is_file()
-    assert "15 measurements, 14 of them valid, of 15 series on 1 boards" in said("stats")
+    assert "15 measurements, 14 of them valid, of 15 series on 1 board" in said("stats")
     assert "6.1.0-44-armmp (6.1.164-1)" in said("stats")
 
 
@@ -87,7 +87,7 @@ def test_damage_is_named_on_the_way_and_is_no_failure() -> None:
     write_run(Path("results"), "bbbbbb")
     result = call("import", "results")
     assert result.exit_code == 0
-    assert "1 damaged run folders were skipped" in result.stderr
+    assert "1 damaged run folder skipped" in result.stderr
     assert str(path) in result.stderr
 
 
@@ -100,7 +100,7 @@ def test_a_conflict_ends_with_an_error_after_the_rest_was_imported() -> None:
     assert isinstance(result.exception, ResultError)
     assert "another measurement 9" in str(result.exception)
     assert "fsjoule index rebuild" in str(result.exception)
-    assert "1 run folders differ" in result.stderr
+    assert "1 run folder in conflict" in result.stderr
     assert "2 runs" in said("stats")
 
 
@@ -108,7 +108,7 @@ def test_a_rebuild_names_what_it_dropped() -> None:
     write_run(Path("old"), "aaaaaa")
     said("import", "old")
     write_run(Path("results"), "bbbbbb")
-    assert "1 runs were not found again and were dropped: aaaaaa" in said("rebuild")
+    assert "1 run dropped, folders gone: aaaaaa" in said("rebuild")
 
 
 def test_series_are_listed_and_shown() -> None:

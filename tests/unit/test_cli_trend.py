@@ -120,14 +120,14 @@ def test_only_what_is_asked_for(run: CommandLine, words: Sequence[str], historie
 def test_nothing_of_that_kind_is_said_to_be_so(run: CommandLine) -> None:
     done = run("trend", "--fs", "xfs")
     assert (done.code, done.out) == (0, "")
-    assert "no series has a valid measurement" in done.err
+    assert "no valid measurement matches" in done.err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--metric", "speed"), "unknown metric 'speed'"),
-        (("--since", "yesterday"), "--since 'yesterday' is no time"),
+        (("--since", "yesterday"), "--since 'yesterday' is not a time"),
         (("--confirm",), "--confirm needs a board"),
         (("--index", "none.sqlite"), "there is no index at"),
     ],

@@ -4,11 +4,11 @@ For: `fsjoule` and its subcommands. A command reads arguments, calls one functio
 Called by: the entry point `fsjoule`. No room imports this one.
 May call: every room. It does not import `pytest_plugin`.
 
-A module of commands imports at its top only what help needs. Each command imports its work itself, so that help,
-version and completion wait for no numbers, charts, database or lab.
+A module of commands imports at its top only what help needs; each command imports its own work. So help, version and
+completion do not wait for numerics, charts, the database or the lab.
 
-Entry points: `main`; one module per command or group (`gate.py`, `index.py`, `meter/`). `common.py` has output and
-options that all share, `ended.py` the exit codes: one per cause, whatever Python, typer and rich would end with.
+Entry points: `main`; one module per command or group (`gate.py`, `index.py`, `meter/`). `common.py` has shared output
+and options, `ended.py` the exit codes: one per cause, whatever Python, typer and rich would end with.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ import typer
 from fsjoule.cli.common import err
 from fsjoule.cli.ended import Group, exit_code_of
 
-# Groups of commands by the modules of their names; those of `results` stand beside them.
+# Groups have the names of their modules; the commands in `results` belong to no group.
 _GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "report", "suites")
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "schema", "show", "version")
-# Commands that have a module of their own.
 _COMMANDS: Final = ("compare", "gate", "trend")
-# Commands whose exit code is what they are asked for.
+# Commands whose exit code is the answer.
 _ANSWERS: Final = ("gate",)
 
 
 class _Warnings(logging.Handler):
-    """Warnings of the library (a silent meter, a second reader) are said at once, beside the output."""
+    """Prints the library's warnings (a silent meter, a second reader) on stderr at once."""
 
     def emit(self, record: logging.LogRecord) -> None:
         err.print("warning:", style="yellow", end=" ")
@@ -42,7 +41,7 @@ class _Warnings(logging.Handler):
 
 
 def main() -> None:
-    """Run the command line and exit: with 0, the command's own answer, or the one exit code of what went wrong."""
+    """Run the command line and exit with 0, the command's own answer, or the exit code of what went wrong."""
     warnings = _Warnings(logging.WARNING)
     logging.getLogger("fsjoule").addHandler(warnings)
     first_word = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -58,7 +57,7 @@ def main() -> None:
 
 
 def _app(first_word: str) -> typer.Typer:
-    """The commands; of those with a module only the one that is asked for, all for help and completion."""
+    """The typer application; it loads only the module of the command asked for, and all modules for help."""
     app = typer.Typer(
         cls=Group,
         no_args_is_help=True,

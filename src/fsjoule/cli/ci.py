@@ -1,4 +1,4 @@
-"""`fsjoule ci`: what jobs of a GitLab pipeline call."""
+"""`fsjoule ci`: commands for the jobs of a GitLab pipeline."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import typer
 
 from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.report.numbers import counted
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120
 _PIPELINE: Final = Path(".gitlab-ci.yml")
 
-app = typer.Typer(no_args_is_help=True, help="In a pipeline of GitLab CI (docs/ci.md).")
+app = typer.Typer(no_args_is_help=True, help="Commands for GitLab CI jobs (docs/ci.md).")
 
 
 @app.command("note")
 def note(
-    file: Annotated[Path, typer.Argument(help="What `fsjoule gate --markdown FILE` wrote; it may be missing.")],
-    job_url: Annotated[str, typer.Option(help="The job that measured: the note links its artifacts.")] = "",
+    file: Annotated[Path, typer.Argument(help="Output of `fsjoule gate --markdown FILE`; may be missing.")],
+    job_url: Annotated[str, typer.Option(help="The job that measured; the note links to its artifacts.")] = "",
 ) -> None:
-    """Post the note on the merge request, or update the one that is there.
+    """Post the note on the merge request, or update the existing one.
 
-    The token comes from FSJOULE_GITLAB_TOKEN. Without one, or outside of a merge request, the note is printed instead.
+    The token comes from FSJOULE_GITLAB_TOKEN. Without a token or a merge request the note is printed instead.
     Exit code 7: GitLab cannot be reached, or refuses.
 
     Example: fsjoule ci note note.md --job-url "$GATE_JOB_URL"
@@ -43,12 +44,12 @@ def note(
 
 @app.command("matrix")
 def matrix(
-    output: Annotated[Path, typer.Option(help="Where the child pipeline is written.")],
+    output: Annotated[Path, typer.Option(help="File to write the child pipeline to.")],
     file: Annotated[
-        Path | None, typer.Option("--matrix", help="What it measures (default: the project's .ci/matrix.toml).")
+        Path | None, typer.Option("--matrix", help="What to measure (default: the project's .ci/matrix.toml).")
     ] = None,
 ) -> None:
-    """Write the child pipeline: a job for each board, kernel and filesystem. Boards without a place are left out.
+    """Write the child pipeline: one job per board, kernel and filesystem. Boards without a place are left out.
 
     Example: fsjoule ci matrix --output matrix.yml
     """
@@ -58,7 +59,7 @@ def matrix(
     ours = project_dir()
     project = Path(os.environ.get("CI_PROJECT_DIR", ours))
     if file is None:
-        # A kernel's own repository need not have one.
+        # A kernel's own repository may have no matrix.
         file = next((at for at in (project / _MATRIX, ours / _MATRIX) if at.exists()), ours / _MATRIX)
     wanted = read_matrix(file)
     jobs = matrix_jobs(wanted, os.environ, ours, file=file)
@@ -67,14 +68,14 @@ def matrix(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{output} cannot be written: {error.strerror}") from error
-    progress(f"{len(jobs)} jobs: {', '.join(job.name for job in jobs)}")
+    progress(f"{counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs)}")
 
 
 @app.command("push")
 def push(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some.")] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that contain some.")] = None,
 ) -> None:
-    """Keep run folders in the project's package registry, for the history of later reports. Outside of GitLab: nothing.
+    """Keep run folders in the project's package registry, as history for later reports. Outside GitLab it does nothing.
 
     Exit code 7: GitLab cannot be reached, or refuses.
 
@@ -84,22 +85,20 @@ def push(
 
     where = registry_of(os.environ)
     if isinstance(where, str):
-        progress(f"{where}: no run is kept")
+        progress(f"{where}: no runs are kept")
         return
     pushed = push_runs(where, runs or [Path("results")])
     for problem in pushed.problems:
         progress(f"left out: {problem}")
-    progress(f"{pushed.uploaded} runs kept in the package registry, {pushed.known} were there")
+    progress(f"{counted(pushed.uploaded, 'run')} kept in the package registry, {pushed.known} already there")
 
 
 @app.command("pull")
 def pull(
-    folder: Annotated[
-        Path, typer.Argument(help="Where the run folders go; those that are there are not fetched again.")
-    ],
-    most: Annotated[int, typer.Option("--runs", min=1, help="So many at most, the newest.")] = _MOST_RUNS,
+    folder: Annotated[Path, typer.Argument(help="Where the run folders go; existing ones are not fetched again.")],
+    most: Annotated[int, typer.Option("--runs", min=1, help="At most this many runs, newest first.")] = _MOST_RUNS,
 ) -> None:
-    """Fetch the run folders that earlier pipelines have kept. Outside of GitLab: an empty folder.
+    """Fetch the run folders that earlier pipelines have kept. Outside GitLab it makes an empty folder.
 
     Exit code 7: GitLab cannot be reached, or refuses.
 
@@ -110,16 +109,18 @@ def pull(
     where = registry_of(os.environ)
     if isinstance(where, str):
         folder.mkdir(parents=True, exist_ok=True)
-        progress(f"{where}: no earlier run is fetched")
+        progress(f"{where}: no earlier runs are fetched")
         return
     pulled = pull_runs(where, folder, most=most)
     for problem in pulled.problems:
         progress(f"left out: {problem}")
-    progress(f"{pulled.fetched} earlier runs fetched from the package registry, {pulled.known} were there")
+    progress(
+        f"{counted(pulled.fetched, 'earlier run')} fetched from the package registry, {pulled.known} already there"
+    )
 
 
 def _told(file: Path) -> str | None:
-    """What the gate told; None if it did not come to that."""
+    """The note that the gate wrote; None if it wrote none."""
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What all commands share: where output goes, and how it is asked for as JSON."""
+"""Output and options that all commands share."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ from fsjoule.host.terminal import PlainConsole
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
-All = Annotated[bool, typer.Option("--all", help="Show all figures, not just the ten that matter most.")]
+All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 def progress(line: str) -> None:
-    """Say what is going on, beside the output."""
+    """Print a line of progress on stderr."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(document: object) -> None:
-    """Print a JSON document."""
     print(json.dumps(document, indent=2, default=str))  # noqa: T201 - rich would wrap it
 
 
 def labelled(label: str, style: str, text: str) -> Text:
-    """A line of output behind a word in colour: a note, a failure. Markup would not do: see `PlainConsole`."""
+    """A line of output after a coloured label such as "note"; `PlainConsole` reads no markup."""
     return Text.assemble((label, style), f"  {text}")
 
 
 class Ending:
-    """Whether the user wants an end. A signal's handler may set it at any moment: unlike an Event it has no lock."""
+    """A user's wish to end. A signal handler may set it at any moment, because unlike an Event it has no lock."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def set(self) -> None:
-        """End whoever waits, now and later."""
+        """End every wait, now and later."""
         with suppress(BlockingIOError):
             os.write(self._writer, b"\0")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the end is wanted, at once or within this time."""
+        """Whether the user wants to end, now or within `timeout_s` seconds."""
         return bool(select.select([self._reader], [], [], timeout_s)[0])
 
     def close(self) -> None:
@@ -61,9 +60,9 @@ class Ending:
 
 @contextmanager
 def ending() -> Generator[Ending]:
-    """Take Ctrl-C, SIGTERM and SIGHUP as the wish to end a body that goes on until then.
+    """Take Ctrl-C, SIGTERM and SIGHUP as the wish to end the body.
 
-    Another Ctrl-C ends it at once. One that is ignored, as Ctrl-C is in a shell's background job, stays so.
+    A second Ctrl-C raises KeyboardInterrupt. Ignored signals stay ignored, as Ctrl-C is in a shell's background job.
     """
     ended = Ending()
 

@@ -1,4 +1,4 @@
-"""`fsjoule compare`. Thin: it reads arguments, calls one function, shows what came back."""
+"""`fsjoule compare`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _DEFAULTS = Criteria()
 @app.command("compare")
 def compare(
     *,
-    baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
-    candidate: Annotated[str, typer.Argument(help="What may have changed.")],
+    baseline: Annotated[str, typer.Argument(help="The side to compare with.")],
+    candidate: Annotated[str, typer.Argument(help="The side that may have changed.")],
     within: Annotated[
         str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
     ] = None,
@@ -35,24 +35,24 @@ def compare(
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Only this figure; may be repeated.")] = None,
     alpha: Annotated[float, typer.Option(help="Two-sided level of one comparison.")] = _DEFAULTS.alpha,
     false_discoveries: Annotated[
-        float, typer.Option(help="Share of false ones among all changes that are told.")
+        float, typer.Option(help="Share of false changes among all reported changes.")
     ] = _DEFAULTS.false_discoveries,
     smallest_effect: Annotated[
-        float, typer.Option(help="What matters, as a fraction of the baseline: 0.05 is 5 %.")
+        float, typer.Option(help="Smallest change that matters, as a fraction of the baseline: 0.05 is 5 %.")
     ] = _DEFAULTS.smallest_effect,
-    only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out what did not change.")] = False,
+    only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out unchanged figures.")] = False,
     everything: All = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown, for a merge request.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
     json_output: Json = False,
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios there.")] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page there.")] = None,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios to FILE.")] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page to FILE.")] = None,
 ) -> None:
-    """Say what differs between two finished sides: a verdict for each series and figure, with its error rate.
+    """Compare two finished sides: one verdict per series and figure, with its error rate.
 
     A side is a run folder (or a folder of runs), or a run, kernel or branch of the index: 6.1, kernel:6.1,
-    branch:main, run:2a62b3. A kernel within one run is KERNEL@RUN. Folders need not be imported.
+    branch:main, run:2a62b3. KERNEL@RUN is a kernel within one run. Folders need not be imported.
 
-    Exit code 0 whatever the verdicts; 2 if the sides cannot be compared.
+    Exit code: 0 whatever the verdicts, 2 if the sides cannot be compared.
 
     Example: fsjoule compare 6.1 6.12 --within results/20260101T120000Z-board-abc123 --page compare.html
     """
@@ -86,16 +86,16 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a user may set of the criteria, as fractions."""
+    """The criteria that a user may set, as fractions."""
 
     alpha: float
     false_discoveries: float
     smallest_effect: float
 
     def criteria(self) -> Criteria:
-        """The criteria; a change is told from the smallest effect on if that is below what else is negligible.
+        """The criteria; a smallest effect below the default negligible change lowers that too.
 
-        Raises ConfigError for what is no fraction.
+        Raises ConfigError unless each limit is between 0 and 1.
         """
         for name in ("alpha", "false_discoveries", "smallest_effect"):
             value = getattr(self, name)

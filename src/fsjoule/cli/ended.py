@@ -1,4 +1,4 @@
-"""How a command ends: one exit code a cause, whatever Python, typer and rich would end with."""
+"""How a command ends: one exit code per cause, whatever Python, typer and rich would end with."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ _LONGEST: Final = 1000
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
-    """Carries an exception past typer, which ends with 1 for some: a connection that broke, a pipe's end."""
+    """Carries an exception past typer, which exits with 1 for some: a broken connection, the end of a pipe."""
 
 
 class Group(TyperGroup):
-    """A group of commands whose exceptions reach `exit_code_of` as they are, and whose help has whole sentences."""
+    """A group of commands whose exceptions reach `exit_code_of` unchanged, and whose help has whole sentences."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types are private
-        """Write each command with all of its first sentence: typer's own cuts it short."""
+        """Write each command with its whole first sentence; typer cuts it short."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items() if each])
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
-        """See typer."""
         try:
             return super().invoke(ctx)
         except (OSError, EOFError) as error:
@@ -46,9 +45,9 @@ class Group(TyperGroup):
 
 
 def exit_code_of(command: Callable[[], object], *, answers: bool) -> int:
-    """Run a command to its end and say on stderr why it failed, if it did.
+    """Run a command, print on stderr why it failed if it did, and return its exit code.
 
-    The exit code of one that `answers` is its answer: it stands, whether what it prints can be written or not.
+    The exit code of a command that `answers` is its answer: it stands even if the output cannot be written.
     """
     with _guarded_output(answers=answers):
         code = _outcome(command)
@@ -76,8 +75,8 @@ def _outcome(command: Callable[[], object]) -> int:
 
 
 def _code(ended: SystemExit) -> int:
-    """The exit code; Python takes None for 0 and a text for 1, which it prints."""
-    if ended.code == INTERRUPTED:  # typer's, for whichever signal
+    """The exit code. Python would exit with 0 for None, and with 1 for a text."""
+    if ended.code == INTERRUPTED:  # typer's code for any signal
         return interrupts.exit_code() or INTERRUPTED
     if isinstance(ended.code, int):
         return ended.code
@@ -86,7 +85,7 @@ def _code(ended: SystemExit) -> int:
 
 def _unexpected(error: BaseException) -> int:
     known = of_system(error) if isinstance(error, OSError) else None
-    # Without its room nothing of labgrid has run: most commands do without, and start sooner.
+    # If the room is not loaded, labgrid has not run. Most commands do not need it, and start sooner without.
     lab = sys.modules.get("fsjoule.lab")
     if known is None and lab is not None and lab.raised_by_labgrid(error):
         known = LabError(f"labgrid failed: {type(error).__name__}: {error}")
@@ -95,7 +94,7 @@ def _unexpected(error: BaseException) -> int:
         return known.exit_code
     traceback.print_exception(error)
     err.print("error:", style="red", end=" ")
-    err.print("this is a bug in fsjoule; please report it, with what stands above", highlight=False, soft_wrap=True)
+    err.print("this is a bug in fsjoule; please report it, with the lines above", highlight=False, soft_wrap=True)
     return BUG
 
 
@@ -106,7 +105,7 @@ def _say(error: FsjouleError) -> None:
 
 @contextmanager
 def _guarded_output(*, answers: bool) -> Generator[None]:
-    """Output that cannot be written ends a command with its own cause; one that answers says it, and goes on."""
+    """Output that cannot be written ends a command with exit code and cause; a command that answers only says so."""
 
     def failed(error: OSError) -> None:
         if answers:
@@ -123,5 +122,5 @@ def _guarded_output(*, answers: bool) -> Generator[None]:
 
 
 def _nowhere() -> TextIO:
-    """For a program that was started without output: its descriptor must not become another file's."""
+    """Output for a program started without one: its descriptor must not become another file's."""
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - open as long as the program

@@ -1,4 +1,4 @@
-"""`fsjoule gate`. Thin: it reads arguments, calls one function, shows what came back."""
+"""`fsjoule gate`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HERE: Final = "-"
 @app.command("gate")
 def gate(
     *,
-    baseline: Annotated[str, typer.Option("--baseline", metavar="A", help="What it is compared with.")],
-    candidate: Annotated[str, typer.Option("--candidate", metavar="B", help="What may be worse.")],
+    baseline: Annotated[str, typer.Option("--baseline", metavar="A", help="The side to compare with.")],
+    candidate: Annotated[str, typer.Option("--candidate", metavar="B", help="The side that may be worse.")],
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on the board of this environment.")
     ] = None,
@@ -44,24 +44,26 @@ def gate(
         Path | None, typer.Option("--tree", metavar="PATH", help="The sides are revisions of this kernel repository.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", help="With --tree: a fragment, or a line of it; may be repeated.")
+        list[str] | None, typer.Option("--config", help="With --tree: a config fragment or line; may be repeated.")
     ] = None,
     fs: Annotated[
         str | None, typer.Option("--fs", metavar="NAME[,NAME]", help=f"Filesystems (measured: {FILESYSTEMS}).")
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {SUITE}).")] = None,
-    provision: Annotated[str, typer.Option(metavar="root|scratch", help="How a filesystem comes to be.")] = "scratch",
+    provision: Annotated[
+        str, typer.Option(metavar="root|scratch", help="Where filesystems live: root partition or scratch.")
+    ] = "scratch",
     storage: Annotated[
-        str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (else as the suite says).")
+        str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
     ] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
     ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", metavar="N", help="Pairs of boots at most.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the order and of all chance; a new one each time.")] = None,
+    budget: Annotated[int | None, typer.Option("--budget", metavar="N", help="At most N pairs of boots.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for all random choices (default: new).")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
     allow_same: Annotated[
-        bool, typer.Option("--allow-same", help="Measure kernels that are the same, byte for byte, too (A/A).")
+        bool, typer.Option("--allow-same", help="Also measure kernels that are identical byte for byte (A/A).")
     ] = False,
     index: Annotated[
         str | None,
@@ -69,42 +71,46 @@ def gate(
             "--index",
             metavar="URL",
             envvar=VARIABLE,
-            help="Without --lg-env: where the sides are read. With it: earlier boots say how noisy the figures are.",
+            help="The index: both sides come from it, or with --lg-env how noisy figures are.",
         ),
     ] = None,
     within: Annotated[
-        str | None,
-        typer.Option("--within", metavar="PLACE", help="Read: both are kernels of this run or branch."),
+        str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
     ] = None,
     drift_not_excluded: Annotated[
-        bool, typer.Option("--drift-not-excluded", help="Read: take boots that were not interleaved, too.")
+        bool,
+        typer.Option(
+            "--drift-not-excluded",
+            help="Also accept boots that were not interleaved (drift can then look like a regression).",
+        ),
     ] = False,
     everything: All = False,
     json_output: Json = False,
     markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE|-", help="Write Markdown for a merge request there.")
+        str | None,
+        typer.Option("--markdown", metavar="FILE|-", help="Write Markdown, for a merge request, to FILE or stdout."),
     ] = None,
 ) -> None:
-    """Say whether the candidate is worse than the baseline, by as few boots as the error rates allow.
+    """Decide whether the candidate is worse than the baseline, with as few boots as the error rates allow.
 
-    With --lg-env both kernels (names, package files, build folders; with --tree: revisions) boot in turn until it is
-    clear. Without it, boots that were measured before are taken: a side is a run folder, or a run, kernel or branch of
-    the index; two kernels of one run are KERNEL@RUN.
+    With --lg-env both kernels (names, package files, build folders; with --tree: revisions) boot in turn until the
+    answer is clear. Without it the gate reads earlier boots: a side is a run folder, or a run, kernel or branch of the
+    index; KERNEL@RUN is a kernel within one run.
 
     Exit code 0: unchanged or better, identical, or no baseline yet. 1: regressed. 3: not decided within the budget.
-    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted (143, 129). An answer that
-    cannot be printed, or written as Markdown, is the exit code still.
+    Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted (143, 129). The exit code
+    is the answer even if the answer cannot be printed, or written as Markdown.
 
     Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
     """
     if json_output and markdown == _HERE:
-        raise ConfigError("--json and --markdown - both write to the standard output")
+        raise ConfigError("--json and --markdown - both write to standard output")
     if markdown not in (None, _HERE):
         check_writable(Path(markdown).parent, "--markdown")
     wanted = _policy(policy, budget)
     if lg_env is None:
         _refuse(
-            "only what is measured now (--lg-env FILE) takes",
+            "only a gate that measures (--lg-env FILE) takes",
             {"--tree": tree, "--config": config, "--storage": storage, "--seed": seed, "--allow-same": allow_same},
         )
         from fsjoule.store.index.records import Where
@@ -123,9 +129,10 @@ def gate(
         )
     else:
         _refuse(
-            "only what is read (no --lg-env) takes", {"--within": within, "--drift-not-excluded": drift_not_excluded}
+            "only a gate that reads earlier boots (no --lg-env) takes",
+            {"--within": within, "--drift-not-excluded": drift_not_excluded},
         )
-        _refuse("without --tree there is nothing to build for", {} if tree else {"--config": config})
+        _refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.lab import check_places, read_environment
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
@@ -154,7 +161,7 @@ def gate(
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """What is measured, and where."""
+    """The options of a gate that measures."""
 
     environment: EnvironmentFile
     filesystems: str
@@ -165,7 +172,7 @@ class Measuring:
     storages: str | None = None
 
     def choice(self, sides: Sides, policy: Policy) -> Choice:
-        """The same, every name checked. Raises ConfigError."""
+        """The options with every name checked. Raises ConfigError."""
         from fsjoule.runs.request import choose
 
         return choose(
@@ -182,7 +189,7 @@ class Measuring:
 
 
 def _policy(file: Path | None, budget: int | None) -> Policy:
-    """The policy of the file, or the usual one, with another budget if one is given. Raises ConfigError."""
+    """The file's policy, or the default, with `budget` pairs of boots if given. Raises ConfigError."""
     from fsjoule.statistics.policy import Policy, parse_policy
 
     policy = Policy()
@@ -195,7 +202,7 @@ def _policy(file: Path | None, budget: int | None) -> Policy:
         return policy
     if budget < policy.least_pairs:
         raise ConfigError(
-            f"--budget {budget} is less than the {policy.least_pairs} pairs before which nothing is decided",
+            f"--budget {budget} is less than the {policy.least_pairs} pairs that any decision needs",
             hint=f"--budget {policy.least_pairs}, or a policy with another least_pairs",
         )
     return dataclasses.replace(policy, budget_pairs=budget)
@@ -212,7 +219,6 @@ def _listed(text: str | None) -> tuple[str, ...]:
 
 
 def _again(*more: str) -> tuple[str, ...]:
-    """The command that repeats this one."""
     return ("fsjoule", *sys.argv[1:], *more)
 
 
@@ -234,7 +240,7 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: 
             Path(markdown).parent.mkdir(parents=True, exist_ok=True)
             Path(markdown).write_text(to_markdown(gated), encoding="utf-8")
         except OSError as error:
-            # The answer is known, and is the exit code: what cannot be told must not be taken for another one.
+            # The exit code is the answer, which is known: an error's code would hide it.
             progress(f"warning: {markdown} cannot be written: {error.strerror}")
         else:
             progress(f"markdown  {markdown}")

@@ -19,10 +19,10 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[str, typer.Option(help="Whose card: a recipe in images/.")] = DEFAULT_RECIPE,
-    check: Annotated[bool, typer.Option("--check", help="Make it a second time, and compare the two.")] = False,
+    recipe: Annotated[str, typer.Option(help="The card's recipe, a folder in images/.")] = DEFAULT_RECIPE,
+    check: Annotated[bool, typer.Option("--check", help="Build it twice and compare the two.")] = False,
 ) -> None:
-    """Build a card image, or find it in the cache; prints its path.
+    """Build a card image, or find it in the cache, and print its path.
 
     Example: fsjoule image build --kernel 6.12 --fs btrfs
     """
@@ -37,7 +37,7 @@ def image_build(
 
 @app.command("list")
 def image_list(json_output: Json = False) -> None:
-    """List what is in the cache, and what of it is damaged: that is built again when it is needed."""
+    """List the cache. Damaged entries are built again when they are needed."""
     from fsjoule.host.cache.stages import cached
 
     entries = cached()
@@ -55,7 +55,7 @@ def image_list(json_output: Json = False) -> None:
 
 @app.command("clean")
 def image_clean(json_output: Json = False) -> None:
-    """Remove everything that fsjoule keeps in its image cache, but what another process uses (exit code 4)."""
+    """Remove everything from the image cache that no other process uses (exit code 4 if one does)."""
     from fsjoule.host.cache.stages import cached, clean
 
     entries = cached()

@@ -1,4 +1,4 @@
-"""`fsjoule index`: the database of all runs. Thin: it reads arguments, calls one function, shows what came back."""
+"""`fsjoule index`: the database of all runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.metrics import Metric
-from fsjoule.report.numbers import ABSENT
+from fsjoule.report.numbers import ABSENT, counted
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Point, SeriesCount, Where
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -30,7 +30,7 @@ app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
 _SAY_EVERY_S: Final = 10.0
-# What a list of points shows if nothing is asked for: of fio's jobs, and of operations that move nothing.
+# Default columns of a list of points: for fio's jobs, and for operations that move no data.
 _FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
 _TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY, Metric.POWER)
 _HEADERS: Final = {
@@ -62,13 +62,13 @@ DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 
 @app.command("rebuild")
 def rebuild(
-    folders: Annotated[list[Path] | None, typer.Argument(help="Folders with runs at or below.")] = None,
+    folders: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that contain some.")] = None,
     index: Location = DEFAULT_LOCATION,
     json_output: Json = False,
 ) -> None:
-    """Make the index say what the run folders say, and nothing else; makes it if there is none.
+    """Make the index equal to the run folders, and create it if needed.
 
-    Without a folder: results. Runs that are not found there any more are dropped from the index.
+    The default folder is results. Runs whose folders are gone are dropped from the index.
 
     Example: fsjoule index rebuild results copied/from/another/machine
     """
@@ -84,13 +84,13 @@ def rebuild(
 
 @app.command("import")
 def import_(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders with some below.")],
+    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
     index: Location = DEFAULT_LOCATION,
     json_output: Json = False,
 ) -> None:
-    """Add runs to the index; those that it has already change nothing.
+    """Add runs to the index. Runs that it already has change nothing.
 
-    A run that was copied from another machine is one run, however often it is imported.
+    A run copied from another machine stays one run, however often it is imported.
 
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
@@ -106,7 +106,7 @@ def import_(
 
 @app.command("stats")
 def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None:
-    """Show how much the index holds, and of which kernels.
+    """Show how much the index holds, and which kernels.
 
     Example: fsjoule index stats --json
     """
@@ -119,8 +119,9 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
         print_json({**dataclasses.asdict(held), "kernels": [dataclasses.asdict(kernel) for kernel in held.kernels]})
         return
     out.print(
-        f"{held.measurements} measurements, {held.valid} of them valid, of {held.series} series on {held.boards} boards"
-        f"\n{held.runs} runs, from {held.first_utc or ABSENT} to {held.last_utc or ABSENT}"
+        f"{counted(held.measurements, 'measurement')}, {held.valid} of them valid, "
+        f"of {held.series} series on {counted(held.boards, 'board')}"
+        f"\n{counted(held.runs, 'run')}, from {held.first_utc or ABSENT} to {held.last_utc or ABSENT}"
         f"\nkernels, oldest first: {', '.join(kernel.label for kernel in held.kernels) or ABSENT}",
         highlight=False,
         markup=False,
@@ -130,17 +131,17 @@ def stats(index: Location = DEFAULT_LOCATION, json_output: Json = False) -> None
 @app.command("series")
 def series(
     *,
-    key: Annotated[str | None, typer.Argument(help="A series, by its key or what it begins with.")] = None,
+    key: Annotated[str | None, typer.Argument(help="A series, by its key or the start of it.")] = None,
     index: Location = DEFAULT_LOCATION,
-    by: Annotated[Order, typer.Option("--by", help="In which order.")] = Order.TIME,
-    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Which figures; may be repeated.")] = None,
-    of: Annotated[str | None, typer.Option("--of", help="Only those of this run, kernel or branch.")] = None,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only those of this board.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only those of this filesystem.")] = None,
-    with_invalid: Annotated[bool, typer.Option("--all", help="Invalid measurements too.")] = False,
+    by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
+    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Figure to show; may be repeated.")] = None,
+    of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
+    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
+    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
     json_output: Json = False,
 ) -> None:
-    """List the series that there are, or the figures of one.
+    """List all series, or the figures of one.
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
@@ -163,14 +164,14 @@ def series(
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
-    """The one series whose key begins like this."""
+    """The only series whose key starts with `key`. Raises ConfigError if none or several do."""
     from fsjoule.store.index.queries import list_series
 
     found = [count.series for count in list_series(index, Where(series=(key,)))] if key else []
     if not found:
         raise ConfigError(f"the index has no series {key!r}", hint="list them with: fsjoule index series")
     if len(found) > 1:
-        raise ConfigError(f"{key!r} is the beginning of several keys", hint=", ".join(one.key for one in found))
+        raise ConfigError(f"several keys start with {key!r}", hint=", ".join(one.key for one in found))
     return found[0]
 
 
@@ -179,7 +180,7 @@ def _only(index: Index, key: str) -> IndexedSeries:
 
 @contextmanager
 def _watcher() -> Generator[Watcher]:
-    """A bar for somebody who looks on, a line now and then for a log."""
+    """A progress bar on a terminal, a line every 10 s in a log."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
 
@@ -199,20 +200,20 @@ def _watcher() -> Generator[Watcher]:
 
 
 def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None:
-    """Show what was done. Raises ResultError at the end if some runs were not those that the index has."""
+    """Show the import. Raises ResultError at the end if run folders conflict with the index."""
     if json_output:
         print_json({"index": _plain(index), **dataclasses.asdict(report)})
     else:
         out.print(
-            f"{report.folders} run folders: {report.new} new, {report.changed} changed, {report.unchanged} unchanged; "
-            f"{report.measurements} measurements imported",
+            f"{counted(report.folders, 'run folder')}: {report.new} new, {report.changed} changed, "
+            f"{report.unchanged} unchanged; {counted(report.measurements, 'measurement')} imported",
             highlight=False,
         )
-        _show_faults("damaged run folders were skipped", report.damaged_runs)
-        _show_faults("damaged measurements were skipped", report.damaged_measurements)
-        _show_faults("run folders differ from what the index has of their run", report.conflicts)
+        _show_faults("damaged run folder", "skipped", report.damaged_runs)
+        _show_faults("damaged measurement", "skipped", report.damaged_measurements)
+        _show_faults("run folder", "in conflict with the index", report.conflicts)
         if report.dropped:
-            out.print(f"{len(report.dropped)} runs were not found again and were dropped: {_some(report.dropped)}")
+            out.print(f"{counted(len(report.dropped), 'run')} dropped, folders gone: {_some(report.dropped)}")
         out.print(f"index  {_plain(index)}", soft_wrap=True, markup=False, highlight=False)
     if report.conflicts:
         raise ResultError(
@@ -221,10 +222,10 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
         )
 
 
-def _show_faults(what: str, faults: Sequence[Fault]) -> None:
+def _show_faults(what: str, fate: str, faults: Sequence[Fault]) -> None:
     if not faults:
         return
-    progress(f"{len(faults)} {what}:")
+    progress(f"{counted(len(faults), what)} {fate}:")
     for fault in faults[:_SHOWN_FAULTS]:
         progress(f"  {fault.path}: {fault.reason}")
     if len(faults) > _SHOWN_FAULTS:
@@ -253,7 +254,7 @@ def _show_points(
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
     metrics = metrics or _usual(found)
     invalid = any(not point.valid for point in found)
-    # Boards of one type are one series; where there are several of them, each figure says whose it is.
+    # Several boards of one type share a series; each figure then names its board.
     places = len({point.origin.board for point in found}) > 1
     names = ("day", "kernel", "run", "boot", *["place"] * places)
     table = _table(*names, *(_HEADERS[metric] for metric in metrics), *["invalid"] * invalid)
@@ -302,7 +303,7 @@ def _named(series: IndexedSeries) -> dict[str, object]:
 
 
 def _plain(index: str) -> str:
-    """The index as it was named, without a password."""
+    """The index's URL without its password."""
     from fsjoule.store.index.database import index_url
 
     return index_url(index).render_as_string(hide_password=True) if "://" in index else index

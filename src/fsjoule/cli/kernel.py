@@ -17,13 +17,13 @@ app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --k
 @app.command("build")
 def kernel_build(
     tree: Annotated[Path, typer.Option(help="A repository with the kernel's source.")],
-    rev: Annotated[str, typer.Option(help="Which revision of it: a commit, a tag, a branch.")] = "HEAD",
+    rev: Annotated[str, typer.Option(help="Revision: a commit, a tag or a branch.")] = "HEAD",
     config: Annotated[
         list[str] | None, typer.Option(help="A file with lines CONFIG_NAME=y, or one such line; may be repeated.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at a time (default: as many as CPUs).")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at a time (default: one per CPU).")] = None,
 ) -> None:
-    """Cross-build a kernel for the board, or find it in the cache; prints its folder.
+    """Cross-build a kernel for the board, or find it in the cache, and print its folder.
 
     Example: fsjoule kernel build --tree ~/linux --rev v6.12 --config CONFIG_EXT4_DEBUG=y
     """
@@ -35,7 +35,7 @@ def kernel_build(
 
 @app.command("list")
 def kernel_list(json_output: Json = False) -> None:
-    """List the kernels that were built."""
+    """List the kernels built so far."""
     from fsjoule.kernels.build import built_kernels
 
     built = built_kernels()
@@ -52,7 +52,7 @@ def kernel_list(json_output: Json = False) -> None:
 
 @app.command("clean")
 def kernel_clean() -> None:
-    """Remove all kernels that were built, and the folders that they were built in."""
+    """Remove all built kernels and their build folders."""
     from fsjoule.kernels.build import clean_kernels
 
     freed_bytes = clean_kernels(progress=progress)

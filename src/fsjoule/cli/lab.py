@@ -19,12 +19,13 @@ LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place
 @app.command("up")
 def lab_up(
     name: LabName = "virtual",
-    kernel: Annotated[str, typer.Option(help="Kernels that its board is to run, a,b: some need another QEMU.")] = "6.1",
+    kernel: Annotated[str, typer.Option(help="Kernels for its board, a,b; some need another QEMU.")] = "6.1",
     meter_program: Annotated[
-        Path | None, typer.Option(help="Its meter, for example the firmware built for the host; else the simulator.")
+        Path | None,
+        typer.Option(help="Program that is its meter: firmware built for the host (default: the simulator)."),
     ] = None,
     board: Annotated[
-        str, typer.Option(help="Its board: a config in labgrid/virtual. deterministic runs in guest time.")
+        str, typer.Option(help="Its board: a file in labgrid/virtual; deterministic runs in guest time.")
     ] = "board",
 ) -> None:
     """Bring the virtual lab up and leave it running.
@@ -48,11 +49,9 @@ def lab_up(
 @app.command("down")
 def lab_down(
     name: LabName = "virtual",
-    force: Annotated[
-        bool, typer.Option("--force", help="Also a lab that a run is using, or whose owner lives.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also a lab that a run uses, or whose owner lives.")] = False,
 ) -> None:
-    """Take the virtual lab down: no process, no loop device, no lock is left."""
+    """Take the virtual lab down, with its processes, loop devices and locks."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
     virtual_lab.down(name, force=force)
@@ -61,7 +60,7 @@ def lab_down(
 
 @app.command("status")
 def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
-    """Show the lab's processes, what died and how, the board, and who holds the place. Exit code 3 if it is down."""
+    """Show the lab's processes (how dead ones died), the board, and who holds the place. Exit code 3 if it is down."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
     status = virtual_lab.status(name)

@@ -1,4 +1,4 @@
-"""`fsjoule report`: reports of runs, and a server to look at them. Thin: reads arguments, calls one function."""
+"""`fsjoule report`: reports of runs, and a server for them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _RESULTS: Final = (Path("results"),)
 _REPORT: Final = Path("report")
 _MOST: Final = 60
 
-_Runs = Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that have some (default: results).")]
+_Runs = Annotated[
+    list[Path] | None, typer.Argument(help="Run folders, or folders that contain some (default: results).")
+]
 _Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
 _History = Annotated[
     list[Path] | None,
-    typer.Option("--history", metavar="DIR", help="Run folders of earlier builds only, whatever their date."),
+    typer.Option("--history", metavar="DIR", help="Run folders that count as earlier builds, whatever their date."),
 ]
-_Most = Annotated[int, typer.Option("--builds", min=1, help="So many builds at most, the newest.")]
+_Most = Annotated[int, typer.Option("--builds", min=1, help="Show at most this many builds, newest first.")]
 
 
 @app.command("page")
-def page(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-) -> None:
-    """Write report.html into a run folder, anew.
+def page(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+    """Write report.html into a run folder again.
 
     Example: fsjoule report page results/20260101T120000Z-board-abc123
     """
@@ -47,7 +47,7 @@ def allure(
     url: _Url = "",
     most: _Most = _MOST,
 ) -> None:
-    """Write Allure's result files of the newest run of each board and suite, for an Allure of your own.
+    """Write Allure's result files of the newest run of each board and suite, for your own Allure.
 
     Example: fsjoule report allure results --output allure-results
     """
@@ -65,15 +65,17 @@ def build(  # noqa: PLR0917 - a command's options
     output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the report goes.")] = _REPORT,
     index: Annotated[
         str | None,
-        typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Trends of this index, not of the runs."),
+        typer.Option(
+            "--index", metavar="URL", envvar=VARIABLE, help="Make the trends from this index instead of the runs."
+        ),
     ] = None,
     history: _History = None,
     url: _Url = "",
     most: _Most = _MOST,
 ) -> None:
-    """Make Allure's report of the newest build of each board and suite, with its history, and the page of trends.
+    """Make Allure's report of the newest build of each board and suite, with history, and the page of trends.
 
-    A build is the runs of one pipeline, elsewhere one run. What is missing or damaged is named in the report.
+    A build is all runs of one pipeline, or one run outside pipelines. The report names missing and damaged runs.
 
     Example: fsjoule report build results, then: fsjoule report serve
     """
@@ -87,9 +89,9 @@ def build(  # noqa: PLR0917 - a command's options
 @app.command("serve")
 def serve(
     report: Annotated[Path, typer.Argument(help="The folder of a report.")] = _REPORT,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On 127.0.0.1; 0: any that is free.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")] = 8080,
 ) -> None:
-    """Show a report to browsers on this machine, until Ctrl-C.
+    """Serve a report to browsers on this machine until Ctrl-C.
 
     Example: fsjoule report serve --port 8080
     """

@@ -1,4 +1,4 @@
-"""Commands about runs: what can be measured, and what was."""
+"""Commands without a group: version, show, choices, schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(
     run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
     json_output: Json = False,
 ) -> None:
-    """Show a run: its tables, where its time went, what was invalid.
+    """Show a run: its tables, where its time went, which measurements are invalid.
 
     Example: fsjoule show results/20260101T120000Z-board-abc123 --json
     """
@@ -48,7 +48,7 @@ def choices(
     recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = DEFAULT_RECIPE,
     json_output: Json = False,
 ) -> None:
-    """List what --fs, --kernel and --suite can be.
+    """List the values of --fs, --kernel and --suite.
 
     Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
     """
@@ -75,9 +75,7 @@ def choices(
 
 
 @app.command()
-def schema(
-    folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas"),
-) -> None:
+def schema(folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas")) -> None:
     """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
     from fsjoule.store.schemas import write_json_schemas
 

@@ -1,4 +1,4 @@
-"""`fsjoule suites`: what can be measured, and what it takes."""
+"""`fsjoule suites`: what each suite measures, and its cost in time, wear and energy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fsjoule.model import BoardProfile, Planned, Workload
     from fsjoule.suites import Rates
 
-app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and what they take on a board.")
+app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
 
-# The newest runs of a board say best what it does now.
+# A board's newest runs predict it best.
 _RUNS_LOOKED_AT = 20
 
 
@@ -47,16 +47,18 @@ def suites_list(json_output: Json = False) -> None:
 def suites_show(  # noqa: PLR0917 - a command's options
     name: Annotated[str, typer.Argument(help="A suite, or a part of one: elc2015/boot.")],
     lg_env: Annotated[Path, typer.Option(help="The board's environment file.")] = Path("env/virtual.yaml"),
-    fs: Annotated[str | None, typer.Option(help="Filesystems, a,b; else those of the suite.")] = None,
-    storage: Annotated[str | None, typer.Option(help="Storage devices of the board, a,b; else as it says.")] = None,
+    fs: Annotated[str | None, typer.Option(help="Filesystems, a,b (default: the suite's).")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Storage devices of the board, a,b (default: the suite's).")
+    ] = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
-    repeat: Annotated[int | None, typer.Option(help="Repetitions; else as the suite says.")] = None,
-    size_factor: Annotated[float | None, typer.Option(help="Multiplies published sizes.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Published sizes, and as many repetitions.")] = False,
-    results: Annotated[Path, typer.Option(help="Earlier runs, from which the estimate learns.")] = Path("results"),
+    repeat: Annotated[int | None, typer.Option(help="Repetitions (default: the suite's).")] = None,
+    size_factor: Annotated[float | None, typer.Option(help="Factor for published sizes.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Published sizes and repetitions.")] = False,
+    results: Annotated[Path, typer.Option(help="Earlier runs for the estimate to learn from.")] = Path("results"),
     json_output: Json = False,
 ) -> None:
-    """Show what a suite measures on a board, and what that takes: time, bytes written (wear) and energy.
+    """Show what a suite measures on a board, and its cost: time, bytes written (wear) and energy.
 
     Example: fsjoule suites show elc2015/bandwidth --lg-env env/virtual.yaml --fs ext4,btrfs
     """
@@ -120,7 +122,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
 
 def _table(entries: tuple[Planned, ...]) -> Table:
-    """What is measured in each part, with the sizes that this board gets."""
+    """The workloads of each part, with their sizes on this board."""
     from fsjoule.model.operation import size_label
 
     table = Table(box=None)
@@ -136,7 +138,7 @@ def _table(entries: tuple[Planned, ...]) -> Table:
 
 
 def _place(part: str, workload: Workload) -> tuple[object, ...]:
-    """Where a workload stands in a table: by part, and numbers by their value."""
+    """Sort key of a workload: by part, and numbers by value."""
     words = re.split(r"(\d+)", workload.slug)
     return (part, [int(word) if word.isdigit() else word for word in words])
 
@@ -164,7 +166,7 @@ def _described(name: str) -> dict[str, object]:
 
 
 def _rates(results: Path, profile: BoardProfile) -> Rates:
-    """Learned from the newest runs of this board below `results`."""
+    """The rates learned from the newest runs of this board below `results`."""
     from fsjoule.host.inside import list_inside
     from fsjoule.store.reader import LoadedRun, load_run, load_run_file
     from fsjoule.suites import Rates, learned
@@ -178,7 +180,7 @@ def _rates(results: Path, profile: BoardProfile) -> Rates:
     for folder in folders:
         try:
             run = load_run_file(folder)
-            # A folder of `virtual-x86` has the name `virtual` in its own as well.
+            # A folder name of the board `virtual-x86` contains `virtual` too.
             if {board.name for board in run.boards.values()} == {profile.name}:
                 loaded.append(load_run(folder))
         except ResultError:

@@ -1,4 +1,4 @@
-"""`fsjoule trend`: what changed over time or over kernels. Thin: it reads arguments, calls one function, shows it."""
+"""`fsjoule trend`: what changed over time or over kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app = typer.Typer()
 
 _RESULTS: Final = Path("results")
 _INDEX: Final = str(_RESULTS / DEFAULT_NAME)
-# So many are read in half a second, whatever the index holds.
+# Reading this many takes half a second, whatever the index holds.
 _LIMIT: Final = 60_000
 _COLOURS: Final = {"confirmed": "bold red", "nominated": "yellow", "refuted": "dim"}
 
@@ -36,46 +36,46 @@ _Names = list[str] | None
 @app.command("trend")
 def trend(
     *,
-    series: Annotated[_Names, typer.Option("--series", help="Only these, by key or what it begins with.")] = None,
-    board: Annotated[_Names, typer.Option("--board", help="Only those of these boards.")] = None,
-    fs: Annotated[_Names, typer.Option("--fs", help="Only those of these filesystems.")] = None,
+    series: Annotated[_Names, typer.Option("--series", help="Only these series, by key or the start of it.")] = None,
+    board: Annotated[_Names, typer.Option("--board", help="Only these boards.")] = None,
+    fs: Annotated[_Names, typer.Option("--fs", help="Only these filesystems.")] = None,
     workload: Annotated[_Names, typer.Option("--workload", help="Only these workloads: randwrite-16k.")] = None,
-    suite: Annotated[_Names, typer.Option("--suite", help="Only those of these suites.")] = None,
+    suite: Annotated[_Names, typer.Option("--suite", help="Only these suites.")] = None,
     branch: Annotated[_Names, typer.Option("--branch", help="Only runs of these branches.")] = None,
     metric: Annotated[
-        _Names, typer.Option("--metric", help="Which figures (default: throughput, duration and energy); or all.")
+        _Names, typer.Option("--metric", help="Figures to show, or all (default: throughput, duration and energy).")
     ] = None,
     by: Annotated[Order, typer.Option("--by", help="Over time (runs) or over kernels, oldest first.")] = Order.TIME,
-    since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC) on.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC).")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Only before this day or time (UTC).")] = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="Read so many measurements, an equal share of each series' newest; 0: all.")
+        int, typer.Option(min=0, help="Read at most this many measurements, the newest of each series; 0: all.")
     ] = _LIMIT,
     index: Annotated[
         str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
     ] = _INDEX,
-    kept: Annotated[
-        Path, typer.Option("--confirmations", metavar="DIR", help="Where confirmations are kept.")
-    ] = _RESULTS / FOLDER,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure what is nominated anew, on fresh boots.")] = False,
+    kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
+    / FOLDER,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure nominated changes again on fresh boots.")] = False,
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
     ] = None,
     tree: Annotated[
-        Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: where kernels can be built again.")
+        Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: a kernel repository to rebuild from.")
     ] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="With --confirm: effects, error rates and budget.")
     ] = None,
     results: Annotated[
-        Path, typer.Option("--results", metavar="DIR", help="With --confirm: where its run folders go.")
+        Path, typer.Option("--results", metavar="DIR", help="With --confirm: where the new run folders go.")
     ] = _RESULTS,
     page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE", help="Write a page with all histories, over both.")
+        Path | None,
+        typer.Option("--page", metavar="FILE", help="Write a page with all histories, over time and over kernels."),
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="DIR", help="Write a chart of each history with a change; of all, if few."),
+        typer.Option("--svg", metavar="DIR", help="Write charts of the histories with a change, or of all if few."),
     ] = None,
     json_output: Json = False,
 ) -> None:
@@ -155,8 +155,8 @@ def _confirm(
     fresh = Fresh(read_environment(environment), asked, results, kept, tree, tuple(sys.argv), progress)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
-        progress(f"not measured anew: {reason}")
-    progress(f"{counted(len(done), 'change')} measured anew, kept in {kept}" if done else "nothing was measured anew")
+        progress(f"not measured again: {reason}")
+    progress(f"{counted(len(done), 'change')} measured again, kept in {kept}" if done else "nothing was measured again")
 
 
 def _write_page(file: Path, *trends: Trend) -> None:
@@ -186,7 +186,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _listed(given: _Names) -> tuple[str, ...]:
-    """`a,b` as an option has it; nothing twice."""
+    """The items of `a,b` options, without duplicates."""
     parts = (part.strip() for text in given or () for part in text.split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -201,13 +201,15 @@ def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:
 
 
 def _utc(option: str, text: str | None) -> str | None:
-    """A day, or a time of a zone or of none, as the index writes times."""
+    """A day or a time (UTC if it names no zone) as the index writes times. Raises ConfigError."""
     if text is None:
         return None
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(f"{option} {text!r} is no time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z") from error
+        raise ConfigError(
+            f"{option} {text!r} is not a time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z"
+        ) from error
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -216,7 +218,7 @@ def _show(found: Trend, index: str) -> None:
     from fsjoule.report.trend import words
 
     if not found.series:
-        progress("no series has a valid measurement of what is asked for; see: fsjoule index series")
+        progress("no valid measurement matches; see: fsjoule index series")
         return
     for change in found.changes:
         _show_change(change, found, index)

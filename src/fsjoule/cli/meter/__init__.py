@@ -1,4 +1,4 @@
-"""`fsjoule meter`: the power meter at a desk, without a board and without labgrid if one likes."""
+"""`fsjoule meter`: the power meter at a desk; it needs neither a board nor labgrid."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from fsjoule.errors import ConfigError
 if TYPE_CHECKING:
     from fsjoule.meter.protocol.frames import InfoFrame
 
-app = typer.Typer(
-    no_args_is_help=True, help="The power meter: what it is, what it reads, its calibration and its tests."
-)
+app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
 
 @app.command("list")
 def list_meters(json_output: Json = False) -> None:
-    """List the meters at this computer's serial ports and in its virtual labs; listens to each port for 1.5 s.
+    """List the meters at this computer's serial ports and in its virtual labs, listening to each port for 1.5 s.
 
-    Nothing is sent, and a port that another program has open is left alone. Exit code 3 if there is no meter.
+    It sends nothing, and leaves ports alone that another program has open. Exit code 3 if there is no meter.
 
     Example: fsjoule meter list
     """
@@ -80,7 +78,7 @@ def info(
     amperes: Amperes = 0.25,
     json_output: Json = False,
 ) -> None:
-    """Show what a meter says of itself, its calibration, the uncertainty that follows, and what is wrong with it.
+    """Show a meter's description of itself, its calibration, the resulting uncertainty, and its problems.
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
@@ -133,12 +131,12 @@ def set_(
     range_mv: Annotated[int | None, typer.Option("--range", help="Full scale in mV: 40, 80, 160 or 320.")] = None,
     shunt: Annotated[int | None, typer.Option(help="The resistor in microohm; 0.1 Ohm is 100000.")] = None,
     sampling: Annotated[
-        bool | None, typer.Option("--start/--stop", help="Take samples, or none.", show_default=False)
+        bool | None, typer.Option("--start/--stop", help="Start or stop sampling.", show_default=False)
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Keep it over a loss of power.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Keep the settings when the power is lost.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Change how the meter samples. Without --save it lasts until the meter loses its power.
+    """Change how the meter samples. Without --save the change lasts until the meter loses power.
 
     Example: fsjoule meter set --rate 500 --range 160 --save
     """
@@ -146,7 +144,7 @@ def set_(
     from fsjoule.runs.meter import open_meter
 
     if rate is None and range_mv is None and shunt is None and sampling is None and not save:
-        raise ConfigError("nothing is to be set", hint="fsjoule meter set --help lists what can be")
+        raise ConfigError("no setting is given", hint="fsjoule meter set --help lists them")
     with open_meter(meter, lg_env, progress) as client:
         if shunt is not None:
             client.set_shunt(shunt)

@@ -1,4 +1,4 @@
-"""`fsjoule meter calibrate`: zero, then two points of gain, each by hand or by options."""
+"""`fsjoule meter calibrate`: zero, then two points of gain, by questions or by options."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def calibrate(
     reference_uncertainty: Annotated[
         int | None, typer.Option(min=0, help="Standard uncertainty (k=1) of the reference's power, in ppm.")
     ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Forget the calibration that there is, first.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="First forget the present calibration.")] = False,
     save: Annotated[
-        bool | None, typer.Option("--save/--no-save", help="Keep it over a loss of power.", show_default=False)
+        bool | None, typer.Option("--save/--no-save", help="Keep it when the power is lost.", show_default=False)
     ] = None,
     volts: Volts = 5.0,
     amperes: Amperes = 0.25,
     json_output: Json = False,
 ) -> None:
-    """Calibrate the meter: zero at no load, then gain by a low and a high load that a reference measures.
+    """Calibrate the meter: zero without load, then gain with a low and a high load that a reference measures.
 
-    Without options it asks for everything. With options it does what they say and asks nothing: then the two points
-    take two calls, for the load has to be changed in between.
+    Without options it asks for everything. With options it asks nothing, and the two points take two calls, because
+    the load must be changed in between.
 
     Example: fsjoule meter calibrate
 
@@ -60,12 +60,12 @@ def calibrate(
     high = _reference("high", high_ua, high_uv, reference_uncertainty)
     if bool(zero) + bool(low) + bool(high) > 1:
         raise ConfigError(
-            "zero and the two points are different loads", hint="one call for each, the load changed between"
+            "zero and the two points need different loads", hint="one call for each, and change the load in between"
         )
     asked = not (zero or forget or low or high)
     if asked and not sys.stdin.isatty():
         raise ConfigError(
-            "nothing is to be calibrated", hint="without a terminal to ask at, give --zero, --low-ua, ..."
+            "no calibration step is given", hint="without a terminal to ask at, give --zero, --low-ua, ..."
         )
     with open_meter(meter, lg_env, progress) as client:
         before = client.info().info
@@ -85,7 +85,7 @@ def calibrate(
         saved = save if save is not None else asked and typer.confirm("Save it on the meter?", default=True, err=True)
         if saved:
             client.save()
-    err.print("saved" if saved else "not saved: it ends with the meter's power; fsjoule meter set --save")
+    err.print("saved" if saved else "not saved: it is lost with the meter's power; to save: fsjoule meter set --save")
     if json_output:
         print_json(_document(before, after, done, volts, amperes) | {"saved": saved})
 
@@ -95,7 +95,9 @@ def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | 
 
     if typer.confirm("Zero: disconnect the load and leave the supply on. Ready?", default=True, err=True):
         done.append(_zero(client))
-    if not typer.confirm("Gain: have you a reference for current and voltage, and two loads?", default=True, err=True):
+    if not typer.confirm(
+        "Gain: do you have a reference for current and voltage, and two loads?", default=True, err=True
+    ):
         return
     if uncertainty_ppm is None:
         uncertainty_ppm = int(typer.prompt("Standard uncertainty (k=1) of its power, in ppm", type=int, err=True))
@@ -106,15 +108,15 @@ def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | 
 
 
 def _reference(name: str, current_ua: int | None, bus_uv: int | None, uncertainty_ppm: int | None) -> Reference | None:
-    """One of the two points, if its options are given."""
+    """One of the two points; None if its options are not given. Raises ConfigError if one of them is missing."""
     from fsjoule.meter.tools.calibration import Reference
 
     if current_ua is None and bus_uv is None:
         return None
     if current_ua is None or bus_uv is None:
-        raise ConfigError(f"the {name} point is not whole", hint=f"give both --{name}-ua and --{name}-uv")
+        raise ConfigError(f"the {name} point is incomplete", hint=f"give both --{name}-ua and --{name}-uv")
     if uncertainty_ppm is None:
-        raise ConfigError("how well the reference is known is not said", hint="give --reference-uncertainty, in ppm")
+        raise ConfigError("the reference's uncertainty is missing", hint="give --reference-uncertainty, in ppm")
     return Reference(current_ua, bus_uv, uncertainty_ppm)
 
 

@@ -1,4 +1,4 @@
-"""What the meter's commands share: their options, and how a meter is named."""
+"""Options of the meter's commands, and the name of a meter."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MeterAddress = Annotated[
         "-m",
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
-        help=f"{FORMS}, or lab:NAME for a virtual lab's. Not needed if there is only one meter.",
+        help=f"{FORMS}, or lab:NAME for a virtual lab's. Not needed with a single meter.",
     ),
 ]
 Environment = Annotated[
-    Path | None, typer.Option("--lg-env", metavar="FILE", help="The meter of a labgrid environment file instead.")
+    Path | None, typer.Option("--lg-env", metavar="FILE", help="Use the meter of this labgrid environment file.")
 ]
 Seconds = Annotated[
-    float | None, typer.Option("--seconds", "-s", min=0.1, help="End after this long; else with Ctrl-C.")
+    float | None, typer.Option("--seconds", "-s", min=0.1, help="End after this long (default: at Ctrl-C).")
 ]
-Volts = Annotated[float, typer.Option(min=0.1, max=26.0, help="Bus voltage of the load that uncertainty is told for.")]
-Amperes = Annotated[float, typer.Option(min=0.0, help="Current of the load that uncertainty is told for.")]
+Volts = Annotated[float, typer.Option(min=0.1, max=26.0, help="Bus voltage for which to state the uncertainty.")]
+Amperes = Annotated[float, typer.Option(min=0.0, help="Current for which to state the uncertainty.")]
 
 
 def with_simulated(text: str, info: MeterInfo) -> Text:
-    """The text and, if the meter is emulated, the word that no figure of its goes without."""
+    """The text, and the word "simulated" if the meter is emulated."""
     shown = Text(text)
     if info.simulated:
         shown.append("  simulated", style="yellow")
@@ -42,5 +42,4 @@ def with_simulated(text: str, info: MeterInfo) -> Text:
 
 
 def named(info: MeterInfo) -> Text:
-    """The meter's serial number, with the same word."""
     return with_simulated(info.serial_number, info)

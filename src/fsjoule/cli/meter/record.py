@@ -23,7 +23,7 @@ def record_command(
     *,
     output: Annotated[
         list[Path],
-        typer.Option("--output", "-o", help="FILE.parquet, or FILE.csv as devlib reads it; may be repeated."),
+        typer.Option("--output", "-o", help="FILE.parquet, or FILE.csv in devlib's format; may be repeated."),
     ],
     meter: MeterAddress = None,
     lg_env: Environment = None,
@@ -32,8 +32,8 @@ def record_command(
 ) -> None:
     """Record samples and marks until Ctrl-C, SIGTERM or --seconds; hours need no more memory than seconds.
 
-    Parquet keeps what the meter sent, raw, to be evaluated again; CSV has volts, amperes and watts. At the end it tells
-    what was missed and lost, and how fast the meter's clock goes against this computer's.
+    Parquet keeps the meter's raw samples; CSV has volts, amperes and watts. At the end it prints how many samples were
+    missed and lost, and the drift of the meter's clock against this computer's.
 
     Example: fsjoule meter record --seconds 60 -o trace.parquet -o trace.csv
     """

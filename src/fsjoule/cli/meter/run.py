@@ -20,7 +20,7 @@ from fsjoule.model import Value
 if TYPE_CHECKING:
     from fsjoule.meter.tools.command_energy import Ran
 
-# What is told of a run, with its title, unit and decimals.
+# The figures of a run: name, title, unit and decimals.
 _FIGURES: Final = (
     ("seconds", "time", "s", 3),
     ("joules", "gross", "J", 4),
@@ -32,26 +32,24 @@ _FIGURES: Final = (
 
 def run(
     *,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What is to be run.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="The command to run.")],
     meter: MeterAddress = None,
     lg_env: Environment = None,
     idle: Annotated[
-        float, typer.Option(min=0.0, help="Seconds of idle power to measure before, for the net energy; 0 for none.")
+        float, typer.Option(min=0.0, help="Seconds of idle power to measure first, for the net energy; 0: skip it.")
     ] = 1.0,
-    repeat: Annotated[int, typer.Option(min=1, help="How many times to run it.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Run it this many times.")] = 1,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Keep the trace in FILE.parquet or FILE.csv; of several runs also FILE-2 ..."
-        ),
+        typer.Option("--output", "-o", help="Keep the trace in FILE.parquet or FILE.csv; later runs go to FILE-2 ..."),
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Run a command and tell the energy that was drawn meanwhile, gross and net of idle power, with its uncertainty.
+    """Run a command and print the energy drawn meanwhile, gross and net of idle power, with its uncertainty.
 
-    Marks on the meter bracket the command, so the energy is that of its time in the meter's own clock. The command has
-    this terminal; the figures go to standard error (with --json as one line), its exit code is passed on. A run that
-    fails is the last one.
+    Marks on the meter bracket the command, so its time is measured by the meter's own clock. The command has this
+    terminal; the figures go to standard error (with --json as one line). The command's exit code is passed on, and a
+    run that fails is the last one.
 
     Example: fsjoule meter run --idle 2 --repeat 5 -- ssh board md5sum /boot/zImage
     """
@@ -82,7 +80,7 @@ def _keep(output: Path | None, number: int, ran: Ran) -> None:
 
 
 def _figures(ran: Ran) -> dict[str, Value]:
-    """What is known of a run, by the names of the figures; of the time no uncertainty is told."""
+    """A run's known figures by name; the time has no uncertainty."""
     found = {"seconds": Value(ran.seconds, 0.0)}
     if ran.energy is not None:
         found["joules"] = _joules(ran.energy.gross_mj)
@@ -98,7 +96,7 @@ def _joules(millijoules: Value) -> Value:
 
 
 def _over_runs(runs: Sequence[Ran]) -> dict[str, dict[str, float]]:
-    """Of each figure its mean and standard deviation over the runs, and the meter's own uncertainty, the largest."""
+    """Each figure's mean and standard deviation over the runs, and the meter's largest uncertainty."""
     found: dict[str, dict[str, float]] = {}
     for name, *_ in _FIGURES:
         values = [figures[name] for ran in runs if name in (figures := _figures(ran))]

@@ -1,4 +1,4 @@
-"""`fsjoule meter selftest`: the meter's own test, and the square load with a board."""
+"""`fsjoule meter selftest`: the meter's own test, and with a board the square load."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def selftest(
     *,
     meter: MeterAddress = None,
     lg_env: Environment = None,
-    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel of the board's card.")] = "6.1",
+    kernel: Annotated[str, typer.Option(help="With --lg-env: the kernel on the board's card.")] = "6.1",
     json_output: Json = False,
 ) -> None:
-    """Have the meter test itself; with --lg-env also its marks, by a square load that the board draws.
+    """Have the meter test itself; with --lg-env also test its marks with a square load on the board.
 
-    The board boots, loads its CPU in a known pattern and marks each edge; the steps in the meter's trace tell how late
-    the marks are. A mark may be off by what energy's uncertainty allows for: the meter's own part, and what the board's
-    environment file says a window may be too long (window_excess). Exit code 5 if something is not as it should be.
+    The board boots, loads its CPU in a known pattern and marks each edge; the steps in the meter's trace show how late
+    the marks are. A mark may be late by as much as the energy's uncertainty includes: the meter's own part, and
+    window_excess of the board's environment file. Exit code 5 if a test fails.
 
     Example: fsjoule meter selftest --lg-env env/virtual.yaml
     """
@@ -96,7 +96,7 @@ def _square(
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
     wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
     board = lab.LabgridBoard(target, {wanted: card}, progress)
-    with redirect_stdout(sys.stderr):  # labgrid shows what its tools say
+    with redirect_stdout(sys.stderr):  # labgrid prints the output of its tools
         board.prepare(*wanted)
         shell = board.boot()
         try:

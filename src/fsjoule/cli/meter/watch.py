@@ -1,4 +1,4 @@
-"""`fsjoule meter watch`: what the meter reads, as it reads it."""
+"""`fsjoule meter watch`: live readings of the meter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SCREEN_PAUSE_S: Final = 0.1
 _LINE_PAUSE_S: Final = 1.0
 _PLOT_HEIGHT: Final = 12
-_OTHER_LINES: Final = 9  # of the screen, besides the plot
+_OTHER_LINES: Final = 9  # on the screen, besides the plot
 _LEAST_HEIGHT: Final = 3
 _SOURCES: Final = {MarkSource.LINE: "mark line", MarkSource.HOST: "host"}
 _EDGES: Final = {MarkSource.RISING: "↑", MarkSource.FALLING: "↓"}
@@ -38,12 +38,12 @@ def watch(
     meter: MeterAddress = None,
     lg_env: Environment = None,
     seconds: Seconds = None,
-    span: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds that the plot reaches back.")] = 30.0,
+    span: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Seconds that the plot shows.")] = 30.0,
     json_output: Json = False,
 ) -> None:
-    """Show live what the meter reads: watts, volts, amperes, joules since the start, marks as they come, losses.
+    """Show live readings: watts, volts, amperes, joules since the start, marks and lost samples.
 
-    On a terminal it is a plot, elsewhere a line a second; with --json a line of JSON a second. Ctrl-C ends it.
+    It is a plot on a terminal, elsewhere one line per second; with --json one line of JSON per second. Ctrl-C ends it.
 
     Example: fsjoule meter watch --span 60
     """
@@ -63,7 +63,7 @@ def watch(
 
 
 class _Watching:
-    """The figures, which the receiving thread keeps up to date while they are looked at."""
+    """The live figures; the receiving thread keeps them up to date."""
 
     def __init__(self, client: MeterClient, span_s: float) -> None:
         from fsjoule.meter.tools.live import Live
@@ -82,7 +82,7 @@ class _Watching:
             self._new_marks += self._live.take(frames)
 
     def look(self, columns: int = 0) -> _View:
-        """What there is to see now; the marks are those since the last look."""
+        """The present readings, and the marks since the last look."""
         with self._lock:
             marks, self._new_marks = self._new_marks, []
             return _View(
@@ -154,7 +154,7 @@ def _trouble(view: _View) -> str:
 
 
 def mark_text(mark: Mark) -> str:
-    """A mark in a few characters: its text, or the edge that it is."""
+    """A mark in a few characters: its text, or an arrow for an edge."""
     return _EDGES.get(mark.source) or mark.text
 
 
