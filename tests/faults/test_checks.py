@@ -73,8 +73,8 @@ _TELLING = {
     " its log is /a/qemu.log: the board does not answer any more: trying again",
     "qemu-stop": "ext4-mkfs: the board's QEMU (process 7) was stopped (SIGSTOP) and does nothing: trying again",
     "board-kill": "ext4-mkfs: the lab's board (process 7) was killed by SIGKILL; its log is /a/board.log: no login",
-    "meter-kill": "no energy: the lab's meter (process 7) was killed by SIGKILL; its log is /a/meter.log: the meter did"
-    " not say what it is (the other side has closed the connection)",
+    "meter-kill": "no energy: the lab's meter (process 7) was killed by SIGKILL; its log is /a/meter.log: the meter"
+    " sent no info (the other side has closed the connection)",
     "console-bridge-kill": "E       fsjoule.errors.BoardError: ser2net of the lab's exporter (process 10167) was killed"
     " by SIGKILL: the console's connection was lost, after 0 s",
     "exporter-kill": "E       fsjoule.errors.LabError: the lab's exporter (process 7) was killed by SIGKILL; its log",

@@ -66,7 +66,7 @@ def test_the_finder_tells_what_is_at_each_place(desk: Desk) -> None:
     why_not = {each.address: each.why_not for each in others if each.info is None}
     assert f"in use by cat (process {thief.pid})" in why_not["held"]
     assert why_not["silent"] == "silent"
-    assert why_not["garbage"] == "something else than a meter"
+    assert why_not["garbage"] == "not a meter"
     assert why_not["nothing"] == "cannot be opened: No such file or directory"
 
 
@@ -102,11 +102,11 @@ def test_addresses_of_the_network(desk: Desk, fsjoule: CommandLine, telnet: bool
 
 def test_errors_say_what_to_do(desk: Desk, fsjoule: CommandLine) -> None:
     for address, code, complaint in (
-        ("ttyUSB0", 2, "'ttyUSB0' is no meter's address\n  hint: an address is /dev/ttyUSB0, HOST:PORT"),
-        ("host:99999", 2, "is no meter's address"),
+        ("ttyUSB0", 2, "'ttyUSB0' is not a meter's address\n  hint: an address is /dev/ttyUSB0, HOST:PORT"),
+        ("host:99999", 2, "is not a meter's address"),
         ("/dev/fsjoule-nothing", 4, "there is no port /dev/fsjoule-nothing\n  hint: fsjoule meter list"),
         ("lab:nothing", 4, "the lab 'nothing' is down\n  hint: fsjoule lab up --name nothing"),
-        ("127.0.0.1:1", 4, r"the meter did not say what it is \(.*refused.*\)\n  hint: is it plugged in"),
+        ("127.0.0.1:1", 4, r"the meter sent no info \(.*refused.*\)\n  hint: is it plugged in"),
     ):
         done = fsjoule("meter", "info", "--meter", address)
         assert done.code == code
@@ -115,7 +115,7 @@ def test_errors_say_what_to_do(desk: Desk, fsjoule: CommandLine) -> None:
     both = fsjoule("meter", "info", "--lg-env", "env/virtual.yaml")
     assert "both a meter's address and an environment file are given" in both.err
     with babble(desk.start_nothing()):
-        assert "no frame among them: is it a meter" in fsjoule("meter", "info").err
+        assert "without a single frame: is it a meter" in fsjoule("meter", "info").err
 
 
 def test_a_meter_of_another_protocol_is_told_so_and_sent_nothing(desk: Desk) -> None:
@@ -132,7 +132,7 @@ def test_a_meter_of_another_protocol_is_told_so_and_sent_nothing(desk: Desk) -> 
             continue
     done = finished(command)
     assert done.code == 4
-    assert "the meter speaks protocol 7; this version of fsjoule knows protocol 2" in done.err
+    assert "the meter speaks protocol 7; this version of fsjoule supports protocol 2" in done.err
     assert heard == b""
 
 

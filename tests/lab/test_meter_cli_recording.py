@@ -81,7 +81,7 @@ def test_a_full_disk_costs_the_file_on_it_only(desk: Desk, tmp_path: Path) -> No
     )
     assert done.code == 4
     assert re.search(
-        r"trace.csv could not be written: File too large; what it held is lost\n  hint: make room", done.err
+        r"trace.csv could not be written: File too large; its content is lost\n  hint: make room", done.err
     )
     assert not full.exists()
     assert read_trace(other).counts.received == done.document["received"] >= 6000

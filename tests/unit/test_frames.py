@@ -265,7 +265,7 @@ def test_every_loss_is_counted(first_seq: int, fates: list[str]) -> None:
 
 
 def test_another_protocol_is_refused() -> None:
-    with pytest.raises(MeterError, match=r"the meter speaks protocol 1; .* knows protocol 2"):
+    with pytest.raises(MeterError, match=r"the meter speaks protocol 1; .* supports protocol 2"):
         FrameDecoder().feed(wire.frame(wire.INFO, 0, bytes(49), protocol=1))
 
 

@@ -62,7 +62,7 @@ def test_a_reader_that_takes_every_third_frame_is_found_after_two_spans() -> Non
     strays = _watched(9, lambda seq, data: b"" if seq % 3 == 0 else data)
     assert [stray.found for stray in strays] == [False, True, True, True]
     assert 0.25 < strays[1].missing < 0.4
-    assert "of the meter's bytes go astray" in str(strays[1])
+    assert "of the meter's bytes are lost" in str(strays[1])
 
 
 def test_a_reader_that_takes_pieces_of_frames_is_found() -> None:

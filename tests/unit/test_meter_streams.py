@@ -157,7 +157,7 @@ def test_a_socket_that_takes_nothing_is_an_error_within_the_limit() -> None:
 
 @pytest.mark.parametrize("address", ["ttyUSB0", "host", "host:", ":2000", "host:0", "host:70000", "http://host:80", ""])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="is no meter's address"):
+    with pytest.raises(ConfigError, match="is not a meter's address"):
         opener(address)
 
 

@@ -79,7 +79,7 @@ def test_news_are_told_once() -> None:
     assert news(reset, reset) == []
     assert news(reset, replace(reset, i2c_faults=2, frames_dropped=1)) == [
         "2 transfers to the INA219 failed",
-        "1 frames found no room on the line",
+        "1 frames were dropped because the host reads too slowly",
     ]
     # A meter that has started anew counts from 0.
     assert news(replace(WELL, i2c_faults=9, frames_dropped=9), WELL) == []

@@ -95,7 +95,7 @@ def _stream(seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: i
     return made
 
 
-_OVER = "the meter began another stream (a new start, or new settings); what it sent afterwards is left out"
+_OVER = "the meter began another stream (a new start, or new settings); everything after that is left out"
 
 
 @pytest.mark.parametrize("lost", [(), (7,), (7, 8), (6, 7)], ids=["nothing", "info", "info, samples", "samples, info"])

@@ -1,13 +1,11 @@
-"""Trace and window become energy, each figure with its standard uncertainty (k=1).
+"""A trace and a window become energy; each figure has its standard uncertainty (k=1).
 
-A sample at time t stands for [t, t + tick). The energy of a window is the sum over samples of power times the part of
-the tick that lies inside the window, so that both marks may fall anywhere inside a tick. Raw samples are integrated,
-never filtered ones: a moving average delays, and smears the window's edges. Where frames were lost, the meter's own
-sums bridge the gap (fsjoule.meter.energy.gaps).
+A sample at time t stands for [t, t + tick). The energy of a window is the sum over its samples: power times the part of
+the tick inside the window. So both marks may fall anywhere in a tick. The samples are raw, because a filter delays them
+and smears the window's edges. Where frames were lost, the meter's own sums bridge the gap (fsjoule.meter.energy.gaps).
 
-The uncertainty is a type B evaluation (JCGM 100:2008, 4.3.7 and 5.1.2): limits are taken as rectangular
-(limit / sqrt 3), contributions are added in quadrature. docs/energy.md has every formula and where its numbers come
-from.
+The uncertainty is a type B evaluation (JCGM 100:2008, 4.3.7 and 5.1.2): limits are rectangular (limit / sqrt 3), and
+contributions are added in quadrature. docs/energy.md has every formula and the sources of its numbers.
 """
 
 from __future__ import annotations
@@ -36,14 +34,13 @@ def energy(
     slack_s: float = 0.0,
     limits: Limits = DEFAULT,
 ) -> Energy:
-    """The energy of a window, gross and net of the idle power that `idle` shows.
+    """The energy of a window, gross and net of the idle power in the window `idle`.
 
-    `instrument` is what the trace's own info tells if it is None. `slack_s` is how much longer the window is than the
-    work that it brackets: the start of the programs that send the marks. What the board spent in it does not belong to
-    the work, so it bounds an error.
+    `instrument` None: the limits that the trace's own info implies. `slack_s`: how much longer the window is than the
+    work, because programs that send the marks start inside it. Their energy is not the work's and so bounds an error.
 
-    Raises MeasurementInvalid if the trace does not reach over both windows, or if the meter itself missed more of their
-    ticks than the limits allow.
+    Raises MeasurementInvalid if the trace does not cover both windows, or if the meter itself missed more ticks than
+    `limits` allows.
     """
     meter = instrument or Instrument.of(trace.info)
     recording = Recording.of(trace)
@@ -68,14 +65,14 @@ def energy(
 
 
 def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:
-    """Millijoules per MiB moved; None where nothing was."""
+    """Millijoules per MiB moved; None if nothing was moved."""
     if moved_bytes <= 0:
         return None
     return Value(energy_mj.value * MIB / moved_bytes, energy_mj.uncertainty * MIB / moved_bytes)
 
 
 def _power_u(part: Share) -> float:
-    """Standard uncertainty of a mean power in W: all but where its window begins and ends."""
+    """Standard uncertainty in W of a mean power, without the part that the window's ends contribute."""
     return math.hypot(
         part.shunt_rounding_w,
         part.bus_rounding_w,
@@ -88,7 +85,7 @@ def _power_u(part: Share) -> float:
 
 
 def _spread_w(rest: Share) -> float:
-    """How well the mean of idle power is known from its spread over samples."""
+    """Uncertainty in W of the mean idle power, from its spread over samples."""
     return rest.sd_w / math.sqrt(max(1, rest.samples))
 
 
@@ -109,9 +106,9 @@ def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudge
 
 
 def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
-    """As of the gross energy, but of the difference of two powers: what both have in common cancels.
+    """Budget of a difference of two powers: their common errors cancel.
 
-    Both see the same offset. Their readings are rounded at two places of the scale, and so not alike.
+    Both powers have the same offset. Their readings are rounded at two places of the scale, so rounding stays.
     """
     per_watt = 1e3 * work.duration_s
     net_w = abs(work.mean_w - rest.mean_w)
@@ -130,10 +127,9 @@ def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> 
 
 
 def _against_cumulative(recording: Recording, window: Window) -> tuple[float | None, float]:
-    """The meter's own sums against the samples, over the ticks that begin in the window.
+    """(samples, meter's own sums) in mJ over the ticks that begin in the window, to be compared.
 
-    Only from one frame to the next where nothing was lost in between: there they must be the same. None where there is
-    no such pair of frames.
+    Only frames without a loss before the next frame count: there the two must agree. None without such frames.
     """
     trace, between = recording.trace, recording.between
     inside = (trace.times_us >= window.start_us) & (trace.times_us < window.stop_us)
@@ -141,7 +137,7 @@ def _against_cumulative(recording: Recording, window: Window) -> tuple[float | N
     touched = (counted[between.after] > counted[between.first]) & (between.lost == 0)
     if not touched.any():
         return None, 0.0
-    # Samples of these frames that lie outside of the window are taken off both.
+    # Samples of these frames outside the window are subtracted from both.
     frames = np.zeros(len(trace.ticks) + 1, dtype=np.int64)
     np.add.at(frames, between.first[touched], 1)
     np.add.at(frames, between.after[touched], -1)

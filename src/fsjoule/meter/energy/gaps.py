@@ -1,8 +1,8 @@
-"""Power over time from a trace, its gaps bridged.
+"""Power over time from a trace, with its gaps bridged.
 
-Every frame tells the sums over all samples before it. Where frames are missing, the difference of two frames, less the
-samples between them that did arrive, is what the lost samples add up to: their mean power is spread over the gap. Ticks
-that the meter itself missed are in no sum; they are filled with the mean of their two neighbours.
+Every frame has the sums over all samples before it. The difference of two frames, less the samples between them that
+arrived, is the sum of the lost samples: their mean power is spread over the gap. Ticks that the meter itself missed are
+in no sum and get the mean of their two neighbours.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ class Spans:
     watts: Floats
 
     def inside_us(self, start_us: float, stop_us: float) -> Floats:
-        """How many microseconds of each stretch lie between two moments."""
         return np.clip(np.minimum(self.end_us, stop_us) - np.maximum(self.begin_us, start_us), 0.0, None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Gaps(Spans):
-    """Stretches without samples: how many of their ticks were lost on the line, how many missed by the meter."""
+    """Stretches without samples, with the ticks lost on the line and the ticks missed by the meter."""
 
     lost: Ints
     missed: Ints
@@ -41,10 +40,10 @@ class Gaps(Spans):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Intervals:
-    """From each frame that arrived to the next one that did.
+    """Stretches from each frame that arrived to the next one that arrived.
 
-    `begin` and `end` are the frames' first ticks; the samples between them are those from index `first` to `after`.
-    `raw` and `bus` are what the meter added to its two sums, `sum_raw` and `sum_bus` what those samples add up to.
+    `begin` and `end` are the frames' first ticks; `first` and `after` index the samples between them. `raw` and `bus`
+    are the increments of the meter's two sums; `sum_raw` and `sum_bus` are the sums of the samples that arrived.
     """
 
     begin: Ints
@@ -64,7 +63,6 @@ class Intervals:
 
 
 def intervals(trace: Trace) -> Intervals:
-    """What lies between the frames of a trace."""
     edges: Ints = np.searchsorted(trace.ticks, trace.checkpoint_ticks).astype(np.int64)
     bus = trace.bus_raw.astype(np.int64)
     sums = np.zeros((2, len(trace.ticks) + 1), dtype=np.int64)
@@ -85,17 +83,16 @@ def intervals(trace: Trace) -> Intervals:
 
 
 def sample_spans(trace: Trace) -> Spans:
-    """Each sample with its tick."""
     begin_us = trace.times_us.astype(np.float64)
     return Spans(begin_us, begin_us + trace.info.tick_us, trace.power_w)
 
 
 def gaps(trace: Trace, between: Intervals, watts: Floats) -> Gaps:
-    """The stretches between samples, `watts` being the samples' power. There must be a sample."""
+    """Stretches between samples, whose powers are `watts`. There must be a sample."""
     lost, missed = between.lost, between.missed
     holed = np.flatnonzero(lost + missed > 0)
     lost, missed, after = lost[holed], missed[holed], between.after[holed]
-    # The samples of a frame follow each other, and so the gap is behind them.
+    # A frame's samples are contiguous, so the gap is behind them.
     begin = between.begin[holed] + (after - between.first[holed])
     lost_w = trace.info.power_w(
         (between.raw - between.sum_raw)[holed], (between.bus - between.sum_bus)[holed]

@@ -1,4 +1,4 @@
-"""When a measurement is not to be believed, and why."""
+"""Reasons not to believe a measurement."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from fsjoule.model import Energy, SampleCounts, Trace, Window
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a measurement may be off before it is invalid.
+    """Largest deviations of a valid measurement.
 
-    A window may be longer than the board's own time by what its board allows and `window_excess` of the runtime: the
-    marks bracket the work, and the programs that send them have to be started first. It may be shorter by
-    `window_deficit_s`, the resolution of fio's clock (1 ms) and of the mark line.
+    A window may be longer than the board's own time by the board's allowance plus `window_excess` of the runtime: the
+    marks bracket the work, and the programs that send them start first. It may be shorter by `window_deficit_s`, the
+    resolution of fio's clock (1 ms) and of the mark line.
 
-    Samples that were lost on the line take no energy with them: the meter's sums bridge them, up to `lost_fraction` of
-    a trace. Of ticks that the meter itself missed nothing is known: at most `missed_fraction` of a window may be
-    filled.
+    The meter's sums bridge samples lost on the line, up to `lost_fraction` of a trace. Nothing is known of ticks that
+    the meter itself missed: at most `missed_fraction` of a window may be filled in.
     """
 
     window_excess: float = 0.02
@@ -33,7 +32,7 @@ DEFAULT: Final = Limits()
 
 
 def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
-    """Whether the marks bracket the work that the board itself timed at `duration_s`, `allowed_s` being its board's."""
+    """Complaints unless the marks bracket the board's own time; `allowed_s` is the board's allowance."""
     excess_s = window.duration_s - duration_s
     allowed_s += limits.window_excess * duration_s
     if -limits.window_deficit_s <= excess_s <= allowed_s:
@@ -47,7 +46,7 @@ def window_complaints(window: Window, duration_s: float, allowed_s: float, limit
 
 
 def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[str]:
-    """Whether too many of the samples were lost on the line. Of those that the meter missed, `energy` complains."""
+    """Complaints if too many samples were lost on the line. `energy` checks those that the meter missed."""
     if counts.lost <= limits.lost_fraction * counts.expected:
         return []
     return [
@@ -59,7 +58,7 @@ def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[st
 
 
 def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
-    """Whether the shunt voltage reached the end of the range in a window: what it was, nobody knows."""
+    """Complaints if the shunt voltage reached the end of the range in a window: the true value is unknown."""
     inside = (trace.times_us + trace.info.tick_us > window.start_us) & (trace.times_us < window.stop_us)
     range_mv = trace.info.shunt_range_mv
     limit = range_mv * 1000 / trace.info.shunt_lsb_uv
@@ -71,7 +70,7 @@ def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
 
 
 def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
-    """Whether the two marks of a window arrived, once each."""
+    """Complaints unless each of a window's two marks arrived exactly once."""
     counts = [sum(mark.text == text for mark in trace.marks) for text in marks]
     if 0 in counts:
         seen = ", ".join(mark.text for mark in trace.marks) or "none"
@@ -84,7 +83,7 @@ def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
 
 
 def trace_notes(trace: Trace) -> list[str]:
-    """What happened to a trace, for the reader: whether it harms the energy is for the others here to say."""
+    """Events in a trace, for the reader. The other functions here say whether they harm the energy."""
     notes = [f"the meter reported: {fault}" for fault in trace.faults]
     if trace.lost:
         notes.append("samples were lost between meter and host; the meter's own sums bridge the gaps")
@@ -94,7 +93,7 @@ def trace_notes(trace: Trace) -> list[str]:
 
 
 def energy_complaints(energy: Energy) -> list[str]:
-    """Whether the samples add up to what the meter itself accumulated over the same ticks."""
+    """Complaints if the samples do not add up to the meter's own sum over the same ticks."""
     if energy.check_mj is None:
         return []
     if abs(energy.check_mj - energy.check_sum_mj) <= 1e-9 * max(1.0, abs(energy.check_mj)):

@@ -1,4 +1,4 @@
-"""Power over a window, and every contribution to its uncertainty. docs/energy.md explains each formula."""
+"""Power over a window, with every contribution to its uncertainty. docs/energy.md explains each formula."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import Trace, Window
 
 _SQRT3: Final = math.sqrt(3)
-# Times are whole microseconds: stretches of a window may miss this much of each tick that they cover.
+# Times are whole microseconds: a window may lack this much of each tick that it covers.
 _ROUNDING_US: Final = 1.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Recording:
-    """A trace, ready to be integrated over any window. Raises MeasurementInvalid if it has no sample."""
+    """A trace, ready for integration over any window. Raises MeasurementInvalid if it has no samples."""
 
     trace: Trace
     samples: Spans
@@ -56,17 +56,16 @@ class Edge:
     highest_w: float
 
     def furthest_w(self, from_w: float) -> float:
-        """How far the power here is from another, at most."""
+        """Largest distance in W between the power here and another."""
         return max(abs(self.lowest_w - from_w), abs(self.highest_w - from_w))
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Power over one window: its mean, its standard deviation over samples, and standard uncertainties of the mean.
+    """Power over one window: mean, standard deviation over samples, and standard uncertainties of the mean.
 
-    `gain` and `shunt` are fractions of the power, all others are in watts. `shunt_rounding_w`, `bus_rounding_w`,
-    `offset_w`, `gain` and `shunt` belong to the instrument; `sampling_w` is for what changes between samples, and
-    `gaps_w` for what is not known of gaps. `edges` are the lowest and the highest power near each mark.
+    `gain` and `shunt` are fractions of the power, all others are in watts. `sampling_w` covers changes between samples,
+    `gaps_w` the unknown course of power in gaps; the other uncertainties belong to the instrument.
     """
 
     mean_w: float
@@ -86,10 +85,9 @@ class Share:
 
 
 def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
-    """Integrate over a window; `name` tells people which.
+    """Integrate over a window; messages call it `name`.
 
-    Raises MeasurementInvalid if the recording does not reach over the window, or the meter itself missed more than the
-    limit.
+    Raises MeasurementInvalid if the recording does not cover the window, or if the meter missed more than the limit.
     """
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
@@ -126,7 +124,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
 
 
 def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
-    """Which part of each gap lies in the window, 0 to 1."""
+    """Fraction of each gap inside the window."""
     return hole_us / (holes.end_us - holes.begin_us)
 
 
@@ -142,7 +140,7 @@ def _ohm(trace: Trace) -> float:
 
 
 def _means(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.intp]]) -> tuple[float, float]:
-    """Mean bus voltage, and mean size of the current, over some samples; over all if there are none."""
+    """Mean bus voltage (V) and mean absolute current (A) over the chosen samples, or over all if there are none."""
     chosen = inside if len(inside) else np.arange(len(trace.ticks))
     volts = float(trace.bus_raw[chosen].mean()) * trace.info.bus_lsb_mv * 1e-3
     shunt_raw = np.abs(trace.shunt_raw[chosen] - trace.info.shunt_offset_raw)
@@ -150,10 +148,10 @@ def _means(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.intp]]) -> t
 
 
 def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
-    """What samples leave open that see a part of their ticks only, and their noise.
+    """Standard uncertainty in W from samples that see only a part of their ticks, and from noise.
 
-    The mean square successive difference, halved, estimates the variance of one sample about what it stands for without
-    taking a slow change of the load for noise (von Neumann, Annals of Mathematical Statistics 12, 1941).
+    Half the mean square successive difference estimates the variance of one sample without taking a slow change of the
+    load for noise (von Neumann, Annals of Mathematical Statistics 12, 1941).
     """
     watts, tick = recording.samples.watts[inside], recording.trace.ticks[inside]
     steps = np.diff(watts)[np.diff(tick) == 1]
@@ -165,9 +163,9 @@ def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np
 def _gaps_w(recording: Recording, parts: Floats) -> float:
     """Standard uncertainty of the energy of all gaps, in W us.
 
-    Of a gap of length T, of which the part f lies in the window, only the whole energy is known. Were its two parts at
-    the lowest and at the highest power that was seen, the window would have f (1 - f) T times their difference more or
-    less. A missed tick may have been anywhere between the two.
+    Only the whole energy of a gap is known. Let the fraction f of a gap of length T lie in the window: with its two
+    parts at the lowest and the highest power seen, the window's energy shifts by f (1 - f) T times their difference. A
+    missed tick may have had any power between the two.
     """
     holes = recording.gaps
     difference_w = recording.highest_w - recording.lowest_w
@@ -177,7 +175,7 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
 
 
 def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
-    """Power as far around a mark as a late mark and a sample that is off by a tick may reach."""
+    """Lowest and highest power near a mark, as far as a late mark plus a displaced sample may reach."""
     reach_us = (instrument.mark_s + instrument.sample_s) * 1e6
     near = [
         spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)]
@@ -188,11 +186,10 @@ def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
 
 
 def marks_j(part: Share, instrument: Instrument, base_w: float = 0.0) -> float:
-    """Standard uncertainty in J of where the window begins and ends, for the energy above a power of `base_w`.
+    """Standard uncertainty in J from the window's two ends, for the energy above a power of `base_w`.
 
-    A late mark takes what is drawn meanwhile off one end, or adds it to the other. Samples that are off by the same
-    time at both ends take as much at one end as the power there differs from that at the other; what they are off by
-    changes from tick to tick, and that matters as much as the power changes near a mark.
+    A late mark moves energy across one end. Samples displaced alike at both ends move the difference of the powers
+    there. The displacement also changes from tick to tick, which counts as much as the power changes near a mark.
     """
     start, stop = part.edges
     late = [edge.furthest_w(base_w) * instrument.mark_s for edge in part.edges]

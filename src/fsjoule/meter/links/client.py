@@ -1,4 +1,4 @@
-"""Commands to a meter: each is carried out, or it is an error that says why not. None is tried again by itself."""
+"""Commands to a meter. A command that is not carried out raises an error with the reason; nothing is retried."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.meter.protocol.frames import InfoFrame, ReplyFrame
 
 _TIMEOUT_S: Final = 2.0
-# A calibration takes a second of samples; erasing flash stops the meter for up to four seconds.
+# A calibration samples for a second; erasing flash stops the meter for up to four seconds.
 _LONG_S: Final = {Command.ZERO: 5.0, Command.GAIN: 5.0, Command.SAVE: 6.0, Command.SELF_TEST: 5.0}
 _HINTS: Final[dict[int, str]] = {
-    ReplyStatus.UNKNOWN_COMMAND: "its firmware is older than this command: update it",
-    ReplyStatus.RATE: "it takes divisors of 1,000,000 from 100 to 2000, for example 100, 500, 1000, 2000",
-    ReplyStatus.BUSY: "a calibration takes a second: try again then",
+    ReplyStatus.UNKNOWN_COMMAND: "the firmware is older than this command: update it",
+    ReplyStatus.RATE: "use a divisor of 1,000,000 from 100 to 2000, for example 100, 500, 1000 or 2000",
+    ReplyStatus.BUSY: "a calibration takes a second: try again after it",
     ReplyStatus.CHIP_SILENT: "check the INA219's supply and its two I2C wires; fsjoule meter selftest says more",
-    ReplyStatus.NOT_STORED: "they are in force until the meter loses its power; fsjoule meter selftest says more",
+    ReplyStatus.NOT_STORED: "the settings hold until the meter loses power; fsjoule meter selftest says more",
 }
 
 
 class CommandRefusedError(MeterError):
-    """The meter did not do what it was told. `values` are those of its reply: what it measured, if it did."""
+    """The meter refused a command. `values` are its reply's values: the measurement, if it made one."""
 
     def __init__(self, command: Command, reply: ReplyFrame) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class CommandRefusedError(MeterError):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A command on its way. `request` is the seq that its reply repeats; `sent_s` is monotonic."""
+    """A command on its way. Its reply repeats `request` as its seq; `sent_s` is monotonic."""
 
     command: Command
     request: int
@@ -48,69 +48,67 @@ class Sent:
 
 
 class MeterClient:
-    """What a program tells the meter behind a receiver."""
+    """Sends commands to the meter behind a receiver."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self._one_at_a_time = threading.Lock()
 
     def info(self) -> InfoFrame:
-        """What the meter says of itself, asked now. Raises MeterError if it does not."""
-        self.receiver.wait_info()  # a meter of another protocol is refused here, before it is sent anything
+        """Ask the meter for its info now. Raises MeterError if it does not answer."""
+        self.receiver.wait_info()  # refuses a meter of another protocol before anything is sent to it
         self.command(Command.INFO)
         return self.receiver.wait_info()
 
     def command(self, command: Command, payload: bytes = b"") -> tuple[int, int, int]:
-        """Have one command carried out. Returns the values of its reply (docs/meter-protocol.md).
+        """Send a command and wait. Returns the three values of its reply (docs/meter-protocol.md).
 
-        Raises CommandRefusedError with the meter's reason, MeterError if it does not reply in time.
+        Raises CommandRefusedError with the meter's reason, MeterError if there is no reply in time.
         """
         with self._one_at_a_time:
             return self.finish(self.begin(command, payload))
 
     def begin(self, command: Command, payload: bytes = b"") -> Sent:
-        """Send a command without waiting for the reply, for one that must go out at a certain moment."""
+        """Send a command without waiting for its reply, to send it at an exact moment."""
         request = secrets.randbits(31) + 1
         return Sent(command, request, self.receiver.send(commands.encode(command, request, payload)))
 
     def finish(self, sent: Sent) -> tuple[int, int, int]:
-        """Wait for the reply to what `begin` sent. See `command`."""
+        """Wait for the reply to a command from `begin`. See `command`."""
         reply = self.receiver.reply(sent.request, sent.sent_s, _LONG_S.get(sent.command, _TIMEOUT_S))
         if reply.status != ReplyStatus.DONE:
             raise CommandRefusedError(sent.command, reply)
         return reply.values
 
     def change(self, command: Command, payload: bytes = b"") -> InfoFrame:
-        """Have a command carried out that begins a new stream. Returns what the meter says of itself in that one."""
+        """Send a command that begins a new stream. Returns the new stream's info frame."""
         before = self.receiver.wait_info().status.stream_id
         self.command(command, payload)
         return self.receiver.wait_info(other_than=before)
 
     def set_rate(self, rate_hz: int) -> InfoFrame:
-        """Set how many samples it takes a second."""
         return self.change(Command.RATE, commands.rate(rate_hz))
 
     def set_range(self, range_mv: int) -> InfoFrame:
-        """Set the shunt's full scale."""
+        """Set the shunt's full scale in mV."""
         return self.change(Command.RANGE, commands.measuring_range(range_mv))
 
     def set_shunt(self, shunt_uohm: int) -> InfoFrame:
-        """Say what resistor it has."""
+        """Tell the meter its resistor, in microohms."""
         return self.change(Command.SHUNT, commands.shunt(shunt_uohm))
 
     def start(self) -> InfoFrame:
-        """Take samples, if it does not."""
+        """Start sampling, if the meter does not sample yet."""
         return self.change(Command.START)
 
     def stop(self) -> InfoFrame:
-        """Take no more samples."""
         self.command(Command.STOP)
         return self.receiver.wait_info()
 
     def mark(self, text: str) -> None:
-        """Put a mark into the stream, where the command arrives."""
+        """Put a mark into the stream at the moment when the command arrives."""
         self.command(Command.MARK, commands.mark(text))
 
     def save(self) -> int:
-        """Keep settings and calibration over a loss of power. Returns the generation of the record."""
+        """Keep settings and calibration over a loss of power. Returns the saved record's generation."""
         return self.command(Command.SAVE)[0]

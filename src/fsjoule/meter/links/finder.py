@@ -1,4 +1,4 @@
-"""Which meters there are: every serial port that nobody else has is listened to, all of them at once."""
+"""Search for meters: listen to every serial port that no other program has open, all at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.streams import Stream
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 
-_LISTEN_S: Final = 1.5  # a meter says what it is every second
-_LIMIT_S: Final = 5.0  # opening a port can take its time
+_LISTEN_S: Final = 1.5  # a meter sends its info every second
+_LIMIT_S: Final = 5.0  # opening a port can be slow
 _READ_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place where a meter may be. `where` tells people more than the address does."""
+    """A place where a meter may be; `where` describes it to people."""
 
     address: str
     where: str
@@ -31,7 +31,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found at a place: what the meter there says of itself, or why there is none."""
+    """A place that was listened to: its meter's info, or the reason why there is none."""
 
     address: str
     where: str
@@ -40,20 +40,19 @@ class Found:
 
 
 def serial_ports() -> list[Candidate]:
-    """The serial ports of this computer."""
     ports: list[Any] = sorted(list_ports.comports(), key=lambda port: port.device)
     return [Candidate(port.device, _where(port), opener(port.device)) for port in ports]
 
 
 def find(candidates: Iterable[Candidate]) -> list[Found]:
-    """Listen at all of them for 1.5 s. Nothing is sent, and no port is opened that another program holds."""
+    """Listen at all of them for 1.5 s. Nothing is sent, and no port is opened that another program has open."""
     probes = [_Probe(candidate) for candidate in candidates]
     deadline = time.monotonic() + _LIMIT_S
     return [probe.result(deadline) for probe in probes]
 
 
 class _Probe:
-    """Listens at one place, in a thread that is left behind if opening the place hangs."""
+    """Listens at one place, in a thread that is abandoned if opening hangs."""
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
@@ -84,7 +83,7 @@ class _Probe:
             for frame in decoder.feed(stream.read(_READ_S)):
                 if isinstance(frame, InfoFrame):
                     return Found(self._candidate.address, self._candidate.where, frame)
-        return self._nothing("silent" if not decoder.counters.bytes else "something else than a meter")
+        return self._nothing("silent" if not decoder.counters.bytes else "not a meter")
 
 
 def _where(port: Any) -> str:  # noqa: ANN401 - pyserial ships no types

@@ -1,4 +1,4 @@
-"""Who has a terminal open: two programs that read one terminal steal bytes from each other."""
+"""Processes that have a terminal open: two programs that read one terminal steal bytes from each other."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ class Holder:
 
 
 def holders(path: str, *, ours: bool = False) -> tuple[Holder, ...]:
-    """The processes that have the terminal open, this one only with `ours`.
+    """The processes that have the terminal open, including this one only with `ours`.
 
-    What the kernel does not show (other users' processes, other computers') is left out; so is everything if the
-    terminal is not there.
+    Processes that the kernel does not show (of other users, of other computers) are missing.
     """
     try:
-        wanted = _identity(os.stat(path))  # noqa: PTH116 - a plain call a descriptor, thousands of them
+        wanted = _identity(os.stat(path))  # noqa: PTH116 - one plain call per descriptor, thousands of them
     except OSError:
         return ()
     pids = [entry for entry in _entries(_PROC) if entry.isdecimal() and (ours or int(entry) != os.getpid())]
@@ -39,12 +38,11 @@ def holders(path: str, *, ours: bool = False) -> tuple[Holder, ...]:
 
 
 def is_pseudo(status: os.stat_result) -> bool:
-    """Whether it is a pseudo terminal."""
     return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in _PSEUDO
 
 
 def is_terminal(path: str) -> bool:
-    """Whether what is there is a terminal, without opening it: other devices can be open in every process."""
+    """Whether the path is a terminal. It is not opened: other devices can be open in every process."""
     try:
         status = os.stat(path)  # noqa: PTH116 - as below
     except OSError:

@@ -1,4 +1,4 @@
-"""The meter's stream, received by a thread of its own: what the meter is, what it records, what it replies."""
+"""Receives the meter's stream in a thread: info, samples and replies."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ PLUGGED_IN: Final = "is it plugged in and powered? `fsjoule meter list` shows th
 
 _log = logging.getLogger(__name__)
 _SILENCE_S: Final = 2.0
-_LOOK_S: Final = 1.5  # a meter says something every second, also when it is stopped
+_LOOK_S: Final = 1.5  # a meter sends its info every second, even when it is stopped
 _RECONNECT_FOR_S: Final = 30.0
 _RECONNECT_PAUSE_S: Final = 0.2
 _READ_TIMEOUT_S: Final = 0.2
 _MARGIN_US: Final = 25_000  # a mark may follow the samples of its time, and 20 samples make a frame
-# A command that arrived damaged is answered at once; one that was whole may have met the rest of another program's.
+# The meter reports a damaged command at once. A whole command may also follow a fragment from another program.
 _DAMAGED_GRACE_S: Final = 0.3
 _KEPT_REPLIES: Final = 16
-_UNIDENTIFIED: Final = "did not say what it is while it was recorded"
-_WHO_READS: Final = "fuser -v PORT tells who reads it, on the computer that the meter is plugged into"
+_UNIDENTIFIED: Final = "sent no info while it was recorded"
+_WHO_READS: Final = "fuser -v PORT shows its readers, on the computer that the meter is plugged into"
 
 
 class Receiver:
-    """A thread that reads the stream, connects again when it breaks, and gives up after 30 s without success.
+    """A thread that reads the stream, reconnects when it breaks, and gives up after 30 s without success.
 
-    It also gives up, and then says why, when the meter speaks another protocol, and when the port is read by another
-    program from the start; one that is met later is waited for, for 30 s. `hint` says what to do about a silent meter.
+    It gives up at once, with a reason, if the meter speaks another protocol or another program already reads the port.
+    A second reader that appears later is tolerated for 30 s. `hint` is the advice about a silent meter.
     """
 
     def __init__(self, open_stream: Callable[[], Stream], *, hint: str = PLUGGED_IN) -> None:
@@ -89,7 +89,7 @@ class Receiver:
 
     @property
     def refused(self) -> MeterError | None:
-        """Why the stream was not read on."""
+        """The reason why the stream was given up."""
         return self._refused
 
     @property
@@ -98,7 +98,7 @@ class Receiver:
 
     @property
     def silence(self) -> str | None:
-        """That the meter is silent now, and why if it is known; None while it is not."""
+        """A message if the meter is silent now, with the reason if it is known; None otherwise."""
         silent_s = time.monotonic() - self._heard_s
         if silent_s <= _SILENCE_S:
             return None
@@ -107,23 +107,22 @@ class Receiver:
 
     @property
     def stray(self) -> Stray | None:
-        """What goes astray now, if something does: probably to a second reader."""
+        """Bytes that are being lost now, probably to a second reader."""
         return self._stray if self._stray is not None and self._stray.found else None
 
     def reopen(self, open_stream: Callable[[], Stream]) -> None:
-        """Connect by other means when the connection breaks, or at once if it is broken."""
+        """Use `open_stream` for the next connection: at once if there is none, else when it breaks."""
         self._open_stream = open_stream
 
     def close(self) -> None:
-        """End the thread and the connection."""
         self._closing = True
         self._thread.join(timeout=5.0)
 
     @contextmanager
     def listening(self, listener: Listener) -> Generator[None]:
-        """Call `listener` with all frames that arrive, and when they did (monotonic seconds), in the body.
+        """While the body runs, call `listener` with all frames that arrive and their time (monotonic seconds).
 
-        It is called on the receiving thread and must not call the receiver.
+        The receiving thread calls it; it must not call the receiver.
         """
         with self._news:
             self._listeners.append(listener)
@@ -134,27 +133,27 @@ class Receiver:
                 self._listeners.remove(listener)
 
     def wait_info(self, *, other_than: int | None = None) -> InfoFrame:
-        """What the meter says of itself, of a stream `other_than` this if one is given.
+        """The meter's info, from another stream than `other_than` if given.
 
-        Raises MeterError if it is silent for 2 s, or gives none within 5 s.
+        Raises MeterError after 2 s of silence or 5 s without info.
         """
 
         def known() -> bool:
             return self._info is not None and self._info.status.stream_id != other_than
 
         with self._news:
-            self._wait(known, "did not say what it is")
+            self._wait(known, "sent no info")
             assert self._info is not None
             return self._info
 
     def arm(self) -> None:
-        """Start recording; returns when the first new sample has arrived. Raises MeterError if the meter is silent."""
+        """Start recording, and wait for the first new sample. Raises MeterError if the meter is silent."""
         with self._news:
-            self._wait(lambda: self._info is not None, "did not say what it is")
+            self._wait(lambda: self._info is not None, "sent no info")
             assert self._info is not None
             if not self._info.status.sampling:
                 raise MeterError(
-                    "the meter is stopped: it takes no samples", hint="start it: fsjoule meter set --start"
+                    "the meter is stopped and takes no samples", hint="start it: fsjoule meter set --start"
                 )
             self._builder = TraceBuilder(self._info)
             self._lag_us = None
@@ -170,10 +169,10 @@ class Receiver:
                 self._arming = False
 
     def disarm(self) -> Trace:
-        """Stop recording and return everything since `arm`, with the samples up to now.
+        """Stop recording. Returns everything since `arm`, including the samples up to now.
 
-        The trace names the meter that made it: one that said so while it was recorded, which it does every second. What
-        went astray meanwhile is among the trace's faults. Raises MeterError if the meter fell silent.
+        The trace names the meter that made it, by an info frame of the recorded stream (one arrives every second). Its
+        faults include lost bytes. Raises MeterError if the meter fell silent.
         """
         with self._news:
             builder = self._builder
@@ -181,7 +180,7 @@ class Receiver:
                 raise MeterError("the meter was not armed", hint="call arm() before disarm()")
             try:
                 now_us = time.monotonic_ns() / 1e3
-                # The least lag seen is the line's own; a meter on a busy host may be further behind at the moment.
+                # The least lag seen belongs to the line; a busy host may add to it at the moment.
                 until_us = now_us - (self._lag_us or 0.0) + _MARGIN_US
                 self._wait(
                     lambda: builder.ended or self._samples_end_us >= until_us, "fell silent while it was recorded"
@@ -195,7 +194,7 @@ class Receiver:
                 self._builder = None
 
     def send(self, data: bytes) -> float:
-        """Send bytes to the meter. Returns when that was, for `reply`. Raises MeterError if nobody takes them."""
+        """Send bytes to the meter. Returns the time, for `reply`. Raises MeterError if they cannot be sent."""
         with self._news:
             self._wait(lambda: self._stream is not None, "cannot be reached")
             stream = self._stream
@@ -221,9 +220,9 @@ class Receiver:
                 now = time.monotonic()
                 if self._damaged_since(sent_s, now - _DAMAGED_GRACE_S):
                     raise MeterError(
-                        "the meter says that the command arrived damaged; it was not carried out",
+                        "the command reached the meter damaged and was not carried out",
                         transient=True,
-                        hint="try again; if it stays, see whether another program writes to the meter's port",
+                        hint="try again; if it happens again, look for another program that writes to the meter's port",
                     )
                 if now > deadline:
                     raise self._complaint(f"did not reply within {timeout_s:g} s")
@@ -239,7 +238,7 @@ class Receiver:
         )
 
     def _wait(self, condition: Callable[[], bool], complaint: str) -> None:
-        """Wait until `condition` holds, as long as the meter says anything; at most 2 s of silence, 5 s in all."""
+        """Wait until `condition` holds: at most 2 s of silence, 5 s in all."""
         begin = time.monotonic()
         while not condition():
             self._raise_refused()
@@ -256,7 +255,7 @@ class Receiver:
         counters = self._decoder.counters
         why = "" if self._trouble is None else _what(self._trouble)
         if not why and counters.bytes and not counters.frames:
-            why = f"{counters.bytes} bytes came, and no frame among them: is it a meter, and is its speed right?"
+            why = f"{counters.bytes} bytes arrived without a single frame: is it a meter, and is its speed right?"
         if not why and self.stray is not None:
             why = str(self.stray)
         hint = getattr(self._trouble, "hint", None) or self._hint
@@ -284,7 +283,7 @@ class Receiver:
                 self._stream = None
 
     def _refuse(self, error: MeterError) -> None:
-        _log.info("%s", error.what)  # whoever uses the receiver next gets it as an error
+        _log.info("%s", error.what)  # the next caller of the receiver gets it as an error
         with self._news:
             self._refused = error
             self._news.notify_all()
@@ -295,7 +294,7 @@ class Receiver:
         time.sleep(_RECONNECT_PAUSE_S)
 
     def _connect(self, stream: Stream) -> None:
-        """Behind a port that was opened again may be another meter; a recording that goes on keeps what it knows."""
+        """A reopened port may have another meter behind it; a recording that goes on keeps its state."""
         with self._news:
             self._stream = stream
             self._stray_watch = StrayWatch(time.monotonic(), self._decoder.counters)
@@ -322,14 +321,14 @@ class Receiver:
             self._look_for_others(stream, frames, now_s)
 
     def _look_into_silence(self, stream: Stream, now_s: float) -> None:
-        """Raises PortHeldError if another program is seen to read the port: it may get everything."""
+        """Raise PortHeldError if another program reads the port: it may get everything."""
         if now_s - max(self._heard_s, self._looked_s) > _LOOK_S:
             self._looked_s = now_s
             stream.raise_if_shared()
             if self._stray_watch.intact:
                 self._trouble = MeterError(
-                    "nothing comes any more over a connection that stands: the meter hangs, or another program gets it",
-                    hint=f"{_WHO_READS}; else switch the meter off and on",
+                    "nothing arrives over an open connection: the meter hangs, or another program reads its bytes",
+                    hint=f"{_WHO_READS}; otherwise switch the meter off and on",
                 )
         self._warn_of_silence()
 
@@ -339,7 +338,7 @@ class Receiver:
             _log.warning("the meter is silent%s", f": {_what(self._trouble)}" if self._trouble else "")
 
     def _look_for_others(self, stream: Stream, frames: Sequence[Frame], now_s: float) -> None:
-        """Raises PortHeldError if bytes go astray and another program is seen to read the port."""
+        """Raise PortHeldError if bytes are lost and another program reads the port."""
         stray = self._stray_watch.take(frames, self._decoder.counters, now_s)
         if stray is None:
             return
@@ -370,7 +369,7 @@ class Receiver:
         for text in news(self._info and self._info.status, frame.status):
             _log.warning("the meter says: %s", text)
         if self._info is not None and frame.status.stream_id != self._info.status.stream_id:
-            self._lag_us = None  # perhaps another meter, or the same after a restart: its clock began anew
+            self._lag_us = None  # another meter, or the same one after a restart: a new clock
             self._builder = None if self._arming else self._builder
         self._info = frame
         if self._arming and self._builder is None:

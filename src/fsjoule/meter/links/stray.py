@@ -1,9 +1,9 @@
-"""Whether bytes of the meter's stream go astray: the mark of a second reader where nobody can be asked. Pure.
+"""Detects a second reader of the meter's port by the bytes that are missing, where no process can be asked. Pure.
 
-A line with noise changes bytes; a second reader takes them away. So in each span of 2 s the bytes that came are held
-against those of all frames that the meter sent, by its sequence numbers, less what it had no room for itself. A span
-is bad if at least 5 frames are lost and at least 5 % of the bytes are missing; two bad spans in a row are a finding.
-One alone may be a computer that stood still.
+Noise changes bytes; a second reader takes them away. So each span of 2 s compares the bytes that arrived with the bytes
+of all frames that the meter sent, by their sequence numbers, less the frames that it dropped. A span is bad if at least
+5 frames are lost and at least 5 % of the bytes are missing. Two bad spans in a row are a finding; a single one may be a
+computer that stood still.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPAN_S: Final = 2.0
 _LEAST_FRAMES: Final = 5
 _LEAST_FRACTION: Final = 0.05
 _U32_MODULUS: Final = 1 << 32
-# Head, checksum, COBS and delimiter, and what each type has besides (docs/meter-protocol.md).
+# Head, checksum, COBS and delimiter, and the further bytes of each type (docs/meter-protocol.md).
 _FRAME_BYTES: Final = 6 + 4 + 2
 _SAMPLES_BYTES: Final = 38
 _INFO_BYTES: Final = 82
@@ -35,7 +35,7 @@ _REPLY_BYTES: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """What went astray in the last span. `missing` is a fraction of the bytes; `bad_spans` counts those in a row."""
+    """Losses of the last span. `missing` is a fraction of the bytes; `bad_spans` counts consecutive bad spans."""
 
     lost_frames: int
     sent_frames: int
@@ -47,7 +47,7 @@ class Stray:
         return self.bad_spans > 1
 
     def __str__(self) -> str:
-        return f"{self.missing:.0%} of the meter's bytes go astray ({self.lost_frames} of {self.sent_frames} frames)"
+        return f"{self.missing:.0%} of the meter's bytes are lost ({self.lost_frames} of {self.sent_frames} frames)"
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Sums:
 
 
 class StrayWatch:
-    """Follows one connection; made anew for the next one. `intact` counts the frames that came over it."""
+    """Follows one connection; each connection needs its own. `intact` counts its intact frames."""
 
     def __init__(self, now_s: float, counters: StreamCounters) -> None:
         self._dropped: int | None = None
@@ -69,7 +69,7 @@ class StrayWatch:
         self._bad_spans = 0
 
     def take(self, frames: Iterable[Frame], counters: StreamCounters, now_s: float) -> Stray | None:
-        """Take what has arrived. Returns what a span came to when one ends, else None."""
+        """Take new frames. Returns the losses of a span when it ends, else None."""
         for frame in frames:
             self.intact += 1
             self._intact_bytes += wire_bytes(frame)
@@ -104,7 +104,6 @@ class StrayWatch:
 
 
 def wire_bytes(frame: Frame) -> int:
-    """The bytes of a frame on the line."""
     match frame:
         case SamplesFrame():
             return _FRAME_BYTES + _SAMPLES_BYTES + len(frame.samples)

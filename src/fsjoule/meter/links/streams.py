@@ -1,7 +1,7 @@
-"""Byte streams to a meter: over the network as ser2net serves it, or a terminal of this computer.
+"""Byte streams to a meter: over the network, as ser2net serves it, or from a terminal of this computer.
 
-pyserial's own RFC 2217 client hands over byte by byte and negotiates what a meter does not need; here the telnet layer
-is taken off and every option but a clean 8-bit line is declined. ser2net sets the speed that the exporter says.
+pyserial's own RFC 2217 client reads byte by byte and negotiates options that a meter does not need. This one strips
+telnet and declines every option but a clean 8-bit line. ser2net sets the speed that the exporter tells it.
 """
 
 # pyserial ships no types: strict checking would only report their absence.
@@ -31,10 +31,10 @@ _WRITE_TIMEOUT_S: Final = 1.0
 _READ_BYTES: Final = 65536
 _LOOKS: Final = 5
 _BETWEEN_LOOKS_S: Final = 0.1
-# A dead computer is noticed after some 11 s.
+# A dead computer is detected after about 11 s.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 
-# What flock and TIOCEXCL say of a terminal that somebody else has.
+# Errors of flock and TIOCEXCL for a terminal that another program has open.
 _LOCKED: Final = (errno.EBUSY, errno.EWOULDBLOCK)
 
 _IAC: Final = 255
@@ -49,15 +49,15 @@ class Stream(Protocol):
     """Bytes from the meter."""
 
     def read(self, timeout_s: float) -> bytes:
-        """What has arrived, after at most `timeout_s`. Raises OSError when the other side is gone."""
+        """The bytes that arrive within `timeout_s`. Raises OSError when the other side is gone."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Send all of it; may be called while another thread reads. Raises OSError if it takes longer than 1 s."""
+        """Send everything, also while another thread reads. Raises OSError after 1 s."""
         ...
 
     def raise_if_shared(self) -> None:
-        """Raise PortHeldError if another program is seen to have the same terminal open."""
+        """Raise PortHeldError if another program visibly has the same terminal open."""
         ...
 
     def close(self) -> None: ...
@@ -68,14 +68,14 @@ class Stream(Protocol):
 
 
 class TelnetDecoder:
-    """Takes the telnet layer (RFC 854) off a byte stream that may be cut anywhere. It does no I/O."""
+    """Strips telnet (RFC 854) from a byte stream that may be cut anywhere. Pure."""
 
     def __init__(self) -> None:
         self._pending = b""
         self._in_subnegotiation = False
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The payload in `data`, and what to answer to the options asked for or offered in it."""
+        """The payload in `data`, and the answer to its telnet options."""
         data, self._pending = self._pending + data, b""
         payload, answer = bytearray(), bytearray()
         at = 0
@@ -115,11 +115,11 @@ def _answer(command: int, option: int) -> bytes:
         return bytes((_IAC, _DO if option == _BINARY else _DONT, option))
     if command == _DO:
         return bytes((_IAC, _WILL if option == _BINARY else _WONT, option))
-    return b""  # what is off stays off
+    return b""  # options that are off stay off
 
 
 class NetworkStream:
-    """A port that ser2net serves. `telnet` is false for one served raw."""
+    """A port that ser2net serves, raw or with `telnet`."""
 
     def __init__(self, host: str, port: int, *, telnet: bool) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
@@ -132,7 +132,6 @@ class NetworkStream:
         self._sending = threading.Lock()
 
     def read(self, timeout_s: float) -> bytes:
-        """See Stream."""
         if not select.select([self._socket], [], [], timeout_s)[0]:
             return b""
         try:
@@ -149,14 +148,12 @@ class NetworkStream:
         return payload
 
     def write(self, data: bytes) -> None:
-        """See Stream."""
         self._send(data if self._decoder is None else data.replace(_ESCAPE, _ESCAPE * 2))
 
     def raise_if_shared(self) -> None:
-        """See Stream. Whose terminal it is, and on which computer, is not known here."""
+        """See Stream. The terminal belongs to another computer and cannot be checked."""
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
     def _send(self, data: bytes) -> None:
@@ -178,17 +175,17 @@ class NetworkStream:
 
 
 class PortError(MeterError):
-    """A port that is there cannot be had."""
+    """A port exists but cannot be opened."""
 
 
 class PortHeldError(PortError):
-    """The meter's port is read by another program, which would take bytes from us, and we from it."""
+    """Another program reads the meter's port: each would steal bytes from the other."""
 
     def __init__(self, path: str, held_by: tuple[Holder, ...]) -> None:
-        who = ", ".join(map(str, held_by)) or "a program that this user is not shown"
+        who = ", ".join(map(str, held_by)) or "a program that this user may not see"
         pids = " ".join(str(each.pid) for each in held_by)
         super().__init__(
-            f"{path} is in use by {who}; of two readers each gets a part of the meter's bytes",
+            f"{path} is in use by {who}; two readers would each get only a part of the meter's bytes",
             transient=True,
             hint=f"end it first{f': kill {pids}' if pids else f'; as root, fuser -v {path} names it'}",
         )
@@ -197,9 +194,9 @@ class PortHeldError(PortError):
 class TtyStream:
     """A terminal of this computer, held exclusively. pyserial's SerialException is an OSError.
 
-    Raises PortHeldError if another program has it open. Against one that opens it later there is a lock (flock, which
-    pyserial's and picocom's users heed) and TIOCEXCL, which the kernel holds all but root to. TIOCEXCL is left out on a
-    pseudo terminal, where it would outlive us.
+    Raises PortHeldError if another program has it open. A lock (flock, which pyserial and picocom heed) and TIOCEXCL
+    (which the kernel enforces for all but root) keep later programs out. A pseudo terminal does without TIOCEXCL, which
+    would outlive this process.
     """
 
     def __init__(self, path: str, speed: int = SPEED) -> None:
@@ -216,22 +213,18 @@ class TtyStream:
             fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
 
     def read(self, timeout_s: float) -> bytes:
-        """See Stream."""
-        if self._serial.timeout != timeout_s:  # pyserial configures the port anew whenever it is set
+        if self._serial.timeout != timeout_s:  # setting it makes pyserial configure the port again
             self._serial.timeout = timeout_s
         return self._serial.read(1) + self._serial.read(self._serial.in_waiting)
 
     def write(self, data: bytes) -> None:
-        """See Stream."""
         self._serial.write(data)
 
     def raise_if_shared(self) -> None:
-        """See Stream."""
         if held_by := holders(self._path):
             raise PortHeldError(self._path, held_by)
 
     def close(self) -> None:
-        """Close the port."""
         self._serial.close()
 
     def __enter__(self) -> Self:
@@ -242,9 +235,9 @@ class TtyStream:
 
 
 def _held(path: str) -> tuple[Holder, ...]:
-    """The processes that keep the terminal open: not one that is about to close it, or looks in for a moment.
+    """The processes that keep the terminal open, without short visitors.
 
-    A command that has just ended does the former, the meter's simulator the latter when it drops what nobody has read.
+    A command that has just ended is about to close it; the meter's simulator opens it briefly to drop unread bytes.
     """
     for _ in range(_LOOKS):
         if not holders(path):
@@ -257,6 +250,8 @@ def _opening_failed(path: str, error: serial.SerialException) -> Exception:
     if error.errno in _LOCKED:
         return PortHeldError(path, holders(path, ours=True))
     if error.errno == errno.EACCES:
-        return PortError(f"{path} may not be opened", hint="sudo usermod -aG dialout $USER, then log in anew")
+        return PortError(
+            f"{path} cannot be opened: permission denied", hint="sudo usermod -aG dialout $USER, then log in again"
+        )
     # pyserial's own text says everything twice.
     return OSError(error.errno, os.strerror(error.errno), path) if error.errno else error

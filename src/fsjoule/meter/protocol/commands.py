@@ -1,7 +1,7 @@
-"""What the host can tell the meter, protocol 2: commands in, bytes out. docs/meter-protocol.md describes them.
+"""Commands from the host to the meter, protocol 2: commands in, bytes out. docs/meter-protocol.md describes them. Pure.
 
-`encode` makes the frame of a command. A command with a payload has a function here that makes it, and that refuses what
-the meter would refuse, in words: the meter itself has only a status. Pure.
+`encode` makes a command's frame. Each command with a payload has a function here that makes it. The function refuses in
+words what the meter could only refuse with a status.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _PPM: Final = 1_000_000
 
 
 class Command(IntEnum):
-    """Types of the host's frames."""
-
     INFO = 0x10
     START = 0x11
     STOP = 0x12
@@ -44,12 +42,11 @@ class Command(IntEnum):
 
     @property
     def title(self) -> str:
-        """The command's name as docs/meter-protocol.md has it."""
         return self.name.lower().replace("_", "-" if self is Command.SELF_TEST else " ")
 
 
 class ReplyStatus(IntEnum):
-    """What a meter answers."""
+    """Statuses of the meter's replies."""
 
     DONE = 0
     UNKNOWN_COMMAND = 1
@@ -64,7 +61,6 @@ class ReplyStatus(IntEnum):
 
     @property
     def text(self) -> str:
-        """For people."""
         return _STATUS_TEXTS[self]
 
 
@@ -72,8 +68,8 @@ _STATUS_TEXTS: Final = {
     ReplyStatus.DONE: "done",
     ReplyStatus.UNKNOWN_COMMAND: "the meter does not know the command",
     ReplyStatus.WRONG_LENGTH: "the command's payload has the wrong length",
-    ReplyStatus.REFUSED: "a value is outside of what is allowed, or the measurement contradicts it",
-    ReplyStatus.RATE: "the rate cannot be held",
+    ReplyStatus.REFUSED: "a value is out of range, or the measurement contradicts it",
+    ReplyStatus.RATE: "the meter cannot sample at this rate",
     ReplyStatus.BUSY: "the meter is busy with a calibration",
     ReplyStatus.CHIP_SILENT: "the INA219 does not answer",
     ReplyStatus.NOT_STORED: "the settings could not be stored",
@@ -84,7 +80,7 @@ _STATUS_TEXTS: Final = {
 _SELF_TEST_FAILURES: Final = {
     0x01: "the INA219 does not answer",
     0x02: "a register of the INA219 does not keep what is written",
-    0x04: "the INA219's CONFIG register is not what was set",
+    0x04: "the INA219's CONFIG register does not keep its setting",
     0x08: "no conversion ended within its longest time",
     0x10: "the shunt reading is clipped",
     0x20: "there is no storage for settings",
@@ -92,7 +88,7 @@ _SELF_TEST_FAILURES: Final = {
 
 
 def status_text(status: int) -> str:
-    """A reply's status for people, also one that only a newer meter knows."""
+    """A reply's status in words, also for a status that only a newer meter knows."""
     try:
         return ReplyStatus(status).text
     except ValueError:
@@ -100,19 +96,19 @@ def status_text(status: int) -> str:
 
 
 def self_test_failures(bits: int) -> tuple[str, ...]:
-    """What failed, from the first value of a self-test's reply; nothing for 0."""
+    """The failures in the first value of a self-test's reply."""
     known = tuple(text for bit, text in _SELF_TEST_FAILURES.items() if bits & bit)
     unknown = bits & ~sum(_SELF_TEST_FAILURES)
     return (*known, f"unknown failures 0x{unknown & _U32_MAX:02X}") if unknown else known
 
 
 def encode(command: Command, seq: int, payload: bytes = b"") -> bytes:
-    """A command as it goes over the line, its delimiter included. The reply repeats `seq`, a u32."""
+    """A command's bytes on the line, with delimiter. The reply repeats `seq`, a u32."""
     return packed(command, seq, payload)
 
 
 def rate(hz: int) -> bytes:
-    """Payload of RATE. Raises ConfigError for a rate that the meter cannot hold."""
+    """Payload of RATE. Raises ConfigError for a rate that the meter does not support."""
     if not RATE_MIN_HZ <= hz <= RATE_MAX_HZ or _CLOCK_HZ % hz:
         raise ConfigError(
             f"a rate of {hz} Hz is not possible",
@@ -128,7 +124,7 @@ def _near_rates(hz: int) -> str:
 
 
 def measuring_range(millivolts: int) -> bytes:
-    """Payload of RANGE. Raises ConfigError for a range that the INA219 has not."""
+    """Payload of RANGE. Raises ConfigError for a range that the INA219 lacks."""
     if millivolts not in RANGES_MV:
         choices = ", ".join(str(value) for value in RANGES_MV)
         raise ConfigError(f"the INA219 has no range of {millivolts} mV", hint=f"choose from: {choices}")
@@ -136,7 +132,7 @@ def measuring_range(millivolts: int) -> bytes:
 
 
 def shunt(microohm: int) -> bytes:
-    """Payload of SHUNT. Raises ConfigError for a resistor that the meter does not take."""
+    """Payload of SHUNT. Raises ConfigError for a resistor out of the meter's range."""
     if not SHUNT_MIN_UOHM <= microohm <= SHUNT_MAX_UOHM:
         raise ConfigError(
             f"a shunt of {microohm} microohm is not possible",
@@ -146,28 +142,28 @@ def shunt(microohm: int) -> bytes:
 
 
 def zero(date: int) -> bytes:
-    """Payload of ZERO; `date` is in seconds since 1970 UTC. Raises ConfigError for no date, which means "never"."""
+    """Payload of ZERO; `date` is in seconds since 1970 UTC. Raises ConfigError for 0, which means "never"."""
     return struct.pack("<I", _date(date))
 
 
 def gain(point: int, current_ua: int, bus_uv: int, uncertainty_ppm: int, date: int) -> bytes:
-    """Payload of GAIN: what a reference says of one of the two points, 1 for the low one and 2 for the high one.
+    """Payload of GAIN: a reference's reading at one of the two points, 1 for the low one and 2 for the high one.
 
-    `uncertainty_ppm` is the standard uncertainty of the true power. Raises ConfigError for values that do not fit.
+    `uncertainty_ppm` is the standard uncertainty of the true power. Raises ConfigError for values out of range.
     """
     if point not in (1, 2):
         raise ConfigError(f"a gain calibration has no point {point}", hint="use 1 for the low one, 2 for the high one")
     if not -_I32_LIMIT <= current_ua < _I32_LIMIT:
         raise ConfigError(f"a current of {current_ua} uA is not possible", hint="use less than 2147 A")
     if not 0 < bus_uv <= _U32_MAX:
-        raise ConfigError(f"a bus voltage of {bus_uv} uV is not possible", hint="the bus must be under voltage")
+        raise ConfigError(f"a bus voltage of {bus_uv} uV is not possible", hint="the bus must have a voltage")
     if not 0 <= uncertainty_ppm <= _PPM:
         raise ConfigError(f"an uncertainty of {uncertainty_ppm} ppm is not possible", hint=f"use 0 to {_PPM} ppm")
     return struct.pack("<BiIII", point, current_ua, bus_uv, uncertainty_ppm, _date(date))
 
 
 def mark(text: str) -> bytes:
-    """Payload of MARK. Raises ConfigError for a text that the meter does not take."""
+    """Payload of MARK. Raises ConfigError for a text that the meter refuses."""
     if not 1 <= len(text) <= MARK_MAX_BYTES or not text.isascii() or not text.isprintable():
         raise ConfigError(f"{text!r} cannot be a mark", hint=f"use 1 to {MARK_MAX_BYTES} printable ASCII characters")
     return text.encode("ascii")
@@ -175,5 +171,5 @@ def mark(text: str) -> bytes:
 
 def _date(date: int) -> int:
     if not 0 < date <= _U32_MAX:
-        raise ConfigError(f"{date} is no date of a calibration", hint="use the seconds since 1970 UTC")
+        raise ConfigError(f"{date} is not the date of a calibration", hint="use the seconds since 1970 UTC")
     return date

@@ -1,7 +1,6 @@
 """The meter's frames, protocol 2: bytes in, frames out. docs/meter-protocol.md describes them byte by byte.
 
-`FrameDecoder` makes frames of bytes and counts what was damaged or lost on the way. It does no I/O, and its memory does
-not grow.
+`FrameDecoder` decodes frames and counts losses and damage. It does no I/O, and its memory does not grow.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ INFO_SETTINGS_DAMAGED: Final = 0x08
 SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
 _MAX_SAMPLES: Final = 20
 _MAX_MARK_BYTES: Final = 16
-# Ticks, times and the sum of bus are unsigned on the line, and stay below 2^63 for as long as there are meters.
+# Ticks, times and the sum of bus are unsigned on the line; they will never reach 2^63.
 _SAMPLES: Final = struct.Struct("<qqqqIBB")
 _MARK: Final = struct.Struct("<qBB")
 _INFO: Final = struct.Struct("<IIHHBB16s16sIIIiiiIII")
@@ -55,17 +54,16 @@ _RESET_CAUSES: Final[tuple[ResetCause, ...]] = (
     ResetCause.BROWN_OUT,
 )
 _U32_MODULUS: Final = 1 << 32
-# How many frames are remembered, lost ones and others, to know a late one, one that came twice, and a new start apart.
+# Remembered frames, lost ones and others, to tell late frames, duplicates and a new start apart.
 _REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class SamplesFrame:
-    """Samples of consecutive ticks, at most 20; none if the meter has only missed ticks to report.
+    """Samples of consecutive ticks, at most 20; no samples if the meter only reports missed ticks.
 
     `energy_raw` is raw shunt times raw bus and `bus_total` raw bus, summed over all samples before `first_tick`;
-    `missed_total` counts the ticks before `first_tick` that have no sample, modulo 2^32. All three since the stream
-    began.
+    `missed_total` counts ticks without a sample before `first_tick`, modulo 2^32. All three start with the stream.
     """
 
     seq: int
@@ -94,7 +92,7 @@ class SamplesFrame:
 
 @dataclass(frozen=True, slots=True)
 class MarkFrame:
-    """A moment in the meter's clock: a line of the board's, an edge (without text), or a command of the host's."""
+    """A moment in the meter's clock: a line from the board, an edge (without text), or a command from the host."""
 
     seq: int
     time_us: int
@@ -104,7 +102,7 @@ class MarkFrame:
 
 @dataclass(frozen=True, slots=True)
 class InfoFrame:
-    """What the meter says of itself: what holds for the whole stream, and what may change."""
+    """The meter's info: facts of the whole stream, and status that may change."""
 
     seq: int
     info: MeterInfo
@@ -113,7 +111,7 @@ class InfoFrame:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFrame:
-    """The answer to the command whose seq was `request`; `commands` knows what `command` and `status` mean."""
+    """The reply to the command with seq `request`; `commands` explains `command` and `status`."""
 
     seq: int
     request: int
@@ -127,12 +125,12 @@ Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
 
 @dataclass(slots=True)
 class StreamCounters:
-    """What became of the line: `bytes` that came in, `frames` that came out, and what was not right.
+    """Counts of one line: `bytes` received, `frames` decoded, and everything wrong.
 
-    `damaged` pieces between two delimiters were no frame; `lost` frames are missing by their sequence numbers, damaged
-    ones included; `duplicates` came twice and were dropped; `reordered` ones came late, and no longer count as lost;
-    `unknown` ones are whole, but of a type that this version does not know; `streams` counts how often the meter began
-    another stream: it started anew, or its settings changed.
+    `damaged`: pieces between two delimiters that are not a frame. `lost`: missing sequence numbers, damaged frames
+    included. `duplicates` came twice and were dropped. `reordered` came late and no longer count as lost. `unknown`:
+    whole frames of a type unknown to this version. `streams`: how often the meter began another stream, by a new start
+    or new settings.
     """
 
     bytes: int = 0
@@ -146,7 +144,7 @@ class StreamCounters:
 
 
 class FrameDecoder:
-    """Turns the meter's byte stream, cut anywhere, into frames. No input but another protocol's makes it raise."""
+    """Turns the meter's byte stream, cut anywhere, into frames. It raises for no input but another protocol."""
 
     def __init__(self) -> None:
         self.counters = StreamCounters()
@@ -155,12 +153,9 @@ class FrameDecoder:
         self._sequence = _Sequence(self.counters)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes, in the order of arrival.
-
-        Raises MeterError if a whole frame is of another protocol version.
-        """
+        """The frames that `data` completes, in order of arrival. Raises MeterError for another protocol version."""
         pieces = (self._partial + data).split(DELIMITER)
-        # A piece that is already too long stays so when more is added: nothing is gained by keeping all of it.
+        # A piece that is already too long can only get longer: its rest need not be kept.
         self._partial = pieces.pop()[: MAX_STUFFED_BYTES + 1]
         self.counters.bytes += len(data)
         frames: list[Frame] = []
@@ -187,7 +182,7 @@ class FrameDecoder:
             frames += [frame] if frame else []
 
     def _damaged(self) -> None:
-        # What comes before the first delimiter is the end of a frame that began before anybody listened.
+        # Bytes before the first delimiter are the end of a frame that began before the connection.
         if self._synchronised:
             self.counters.damaged += 1
 
@@ -195,7 +190,7 @@ class FrameDecoder:
 def _require_protocol(protocol: int) -> None:
     if protocol != PROTOCOL:
         raise MeterError(
-            f"the meter speaks protocol {protocol}; this version of fsjoule knows protocol {PROTOCOL}",
+            f"the meter speaks protocol {protocol}; this version of fsjoule supports protocol {PROTOCOL}",
             hint="update fsjoule if the meter is newer, or the meter's firmware if it is older",
         )
 
@@ -280,7 +275,7 @@ def _parse_reply(seq: int, body: bytes) -> ReplyFrame | None:
     return ReplyFrame(seq, request, command, status, (first, second, third))
 
 
-# Each gives the frame in a body whose checksum is right, or None if its length contradicts its content.
+# Each parses a body with a correct checksum. It returns None if length and content disagree.
 _PARSERS: Final[dict[int, Callable[[int, bytes], Frame | None]]] = {
     TYPE_SAMPLES: _parse_samples,
     TYPE_MARK: _parse_mark,
@@ -295,7 +290,7 @@ def _name(padded: bytes) -> str:
 
 @dataclass(slots=True)
 class _Sequence:
-    """Follows sequence numbers, modulo 2^32, and counts what they tell. `seen` are digests of the frames that came."""
+    """Follows sequence numbers, modulo 2^32, and counts losses. `seen` has the digests of frames that arrived."""
 
     counters: StreamCounters
     expected: int | None = None
@@ -305,7 +300,7 @@ class _Sequence:
     seen: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
 
     def accepts(self, seq: int, digest: int, stream_id: int | None) -> bool:
-        """Whether the frame is new. `digest` is of its content, `stream_id` that of an info frame."""
+        """Whether the frame is new. `digest` belongs to its content, `stream_id` to an info frame."""
         ahead = 0 if self.expected is None else (seq - self.expected) % _U32_MODULUS
         if ahead < _U32_MODULUS // 2:
             self._lose(seq - ahead, ahead)
@@ -320,7 +315,7 @@ class _Sequence:
         if self.seen.get(seq) == digest:
             self.counters.duplicates += 1
             return False
-        # The number was another frame's: the meter has started anew, or is another one, and counts from 0 again. Its
+        # The number belonged to another frame: the meter restarted, or is another one, and counts from 0 again. Its
         # first info frame may have been lost.
         self.lost.clear()
         self.seen.clear()

@@ -1,7 +1,7 @@
-"""What all frames on the meter's line share, in both directions: COBS, head and checksum. No I/O, and no state.
+"""The common part of all frames on the meter's line, in both directions: COBS, head and checksum. Pure.
 
 Source: Cheshire and Baker, "Consistent Overhead Byte Stuffing", IEEE/ACM Transactions on Networking 7(2), 1999; the
-rest is docs/meter-protocol.md.
+other parts are in docs/meter-protocol.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ PROTOCOL: Final = 2
 HEAD: Final = struct.Struct("<BBI")  # type, protocol, seq
 DELIMITER: Final = b"\0"
 _CRC_BYTES: Final = 4
-# A frame has at most 253 bytes, and COBS adds one: no run is long enough for the code 0xFF, and decoding is simple.
+# A frame has at most 253 bytes, and COBS adds one: no run needs the code 0xFF, which keeps decoding simple.
 MAX_STUFFED_BYTES: Final = 254
 _MAX_PAYLOAD_BYTES: Final = MAX_STUFFED_BYTES - 1 - HEAD.size - _CRC_BYTES
 
 
 def packed(kind: int, seq: int, payload: bytes) -> bytes:
-    """A frame as it goes over the line, its delimiter included."""
+    """A frame's bytes on the line, with delimiter. Raises ValueError for a payload that is too long."""
     if len(payload) > _MAX_PAYLOAD_BYTES:
         raise ValueError(f"a frame takes at most {_MAX_PAYLOAD_BYTES} bytes of payload, not {len(payload)}")
     body = HEAD.pack(kind, PROTOCOL, seq) + payload
@@ -38,9 +38,9 @@ def unpacked(piece: bytes) -> bytes | None:
 
 
 def _unstuffed(piece: bytes) -> bytes | None:
-    """The content of a COBS-encoded frame without its delimiter, or None if it is not one.
+    """The content of a COBS-encoded frame without its delimiter, or None if it is invalid.
 
-    With frames this short every code is the distance to the next zero, and so decoding is putting the zeros back.
+    In frames this short each code is the distance to the next zero, so decoding only restores the zeros.
     """
     size = len(piece)
     if size > MAX_STUFFED_BYTES:

@@ -1,4 +1,4 @@
-"""The meter's frames become a trace. Pure; what it keeps grows by seven bytes a sample until it is taken."""
+"""The meter's frames become a trace. Pure. Its memory grows by seven bytes per sample until the trace is taken."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _FAULTS: Final[dict[int, str]] = {
     FLAG_BUS_RESET: "the meter recovered its I2C bus",
 }
 ANOTHER_STREAM: Final = (
-    "the meter began another stream (a new start, or new settings); what it sent afterwards is left out"
+    "the meter began another stream (a new start, or new settings); everything after that is left out"
 )
-# How far time and ticks of one stream may be apart: both are rounded, and drift within one part in a thousand.
+# Limits for the distance of time and ticks in one stream: both are rounded, and drift by up to one in a thousand.
 _TICKS_APART: Final = 2
 _DRIFT: Final = 1e-3
-# No line holds a mark back for longer.
+# No line delays a mark for longer.
 _LATEST_US: Final = 1_000_000
 
 
 class _Head(IntEnum):
-    """Columns of what is kept of a samples frame besides its samples."""
+    """Columns of the kept heads of samples frames."""
 
     TICK = 0
     TIME = 1
@@ -54,14 +54,14 @@ class _Head(IntEnum):
 
 
 class TraceBuilder:
-    """Collects the frames of one stream. Frames may come late, but not twice: the decoder sees to that.
+    """Collects the frames of one stream. Frames may come late, but not twice: the decoder drops duplicates.
 
-    `info` is an info frame that arrived before; without one, one must be among the frames.
+    `info` is an info frame that arrived before; without it, the frames must contain one.
     """
 
     def __init__(self, info: InfoFrame | None = None) -> None:
         self._info = info
-        # An info frame of another stream: whether it was late, or ours is over, shows when the next samples come.
+        # An info frame of another stream. The next samples show whether it was late or ours is over.
         self._next_info: InfoFrame | None = None
         self._next_marks: list[Mark] = []
         self._newest: SamplesFrame | None = None
@@ -71,23 +71,23 @@ class TraceBuilder:
         self._heads = array("q")
         self._samples = bytearray()
         self._marks: list[Mark] = []
-        # Of what was taken: where it ended, and its flags.
+        # End and flags of the samples that were already taken.
         self._taken_end: tuple[int, int] | None = None
         self._taken_frames = 0
         self._taken_flags = dict.fromkeys(_FAULTS, 0)
 
     @property
     def ended(self) -> bool:
-        """Whether the meter has begun another stream, of which nothing is collected."""
+        """Whether the meter has begun another stream. None of that stream is collected."""
         return self._ended
 
     @property
     def identified(self) -> bool:
-        """Whether the meter said, among the frames, that the stream which is collected is its own."""
+        """Whether an info frame among the frames belongs to the collected stream."""
         return self._identified
 
     def add(self, frames: Iterable[Frame]) -> None:
-        """Take frames, in the order of arrival. What belongs to another stream is left out."""
+        """Take frames, in the order of arrival. Frames of another stream are left out."""
         for frame in frames:
             if self._ended:
                 return
@@ -101,7 +101,7 @@ class TraceBuilder:
     def _add_mark(self, frame: MarkFrame) -> None:
         if self._newest is not None and self._is_late(frame.seq):
             late_us = self._newest.first_time_us - frame.time_us
-            if late_us > _LATEST_US:  # not late: a clock that began anew
+            if late_us > _LATEST_US:  # not late: the clock was reset
                 return
         marks = self._marks if self._next_info is None else self._next_marks
         marks.append(Mark(frame.time_us, frame.text, frame.source))
@@ -120,7 +120,7 @@ class TraceBuilder:
 
     def _add_samples(self, frame: SamplesFrame) -> None:
         if self._is_late(frame.seq):
-            # A meter that began anew counts from 0 again, and says so a second later at worst.
+            # A meter that restarted counts from 0 again, and sends its info within a second.
             if not self._fills_a_gap(frame):
                 return
         else:
@@ -146,7 +146,7 @@ class TraceBuilder:
         self._samples += frame.samples
 
     def _adopt(self, info: InfoFrame) -> None:
-        """The samples around an info frame belong together: the one that began their stream did not arrive."""
+        """Samples around an info frame belong together: the info frame that began their stream was lost."""
         self._info, self._next_info, self._identified = info, None, True
         self._marks += self._next_marks
         self._next_marks.clear()
@@ -162,7 +162,7 @@ class TraceBuilder:
         return frame.first_tick + frame.count <= ticks[after]
 
     def _continues(self, before: SamplesFrame, frame: SamplesFrame) -> bool:
-        """Whether two frames are of one stream: ticks begin anew with each, and go by the clock within it."""
+        """Whether two frames are of one stream: each stream restarts its ticks, which then follow the clock."""
         ticks = frame.first_tick - before.first_tick
         if ticks < before.count:
             return False
@@ -174,23 +174,19 @@ class TraceBuilder:
         return apart_us <= _TICKS_APART * tick_us + _DRIFT * ticks * tick_us
 
     def build(self) -> Trace:
-        """The trace of all that was added and not taken yet, in order of ticks.
-
-        Raises MeterError if there was no info frame.
-        """
+        """The trace of everything added and not taken yet, by ticks. Raises MeterError without an info frame."""
         info = self._info or self._next_info
         if info is None:
             raise MeterError(
-                "the meter sent no info frame, without which its samples have no unit",
-                hint="it sends one every second: record for longer, or check the line for damage",
+                "the meter sent no info frame, so its samples have no unit",
+                hint="a meter sends one every second: record for longer, or check the line for damage",
             )
         return self._built(info.info)
 
     def take(self) -> Trace:
-        """As `build`, and forget what is returned: a long recording is taken piece by piece.
+        """Like `build`, and forget the result: a long recording is taken piece by piece.
 
-        Missed and lost ticks of a piece include those between it and the piece before; its faults count from the
-        beginning.
+        Missed and lost ticks of a piece include the gap after the piece before. Its faults count from the beginning.
         """
         piece = self.build()
         heads = self._sorted_heads()
@@ -244,7 +240,7 @@ class TraceBuilder:
 
 
 def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:
-    """Two meters choose the numbers of their streams by themselves: what they say of themselves counts as well."""
+    """Two meters choose their stream numbers independently, so the rest of their info must agree, too."""
     return one.status.stream_id == other.status.stream_id and one.info == other.info
 
 
@@ -253,16 +249,16 @@ def _end(heads: npt.NDArray[np.int64]) -> int:
 
 
 def _unwrapped(counter: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A counter modulo 2^32 as one that goes on, from its first value."""
+    """A counter modulo 2^32 as a continuous one, from its first value."""
     if not len(counter):
         return counter.copy()
     return counter[0] + np.concatenate([[0], np.cumsum(np.diff(counter) % _U32_MODULUS)])
 
 
 def _missed_and_lost(heads: npt.NDArray[np.int64], before: tuple[int, int] | None) -> tuple[int, int]:
-    """Ticks of the trace that were never sampled, and ticks whose frames did not arrive.
+    """(missed, lost): ticks that were never sampled, and ticks whose frames did not arrive.
 
-    They count from the first frame, or from `before`: the end of what came before it, and what was missed until then.
+    They count from the first frame, or from `before`: the end of the samples before it, and their missed ticks.
     """
     if not len(heads):
         return 0, 0

@@ -1,4 +1,4 @@
-"""Calibration of a meter: zero at no load, gains from two points that a reference knows better."""
+"""Calibration of a meter: zero at no load, gains from two points that a reference measures better."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fsjoule.meter.tools.words import full_scale_a
 
 LOW: Final = 1
 HIGH: Final = 2
-_MOST_OFFSET_UV: Final = 400  # what a chip may have; more is a load (docs/meter-protocol.md)
+_MOST_OFFSET_UV: Final = 400  # the chip's maximum; more is a load (docs/meter-protocol.md)
 _LEAST_SPAN: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Zeroed:
-    """What the shunt reads at no load."""
+    """The shunt's reading at no load."""
 
     offset_uv: float
     spread_uv: float
@@ -29,7 +29,7 @@ class Zeroed:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a reference says of the load at one of the two points."""
+    """A reference's reading of the load at one of the two points."""
 
     current_ua: int
     bus_uv: int
@@ -38,7 +38,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the meter reads at one of the two points, uncalibrated."""
+    """The meter's uncalibrated reading at one of the two points."""
 
     number: int
     shunt_uv: float
@@ -47,21 +47,21 @@ class Point:
 
 
 def zero(client: MeterClient) -> Zeroed:
-    """Measure the offset, at no load. Raises MeterError if there is one, or if the meter cannot."""
+    """Measure the offset at no load. Raises MeterError if there is a load, or if the meter cannot measure."""
     try:
         offset_nv, spread_nv, samples = client.command(Command.ZERO, commands.zero(int(time.time())))
     except CommandRefusedError as error:
         if error.status != ReplyStatus.REFUSED:
             raise
-        read = f"the shunt reads {error.values[0] / 1e3:.0f} uV, of which an offset is at most {_MOST_OFFSET_UV} uV"
-        raise MeterError(f"no zero calibration: {read}", hint="disconnect the load, and leave the supply on") from error
+        read = f"the shunt reads {error.values[0] / 1e3:.0f} uV, and an offset is at most {_MOST_OFFSET_UV} uV"
+        raise MeterError(f"no zero calibration: {read}", hint="disconnect the load and leave the supply on") from error
     return Zeroed(offset_nv / 1e3, spread_nv / 1e3, samples)
 
 
 def gain(client: MeterClient, number: int, reference: Reference) -> Point:
-    """Measure one of the two points, LOW first; the gains are computed with HIGH.
+    """Measure one of the two points, LOW first; the meter computes the gains with HIGH.
 
-    Raises ConfigError for a reference that cannot be, MeterError with what to do if the meter refuses.
+    Raises ConfigError for an impossible reference, MeterError with advice if the meter refuses.
     """
     payload = commands.gain(number, reference.current_ua, reference.bus_uv, reference.uncertainty_ppm, int(time.time()))
     try:
@@ -71,16 +71,15 @@ def gain(client: MeterClient, number: int, reference: Reference) -> Point:
             raise
         info = client.receiver.wait_info().info
         wanted = reference.current_ua * 1e-6 * info.shunt_uohm
-        read = f"the shunt reads {error.values[0] / 1e3:.0f} uV, by the reference it should be {wanted:.0f} uV"
+        read = f"the shunt reads {error.values[0] / 1e3:.0f} uV, by the reference it should read {wanted:.0f} uV"
         raise MeterError(
             f"no gain calibration: {read}" if error.values[2] else f"no gain calibration: {error.what}",
             hint=f"two points at least {full_scale_a(info) * _LEAST_SPAN:.3g} A apart, neither above "
-            f"{full_scale_a(info):.3g} A, the low one first; more than 5 % off is a wrong shunt value "
+            f"{full_scale_a(info):.3g} A, the low one first; a reading more than 5 % off means a wrong shunt value "
             f"({info.shunt_uohm * 1e-6:g} Ohm): fsjoule meter set --shunt",
         ) from error
     return Point(number, shunt_nv / 1e3, bus_uv / 1e3, samples)
 
 
 def forget(client: MeterClient) -> None:
-    """Forget the calibration; the data sheets' limits hold again."""
     client.command(Command.FORGET_CALIBRATION)

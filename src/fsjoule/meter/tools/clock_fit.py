@@ -1,10 +1,10 @@
-"""How fast the meter's clock goes against the host's, from when its samples arrive. Pure.
+"""Drift of the meter's clock against the host's, from the arrival of its samples. Pure.
 
-A sample arrives some time after it was taken: by the line's own delay, which is steady, and by what busy machines add,
-which is never negative. So of each span only the least lag says something of the clocks; a straight line through these
-(ordinary least squares) has the drift as its slope. Spans that a busy machine kept off the lower envelope altogether
-lie far above the line and are left out. The uncertainty is the slope's standard error, and what a change of the least
-lag itself would do, as large as its scatter, from one end to the other.
+A sample arrives late by the line's delay, which is steady, and by the delay of busy machines, which is never negative.
+So only the least lag of each span tells about the clocks. The slope of a straight line through these lags (ordinary
+least squares) is the drift. Spans in which a busy machine delayed every sample lie far above the line and are left out.
+The uncertainty is the slope's standard error, plus the effect of a least lag that itself changes by its scatter from
+one end to the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The meter's clock gains `ppm` on the host's (loses, if negative), known to `uncertainty_ppm` (k=1)."""
+    """The meter's clock gains `ppm` on the host's (loses, if negative), with `uncertainty_ppm` (k=1)."""
 
     ppm: float
     uncertainty_ppm: float
@@ -35,14 +35,14 @@ class Drift:
 
 @dataclass(slots=True)
 class ClockFit:
-    """Takes moments, keeps the least lag of each span: at most 2048 spans, which grow with the recording."""
+    """Keeps the least lag of each span: at most 2048 spans, which grow with the recording."""
 
     _span_us: float = _FIRST_SPAN_US
     _begin_us: float | None = None
     _least: dict[int, tuple[float, float]] = field(default_factory=dict[int, tuple[float, float]])
 
     def add(self, meter_us: float, host_s: float) -> None:
-        """A moment of the meter's clock, and when the host heard of it. A clock that goes back has begun anew."""
+        """Add a moment of the meter's clock with its arrival at the host. A clock that goes back has been reset."""
         if self._begin_us is None or meter_us < self._begin_us:
             self._begin_us = meter_us
             self._span_us = _FIRST_SPAN_US
@@ -56,17 +56,17 @@ class ClockFit:
                 self._keep(*point)
 
     def drift(self) -> Drift | None:
-        """The drift; None after less than 4 s."""
+        """The drift; None in the first 4 s."""
         if len(self._least) < _LEAST_SPANS:
             return None
         points = np.array(list(self._least.values()))
-        # Near zero, so that no digits are lost: lags are of the size of the host's uptime.
+        # Moved near zero to keep digits: lags are as large as the host's uptime.
         x, y = (points - points[0]).T
         chosen = np.ones(len(x), dtype=np.bool_)
         slope, residuals = _line(x, y, chosen)
         for _ in range(_ROUNDS):
             middle = float(np.median(residuals[chosen]))
-            # Of the median, for it is the outliers that are to be known.
+            # The median, because the outliers are yet to be found.
             deviation = float(np.median(np.abs(residuals[chosen] - middle)))
             kept = residuals <= middle + _OUTLIER * deviation
             if kept.sum() < _LEAST_SPANS or (kept == chosen).all():
@@ -74,7 +74,7 @@ class ClockFit:
             chosen = kept
             slope, residuals = _line(x, y, chosen)
         used = x[chosen]
-        # Of few points the slope has Student's distribution, with the variance n / (n - 2) of n degrees of freedom.
+        # With few points the slope has Student's distribution, whose variance is n / (n - 2) for n degrees of freedom.
         error = np.sqrt(np.sum(residuals[chosen] ** 2) / (len(used) - 4) / np.sum((used - used.mean()) ** 2))
         span_us = float(np.ptp(used))
         uncertainty = math.hypot(float(error), float(np.std(residuals[chosen])) / span_us)
@@ -91,7 +91,7 @@ _Values = npt.NDArray[np.float64]
 
 
 def _line(x: _Values, y: _Values, chosen: npt.NDArray[np.bool_]) -> tuple[float, _Values]:
-    """The slope of the line through the chosen points, and how far all points lie above it."""
+    """The slope of the line through the chosen points, and the height of all points above it."""
     middle_x, middle_y = x[chosen].mean(), y[chosen].mean()
     away = x[chosen] - middle_x
     slope = float(np.sum(away * (y[chosen] - middle_y)) / np.sum(away**2))

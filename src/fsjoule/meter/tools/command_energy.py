@@ -1,4 +1,4 @@
-"""Joules of any command of this computer: `perf stat` for the energy of what the meter is wired to."""
+"""Joules of any command on this computer: `perf stat` for the energy of the circuit that the meter measures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
 
-# What lies between recording and idle power, and between idle power and the command: neither is quite idle.
+# Pauses between recording and idle power, and between idle power and the command: the computer is not quite idle then.
 _MARGIN_S: Final = 0.05
 _SIGNAL_EXIT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run of a command. `seconds` is how long it took by the host, `window_s` by the meter's marks.
+    """One run of a command: `seconds` by the host's clock, `window_s` by the meter's marks.
 
-    Without `energy` the `remarks` say why; else they say what to think of it. `net` is known only if idle power is.
+    Without `energy`, `remarks` has the reason; otherwise warnings. The net energy exists only with `has_net`.
     """
 
     exit_code: int
@@ -43,10 +43,10 @@ class Ran:
 
 
 def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s: float) -> Ran:
-    """Run a command once, its idle power measured for `idle_s` seconds before, its start and end marked on the meter.
+    """Run a command once, with `idle_s` seconds of idle power before it and marks at its start and end.
 
-    Raises ConfigError if it cannot be run, MeterError if the meter is silent before it has begun; what goes wrong with
-    the meter later is a remark.
+    Raises ConfigError if it cannot be run, MeterError if the meter is silent before the start. Later errors of the
+    meter are remarks.
     """
     receiver = client.receiver
     info = receiver.wait_info().info
@@ -71,13 +71,13 @@ def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s
 
 
 class _Marks:
-    """The marks of one run, sent as it begins and ends; their replies are waited for afterwards."""
+    """The marks of one run, sent as it begins and ends. Replies are awaited after the run."""
 
     def __init__(self, client: MeterClient, number: int) -> None:
         self._client = client
         self._sent: list[Sent] = []
         self._failed: MeterError | None = None
-        self.texts = (f"run {number} begin", f"run {number} end")  # 16 bytes hold numbers up to 999999
+        self.texts = (f"run {number} begin", f"run {number} end")  # fit in 16 bytes up to number 999999
 
     def __enter__(self) -> None:
         self._send(self.texts[0])
@@ -102,14 +102,13 @@ class _Marks:
 
 
 def _judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran:
-    """The run with what its trace says."""
     window = _window(trace, texts)
     if window is None:
         return replace(ran, remarks=("no energy: the marks of begin and end did not both arrive",))
     idle = _idle_before(window, idle_s) if idle_s else window
     remarks = [*trace.faults, *validity.sample_complaints(trace.counts)]
     remarks += validity.clipping_complaints(trace, window, "the run")
-    # What the window has more than the command is the way of the marks.
+    # The window is longer than the command by the delay of the marks.
     slack_s = max(0.0, window.duration_s - ran.seconds)
     try:
         found = energy(trace, window, idle, Instrument.of(trace.info, MarkSource.HOST), slack_s=slack_s)
@@ -130,9 +129,9 @@ def _idle_before(window: Window, idle_s: float) -> Window:
 
 
 def _to_its_end(argv: Sequence[str]) -> int:
-    """Run a command. Returns its exit code, as a shell has it: 128 and the signal's number if one killed it.
+    """Run a command. Returns its exit code as a shell does: 128 plus the number of a signal that killed it.
 
-    Ctrl-C reaches the command by itself, and is its business; SIGTERM and SIGHUP are passed on, also as it starts.
+    Ctrl-C reaches the command directly and is left to it. SIGTERM and SIGHUP are passed on, even during its start.
     """
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -156,7 +155,7 @@ def _to_its_end(argv: Sequence[str]) -> int:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """The signals that end a command go to `handler` in the body; those that are ignored stay so."""
+    """While the body runs, signals that end a command go to `handler`; ignored signals stay ignored."""
     heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, handler) for each in heard}
     try:

@@ -1,6 +1,6 @@
-"""The uncertainty of power that is to be expected of a meter at a steady load, before anything is measured. Pure.
+"""The expected uncertainty of a meter's power at a steady load, before any measurement. Pure.
 
-The parts of `fsjoule.meter.energy` that belong to the instrument: no marks, no gaps, no noise.
+It has the instrument's part of `fsjoule.meter.energy`: no marks, no gaps, no noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SQRT3: Final = math.sqrt(3)
 
 @dataclass(frozen=True, slots=True)
 class ExpectedUncertainty:
-    """Standard uncertainties (k=1) of the power at a load, in watts, one for each cause."""
+    """Standard uncertainties (k=1) of the power at a load, in watts, one per cause."""
 
     shunt_rounding_w: float
     bus_rounding_w: float
@@ -27,21 +27,20 @@ class ExpectedUncertainty:
 
     @property
     def total_w(self) -> float:
-        """All of them in quadrature (JCGM 100:2008, 5.1.2)."""
+        """The root sum of squares (JCGM 100:2008, 5.1.2)."""
         return math.hypot(*(getattr(self, field.name) for field in fields(self)))
 
     def as_document(self, volts: float, amperes: float) -> dict[str, Any]:
-        """The same as a JSON document, with the load."""
+        """A JSON document, with the load."""
         return {"volts": volts, "amperes": amperes, "total_w": self.total_w} | asdict(self)
 
     def text(self, volts: float, amperes: float) -> str:
-        """The total for people."""
         watts = volts * amperes
         share = f", {self.total_w / watts:.2%}" if watts else ""
         return f"{self.total_w * 1e3:.2f} mW{share} at {volts:g} V, {amperes:g} A (k=1)"
 
     def causes(self) -> str:
-        """What it is made of, for people."""
+        """The total's causes in words."""
         parts = {
             "offset": self.offset_w,
             "gain": self.gain_w,
@@ -52,7 +51,7 @@ class ExpectedUncertainty:
 
 
 def expected(info: MeterInfo, volts: float, amperes: float) -> ExpectedUncertainty:
-    """What a meter that says this of itself leaves uncertain of a steady load."""
+    """The uncertainty that a meter with this info leaves at a steady load."""
     instrument = Instrument.of(info)
     ohm, watts = info.shunt_uohm * 1e-6, abs(volts * amperes)
     return ExpectedUncertainty(

@@ -1,4 +1,4 @@
-"""What `fsjoule meter watch` shows, kept up to date frame by frame. Pure."""
+"""The figures that `fsjoule meter watch` shows, updated frame by frame. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fsjoule.meter.protocol.frames import Frame, InfoFrame, MarkFrame, SamplesFr
 from fsjoule.model import Mark, MeterInfo, MeterStatus
 
 _MARKS_KEPT: Final = 5
-_NOW_S: Final = 0.2  # what is shown as "now" is the mean over about this long
+_NOW_S: Final = 0.2  # "now" is the mean over about this time
 _U32_MODULUS: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Figures since the watch began; powers in W, times in the meter's clock. None where there is no sample yet."""
+    """Figures since the watch began; powers in W, times in the meter's clock. None until there is a sample."""
 
     seconds: float
     watts: float | None
@@ -37,7 +37,7 @@ class Reading:
 
 @dataclass(slots=True)
 class _Moment:
-    """A frame's samples: their sums, and their extremes in watts. `time_us` counts on over a meter's new starts."""
+    """A frame's samples: their sums, and their extremes in watts. `time_us` continues when the meter restarts."""
 
     time_us: float
     count: int
@@ -50,7 +50,7 @@ class _Moment:
 
 @dataclass(slots=True)
 class _Stream:
-    """One stream of the meter, from the first frame that was seen of it to the last."""
+    """One stream of the meter, from its first frame seen to its last."""
 
     info: MeterInfo
     first: SamplesFrame | None = None
@@ -65,7 +65,7 @@ class _Stream:
         first = self.first = self.first or frame
         self.received += frame.count
         if frame.first_tick < first.first_tick:
-            return  # it came late
+            return  # a late frame
         sums = (
             np.array([frame.energy_raw - first.energy_raw + raw]),
             np.array([frame.bus_total - first.bus_total + bus]),
@@ -78,7 +78,7 @@ class _Stream:
 
 
 class Live:
-    """Takes frames; gives figures and what to plot. `history_s` is how far back the plot may reach."""
+    """Takes frames; gives figures and the plot's values. The plot reaches back at most `history_s`."""
 
     def __init__(self, info: InfoFrame, history_s: float) -> None:
         self.status: MeterStatus = info.status
@@ -94,7 +94,7 @@ class Live:
         return self._streams[-1].info
 
     def take(self, frames: Iterable[Frame]) -> list[Mark]:
-        """Take what has arrived, in order. Returns the marks among it."""
+        """Take frames in order of arrival. Returns the marks among them."""
         marks: list[Mark] = []
         for frame in frames:
             if isinstance(frame, InfoFrame):
@@ -109,7 +109,6 @@ class Live:
         return marks
 
     def reading(self) -> Reading:
-        """The figures now."""
         seconds = sum(stream.seconds for stream in self._streams)
         joules = sum(stream.joules for stream in self._streams)
         now = self._now()
@@ -136,7 +135,7 @@ class Live:
             return [None] * count
         end_us = self._moments[-1].time_us
         part_us = span_s * 1e6 / count
-        # Parts begin at round times, so that what has been drawn does not change while it moves to the left.
+        # Parts begin at round times, so that the drawn part does not change while it moves to the left.
         last = int(end_us // part_us)
         parts: list[tuple[float, float] | None] = [None] * count
         for moment in self._moments:
@@ -184,7 +183,7 @@ class Live:
         return found
 
     def _sampled_s(self) -> float:
-        """The time that the joules were drawn in: that of all samples, lost ones included."""
+        """The time in which the joules were drawn: all samples, lost ones included."""
         return sum((stream.received + stream.lost) / stream.info.rate_hz for stream in self._streams)
 
 

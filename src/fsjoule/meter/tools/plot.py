@@ -1,4 +1,4 @@
-"""A plot of power over time in characters: braille dots, two by four in each, with an axis that fits what is shown."""
+"""A plot of power over time in braille characters of two by four dots, with an axis that fits the data."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ _DOWN: Final = 4
 _BRAILLE: Final = 0x2800
 # Bits of the dots in a character (Unicode, Braille Patterns), by row from the top and column.
 _DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-# "-0.0025 W" is the longest: _LEAST_SPAN_W ends the steps there.
+# "-0.0025 W" is the longest label, because of _LEAST_SPAN_W.
 _LABEL_WIDTH: Final = 9
-# Quantisation is not to fill the plot: as a fraction of the largest value, and in watts.
+# Smallest span, so that quantisation does not fill the plot: as a fraction of the largest value, and in watts.
 _LEAST_SPAN: Final = 0.01
 _LEAST_SPAN_W: Final = 0.002
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def dots_across(width: int) -> int:
-    """How many values fit side by side into a plot so many characters wide."""
+    """The number of values that fit into a plot of `width` characters."""
     return max(1, width - _LABEL_WIDTH - 1) * _ACROSS
 
 
 def plot(values: Sequence[Range | None], width: int, height: int) -> list[str]:
-    """Lines of text, `height` of them and `width` characters wide.
+    """`height` lines of text, `width` characters wide.
 
-    Each value is the least and the largest of its moment, or None where there was none; the last one stands at the
-    right edge.
+    Each value is the least and the largest of its moment, or None for a gap. The last value is at the right edge.
     """
     shown = list(values[-dots_across(width) :])
     known = [value for value in shown if value is not None]
@@ -51,7 +50,7 @@ def plot(values: Sequence[Range | None], width: int, height: int) -> list[str]:
 
 
 def axis(low: float, high: float, height: int) -> tuple[float, float, float]:
-    """The axis' ends and the step between its labels: round numbers around what is to be shown."""
+    """(begin, end, step between labels): round numbers around the data."""
     span = max(high - low, _LEAST_SPAN * max(abs(low), abs(high)), _LEAST_SPAN_W)
     rough = span / max(1, min(height - 1, 4))
     power = 10.0 ** math.floor(math.log10(rough))

@@ -1,4 +1,4 @@
-"""Hours of samples into files, in little memory, with what became of them and of the two clocks."""
+"""Records hours of samples into files with little memory, and reports losses and the drift of the two clocks."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from fsjoule.store.recordings import Recording
 
 _log = logging.getLogger(__name__)
 _PIECE_S: Final = 1.0
-_TAIL_S: Final = 0.1  # so that samples of before the end arrive
+_TAIL_S: Final = 0.1  # so that samples from before the end arrive
 _LIVE_S: Final = 1.0
 # Ten minutes at 1 kHz: a disk that stands still for longer is broken.
 _MOST_WAITING: Final = 30_000
 
 
 class Ending(Protocol):
-    """Tells when the user wants an end."""
+    """Tells when the user wants to end."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the end is wanted, at once or within this time."""
+        """Whether the user wants to end, now or within this time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was recorded. `drift` is of the meter's clock against the host's; None after too short a time.
+    """A finished recording. `drift` compares the meter's clock with the host's; None after too short a time.
 
-    `files` are whole; those that could not be written are told of in `failures`.
+    `files` are whole; `failures` tells about files that could not be written.
     """
 
     info: MeterInfo
@@ -53,7 +53,7 @@ class Recorded:
 
 
 def keep(path: Path, trace: Trace) -> None:
-    """Write a whole trace, as Parquet or CSV by the file's name. Raises ConfigError, StorageError."""
+    """Write a whole trace, as Parquet or CSV by the file's suffix. Raises ConfigError, StorageError."""
     with Recording(path) as recording:
         recording.write(trace)
 
@@ -66,11 +66,11 @@ def record(
     seconds: float | None = None,
     say: Callable[[Reading], None] = lambda _reading: None,
 ) -> Recorded:
-    """Record into files until an end is wanted, or for some seconds; `say` is told once a second how it is.
+    """Record into files until `ended`, or for `seconds`; `say` gets the figures once a second.
 
     A meter that is unplugged for less than 30 s leaves a gap, which is counted. Raises MeterError if it stays away or
-    begins another stream, StorageError if no file is left to write to, ConfigError for a file that cannot be; files are
-    whole then, and hold what came before.
+    begins another stream, StorageError if no file can be written any more, ConfigError for an impossible file. The
+    files are whole even then, and hold everything before the error.
     """
     frame = client.receiver.wait_info()
     builder, live, inbox = TraceBuilder(frame), Live(frame, _LIVE_S), _Inbox(frame.info)
@@ -99,13 +99,13 @@ def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> N
     after = f"the recording ends after {live.reading().seconds:.0f} s"
     if builder.ended:
         raise MeterError(
-            f"{after}: the meter began another stream, by a new start or new settings",
-            hint="its files hold what came before; start it again",
+            f"{after}: the meter began another stream (a new start, or new settings)",
+            hint="the files hold everything before that; start the recording again",
         )
     try:
         client.receiver.raise_if_over()
     except MeterError as error:
-        raise MeterError(f"{after}: {error.what}", hint="its files hold what came before") from error
+        raise MeterError(f"{after}: {error.what}", hint="the files hold everything before that") from error
 
 
 class _Inbox:
@@ -121,7 +121,7 @@ class _Inbox:
         """Called by the receiving thread."""
         samples = [frame for frame in frames if isinstance(frame, SamplesFrame)]
         if samples:
-            # All of a chunk has arrived by then; the last one waited least.
+            # The whole chunk has arrived by then; its last frame waited least.
             last = samples[-1]
             self.clock.add(last.first_time_us + last.count * self._tick_us, heard_s)
         self._overflow |= len(self._waiting) > _MOST_WAITING
@@ -129,14 +129,14 @@ class _Inbox:
             self._waiting.extend(frames)
 
     def take(self) -> list[Frame]:
-        """All that wait. Raises StorageError if they were too many."""
+        """All waiting frames. Raises StorageError if there were too many."""
         if self._overflow:
-            raise StorageError("the disk takes nothing for minutes; the recording ends", hint="choose another disk")
+            raise StorageError("the disk has taken no data for minutes; the recording ends", hint="choose another disk")
         return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
 
 class _Files:
-    """The files of one recording. One that fails is given up, and the others go on."""
+    """The files of one recording. A file that fails is given up; the others go on."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -145,7 +145,7 @@ class _Files:
         self.failures: list[StorageError] = []
 
     def write(self, piece: Trace) -> None:
-        """Add a piece to each of them. Raises StorageError if none is left."""
+        """Add a piece to each file. Raises StorageError if no file is left."""
         for path, (recording, closing) in list(self._open.items()):
             try:
                 recording.write(piece)
@@ -157,7 +157,7 @@ class _Files:
             raise self.failures[-1]
 
     def _failed(self, error: StorageError) -> None:
-        self.failures.append(StorageError(f"{error.what}; what it held is lost", hint=error.hint))
+        self.failures.append(StorageError(f"{error.what}; its content is lost", hint=error.hint))
         _log.warning("%s", self.failures[-1].what)
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from fsjoule.model import MeterInfo
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What the meter found, and one reading. Nothing in `failures` is good."""
+    """Failures that the meter found (empty if all is well), and one reading."""
 
     failures: tuple[str, ...]
     shunt_mv: float
@@ -20,7 +20,6 @@ class SelfTest:
 
 
 def self_test(client: MeterClient) -> SelfTest:
-    """Have the meter test its chip and its storage."""
     bits, shunt_raw, bus_raw = client.command(Command.SELF_TEST)
     info: MeterInfo = client.receiver.wait_info().info
     return SelfTest(

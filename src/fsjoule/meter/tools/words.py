@@ -1,4 +1,4 @@
-"""What a meter says of itself, in words and as a JSON document. Pure."""
+"""A meter's info in words and as a JSON document. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def gain_text(calibration: MeterCalibration, now_s: float) -> str:
 
 
 def date_text(date: int, now_s: float) -> str:
-    """A date of the meter's, with its age."""
+    """A date from the meter, with its age."""
     if not date:
         return "never"
     return f"{datetime.fromtimestamp(date, UTC):%Y-%m-%d %H:%M} UTC, {_age(now_s - date)}"
@@ -72,7 +72,7 @@ def _age(seconds: float) -> str:
 
 
 def as_document(frame: InfoFrame) -> dict[str, Any]:
-    """All that a meter says of itself, as a JSON document; dates are ISO 8601, or null for never."""
+    """A meter's info and status as a JSON document; dates are ISO 8601, or null for never."""
     document = dataclasses.asdict(frame.info) | dataclasses.asdict(frame.status)
     return document | {
         "calibration": calibration_document(frame.info),
@@ -82,7 +82,6 @@ def as_document(frame: InfoFrame) -> dict[str, Any]:
 
 
 def calibration_document(info: MeterInfo) -> dict[str, Any]:
-    """Its calibration as a JSON document."""
     document = dataclasses.asdict(info.calibration)
     for name in ("zero_date", "gain_date"):
         document[name] = iso_date(document[name])
@@ -90,5 +89,5 @@ def calibration_document(info: MeterInfo) -> dict[str, Any]:
 
 
 def iso_date(date: int) -> str | None:
-    """A date of the meter's as ISO 8601; None for never."""
+    """A date from the meter as ISO 8601; None for never."""
     return datetime.fromtimestamp(date, UTC).isoformat() if date else None
