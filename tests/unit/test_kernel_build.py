@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kernel_trees import commit, git, new_tree
 
 from fsjoule.errors import ConfigError, MissingToolError
 from fsjoule.host import process
@@ -15,27 +16,9 @@ from fsjoule.kernels.source_tree import check_out, find_revision, has_changes
 FRAGMENT = Path(__file__).parents[2] / "images" / "imx6ul.config"
 
 
-def git(tree: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-    return process.run(["git", "-C", tree, *identity, *arguments], timeout_s=30).stdout.decode().strip()
-
-
-def commit(tree: Path, name: str, text: str) -> str:
-    (tree / name).write_text(text)
-    git(tree, "add", name)
-    git(tree, "commit", "--quiet", f"--message={name}: {text}")
-    return git(tree, "rev-parse", "HEAD")
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """What a kernel's repository has in common with this: the file by which it is known, tags, commits."""
-    tree = tmp_path / "linux"
-    (tree / "arch" / "arm").mkdir(parents=True)
-    git(tree, "init", "--quiet")
-    commit(tree, "arch/arm/Kconfig", "config ARM")
-    git(tree, "tag", "v6.1")
-    return tree
+    return new_tree(tmp_path / "linux")
 
 
 # ------------------------------------------------------------------------------------------------------- configuration

@@ -27,12 +27,12 @@ from fsjoule.errors import ConfigError, KernelBuildError, LabError
 from fsjoule.host import process
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean
-from fsjoule.host.paths import cache_folder, project_dir
+from fsjoule.host.paths import project_dir
 from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
-from fsjoule.kernels.source_tree import Revision, check_out, find_revision, has_changes
+from fsjoule.kernels.source_tree import Revision, check_out, find_revision, has_changes, kernels_cache
 from fsjoule.model import DEFAULT_RECIPE
 
 # Raise it when this file changes what is built from the same source and configuration.
@@ -92,11 +92,6 @@ class _Configuration:
         return cache_key(asdict(self))
 
 
-def kernels_cache() -> Path:
-    """The folder of built kernels and of what they are built in; made if absent."""
-    return cache_folder("kernels")
-
-
 def build_kernel(
     tree: Path,
     revision: str,
@@ -127,7 +122,7 @@ def build_kernel(
     }
 
     def build(folder: Path) -> None:
-        place = kernels_cache() / "trees" / found.repository_id
+        place = found.workplace
         place.mkdir(parents=True, exist_ok=True)
         with locked(place / ".lock", f"a kernel from {tree}", progress, _TIMEOUT_S):
             started = time.monotonic()

@@ -6,15 +6,21 @@ Switching it from revision to revision leaves alone what both have, so that `mak
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
+from fsjoule.host.paths import cache_folder
 
-_QUICK_S: Final = 60.0
-_CHECKOUT_S: Final = 900.0
+QUICK_S: Final = 60.0
+CHECKOUT_S: Final = 900.0
+# In a tree of ours the user's settings do not count: line ends, hooks, what a merge takes for a renamed file.
+_OWN_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,19 @@ class Revision:
     def repository_id(self) -> str:
         """Short, and another one for each repository of this machine."""
         return hashlib.sha256(str(self.git_dir).encode()).hexdigest()[:12]
+
+    @property
+    def workplace(self) -> Path:
+        """The folder in the cache with the source that kernels are built from, and their build folders. May be absent.
+
+        Whoever checks out or builds there holds its lock, `.lock`.
+        """
+        return kernels_cache() / "trees" / self.repository_id
+
+
+def kernels_cache() -> Path:
+    """The folder of built kernels and of what they are built in; made if absent."""
+    return cache_folder("kernels")
 
 
 def find_revision(tree: Path, name: str) -> Revision:
@@ -56,10 +75,26 @@ def find_revision(tree: Path, name: str) -> Revision:
 
 def has_changes(tree: Path, revision: Revision) -> bool:
     """Whether the user's own tree is at that revision, with changes that are not committed."""
+    return _git(tree, "rev-parse", "HEAD") == revision.commit and has_any_changes(tree)
+
+
+def has_any_changes(tree: Path) -> bool:
+    """Whether the user's own tree, if there is one, has changes of tracked files that are not committed."""
     if _git(tree, "rev-parse", "--is-inside-work-tree") != "true":
         return False
-    at_it = _git(tree, "rev-parse", "HEAD") == revision.commit
-    return at_it and bool(_git(tree, "status", "--porcelain", "--untracked-files=no", timeout_s=_CHECKOUT_S))
+    return bool(_git(tree, "status", "--porcelain", "--untracked-files=no", timeout_s=CHECKOUT_S))
+
+
+def is_shallow(tree: Path) -> bool:
+    """Whether the repository's history is cut off somewhere."""
+    return _git(tree, "rev-parse", "--is-shallow-repository") == "true"
+
+
+def borrow(git_dir: Path, into: Path) -> None:
+    """Make a tree of our own, unless it is there, that borrows a repository's objects; nothing is checked out."""
+    into.mkdir(parents=True, exist_ok=True)
+    own_git(into, "init", "--quiet")  # mends one that was killed while it was made
+    (into / ".git" / "objects" / "info" / "alternates").write_text(f"{git_dir / 'objects'}\n")
 
 
 def check_out(revision: Revision, into: Path) -> None:
@@ -67,13 +102,23 @@ def check_out(revision: Revision, into: Path) -> None:
 
     Only one process at a time may do so. Raises LabError if git fails (a full disk).
     """
-    if not (into / ".git").is_dir():
-        into.mkdir(parents=True, exist_ok=True)
-        _git(into, "init", "--quiet")
-    (into / ".git" / "objects" / "info" / "alternates").write_text(f"{revision.git_dir / 'objects'}\n")
+    borrow(revision.git_dir, into)
     (into / ".git" / "index.lock").unlink(missing_ok=True)  # of a checkout that was killed
-    _git(into, "checkout", "--quiet", "--force", "--detach", revision.commit, timeout_s=_CHECKOUT_S)
+    own_git(into, "checkout", "--quiet", "--force", "--detach", revision.commit, timeout_s=CHECKOUT_S)
 
 
-def _git(tree: Path, *arguments: str, timeout_s: float = _QUICK_S) -> str:
+def own_git(
+    tree: Path,
+    *arguments: str,
+    timeout_s: float = QUICK_S,
+    given: bytes | None = None,
+    environment: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a tree of our own; `given` is its input. Raises LabError if it fails (with `check`)."""
+    env = {**_OWN_SETTINGS, **(environment or {})}
+    return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=env, input_bytes=given, check=check)
+
+
+def _git(tree: Path, *arguments: str, timeout_s: float = QUICK_S) -> str:
     return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s).stdout.decode().strip()

@@ -1,0 +1,150 @@
+"""The commits of a range, in a line: from a good one to a bad one, each a step more than the one before.
+
+A line follows first parents, as releases and their maintainers' trees do. A step that is a merge can be entered
+(`inside`): its line runs between the same two ends, and each of its positions has one commit more of the branch that
+was merged. Every position of a line holds all good revisions, so that nothing that came in beside them differs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fsjoule.errors import ConfigError
+from fsjoule.kernels.tree.made_commits import Conflict, merged
+from fsjoule.kernels.tree.repository import Repository
+
+_FORMAT = "--format=%H%x09%T%x09%P%x09%s"
+_SHORT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One position of a line.
+
+    `id` is what is checked out, `content` the hash of its files. `adds` is the user's commit that this step adds: the
+    same, unless `id` is one that we made. `conflict` says why there is no such content; then `id` is `adds`.
+    """
+
+    id: str
+    content: str
+    adds: str
+    parents: tuple[str, ...]
+    subject: str
+    conflict: str = ""
+
+    @property
+    def is_merge(self) -> bool:
+        """Whether there may be a line inside of this step."""
+        return len(self.parents) > 1
+
+    @property
+    def short(self) -> str:
+        """For tables and messages."""
+        return self.adds[:_SHORT]
+
+
+Line = tuple[Commit, ...]  # position 0 is good, the last one is bad
+
+
+def find_line(repository: Repository, good: Sequence[str], bad: Sequence[str]) -> Line:
+    """The line between revisions by the user's names for them.
+
+    With several bad ones the line ends at their last common commit. With several good ones it begins with all of them;
+    if none of them has the others, position 0 is a commit that we make. Raises ConfigError for revisions that are not
+    there, equal, swapped or not in line.
+    """
+    goods = {repository.revision(name).commit: name for name in good}
+    bads = {repository.revision(name).commit: name for name in bad}
+    for commit, name in bads.items():
+        _check(repository, goods, commit, name)
+    tip = _common(repository, bads)
+    if any(repository.holds(commit, tip) or not repository.holds(tip, commit) for commit in goods):
+        names = " and ".join(bads.values())
+        hint = "bisect them one at a time: each has a change of its own"
+        raise ConfigError(f"{names} have no commit in common that the good revisions have not", hint=hint)
+    base = _together(repository, goods)
+    steps = _first_parents(repository, tip, *goods)
+    # Once a commit holds them, all after it do.
+    first = bisect_left(steps, 1, key=lambda step: all(repository.holds(step.id, commit) for commit in goods))
+    return (_described(repository, base), *steps[first:])
+
+
+def inside(repository: Repository, before: Commit, merge: Commit) -> Line:
+    """The line inside of a step: from the position before it to the merge itself, one commit of the branch at a time.
+
+    The last position is the merge; where that has the same content as the branch's last commit on top of `before`, that
+    commit stands there. Empty for a step that is no merge.
+    """
+    if not merge.is_merge:
+        return ()
+    line = [before]
+    own = sorted(merge.parents, key=lambda parent: not repository.holds(parent, before.id))
+    for parent in own:
+        start = line[-1]
+        if start.conflict:
+            break
+        line += [_on_top(repository, start.id, commit) for commit in _first_parents(repository, parent, start.id)]
+    if len(line) > 1 and line[-1].content == merge.content:
+        return (*line[:-1], replace(line[-1], id=merge.id))
+    return (*line, replace(merge, parents=()))
+
+
+def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -> None:
+    for commit, good in goods.items():
+        if commit == bad:
+            raise ConfigError(f"{good} is both good and bad", hint="give two revisions that differ")
+        if repository.holds(commit, bad):
+            hint = "to look for an improvement, swap them and say which direction is meant"
+            raise ConfigError(f"{good} (good) comes after {name} (bad): they look swapped", hint=hint)
+        if not repository.holds(bad, commit):
+            common = repository.ask("merge-base", commit, bad).stdout.decode().strip()
+            hint = (
+                f"their last common commit is {common[:_SHORT]}: is that good?" if common else "they share no history"
+            )
+            raise ConfigError(f"{good} (good) is not an ancestor of {name} (bad)", hint=hint)
+
+
+def _common(repository: Repository, bads: dict[str, str]) -> str:
+    """The last commit that all of them have."""
+    found = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
+    if not found:
+        raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
+    return found[0]
+
+
+def _together(repository: Repository, goods: dict[str, str]) -> str:
+    """A commit that has all of them and nothing more."""
+    first, *rest = repository.git("merge-base", "--independent", *goods).split()
+    for other in rest:
+        both = merged(repository, first, other)
+        if isinstance(both, Conflict):
+            hint = "give one of them"
+            raise ConfigError(f"{' and '.join(goods.values())} do not merge: {both}", hint=hint)
+        first = both
+    return first
+
+
+def _first_parents(repository: Repository, tip: str, *without: str) -> list[Commit]:
+    """The commits from the tip along first parents that are in none of the histories, oldest first."""
+    return _log(repository, "--first-parent", "--reverse", tip, *(f"^{commit}" for commit in without))
+
+
+def _described(repository: Repository, commit: str) -> Commit:
+    return _log(repository, "--no-walk", commit)[0]
+
+
+def _log(repository: Repository, *arguments: str) -> list[Commit]:
+    found: list[Commit] = []
+    for line in filter(None, repository.git("log", _FORMAT, *arguments, "--").split("\n")):
+        commit, content, parents, subject = line.split("\t", 3)
+        found.append(Commit(commit, content, commit, tuple(parents.split()), subject))
+    return found
+
+
+def _on_top(repository: Repository, start: str, commit: Commit) -> Commit:
+    both = merged(repository, start, commit.id)
+    if isinstance(both, Conflict):
+        return replace(commit, content="", conflict=f"{commit.short} does not merge into {start[:_SHORT]}: {both}")
+    return commit if both == commit.id else replace(commit, id=both, content=_described(repository, both).content)

@@ -1,0 +1,75 @@
+"""A kernel's repository that is bisected, and the scratch repository beside it in the cache.
+
+The scratch repository borrows the user's objects and keeps the commits that we make (`made_commits.py`). Nothing is
+written into the user's repository, and nothing is checked out there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsjoule.errors import ConfigError
+from fsjoule.kernels.source_tree import (
+    CHECKOUT_S,
+    Revision,
+    borrow,
+    find_revision,
+    has_any_changes,
+    is_shallow,
+    own_git,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """`tree` is what the user named, `git_dir` where it keeps its objects, `scratch` our own repository."""
+
+    tree: Path
+    git_dir: Path
+    scratch: Path
+
+    def git(self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """What git says of commits, the user's and those that we made. Raises LabError if it fails."""
+        done = own_git(self.scratch, *arguments, given=given.encode(), environment=environment, timeout_s=CHECKOUT_S)
+        return done.stdout.decode(errors="replace").rstrip("\n")
+
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run git where to fail is an answer, too."""
+        return own_git(self.scratch, *arguments, timeout_s=CHECKOUT_S, check=False)
+
+    def revision(self, name: str) -> Revision:
+        """A revision by the user's name for it. Raises ConfigError as `find_revision` does."""
+        return find_revision(self.tree, name)
+
+    def made(self, commit: str, name: str) -> Revision:
+        """One of the commits that we made, as a revision by that name."""
+        return Revision(self.git_dir, commit, self.git("rev-parse", f"{commit}^{{tree}}"), name)
+
+    def holds(self, commit: str, ancestor: str) -> bool:
+        """Whether a commit is, or descends from, another one."""
+        return self.ask("merge-base", "--is-ancestor", ancestor, commit).returncode == 0
+
+
+def open_repository(tree: Path) -> Repository:
+    """The repository at a path.
+
+    Raises ConfigError if that is no repository, has no commit of a kernel, is shallow, or has changes that are not
+    committed: they are part of no commit and would not be measured.
+    """
+    found = find_revision(tree, "HEAD")
+    if is_shallow(tree):
+        raise ConfigError(
+            f"{tree} is a shallow repository: the history between two commits may be cut off",
+            hint="git fetch --unshallow brings the rest",
+        )
+    if has_any_changes(tree):
+        raise ConfigError(
+            f"{tree} has changes that are not committed: no commit of the range holds them",
+            hint="commit them, or put them aside (git stash)",
+        )
+    repository = Repository(tree, found.git_dir, found.workplace / "source")
+    borrow(found.git_dir, repository.scratch)
+    return repository
