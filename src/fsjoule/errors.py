@@ -28,16 +28,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-# What the system says of a path that a user has named, and of a disk.
+# Errors of the system for a path that a user has named, and for a disk.
 _PATHS: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 _DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class FsjouleError(Exception):
-    """Root of all errors that fsjoule raises on purpose.
-
-    `what` says what happened and to what; `hint` says what to do next.
-    """
+    """Root of all errors that fsjoule raises on purpose: `what` happened, to what; `hint` says what to do next."""
 
     exit_code = 70
 
@@ -51,23 +48,18 @@ class FsjouleError(Exception):
         return "\n".join([self.what, *(f"  {note}" for note in getattr(self, "__notes__", ())), *hint])
 
     def blame(self, causes: Iterable[str]) -> None:
-        """Tell these causes first, those that are not told yet."""
+        """Put these causes in front of the message, except those that it names already."""
         if untold := [cause for cause in causes if cause not in self.what]:
             self.what = f"{'; '.join(untold)}: {self.what}"
 
 
 class ConfigError(FsjouleError):
-    """The user's input is wrong. Says file, line, value and what would be right."""
+    """The user's input is wrong. The message names file, line, value and the right choices."""
 
     exit_code = 2
 
     def __init__(
-        self,
-        what: str,
-        *,
-        file: Path | None = None,
-        line: int | None = None,
-        hint: str | None = None,
+        self, what: str, *, file: Path | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
         place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(f"{place}{what}", hint=hint)
@@ -76,14 +68,14 @@ class ConfigError(FsjouleError):
 
     @classmethod
     def unknown(cls, kind: str, value: str, choices: Iterable[str]) -> ConfigError:
-        """An error for a name that is none of the `choices`, which it lists."""
+        """An error for an unknown name; it lists the `choices`."""
         return cls(f"unknown {kind} {value!r}", hint=f"choose from: {', '.join(sorted(choices))}")
 
 
 class LabError(FsjouleError):
-    """The lab's fault. A `transient` one may pass when tried again; others need a hand.
+    """The lab's fault. A `transient` fault may pass on a second try; others need a person.
 
-    After one that `ends_run` the run measures nothing more: no other entry of its plan would fare better.
+    After a fault with `ends_run` the run measures nothing more, because every further entry would fail too.
     """
 
     exit_code = 4
@@ -95,7 +87,7 @@ class LabError(FsjouleError):
 
 
 class MissingToolError(LabError):
-    """A program that is needed is not installed."""
+    """A required program is not installed."""
 
     def __init__(self, tool: str, package: str) -> None:
         super().__init__(
@@ -107,15 +99,10 @@ class MissingToolError(LabError):
 
 
 class BoardError(LabError):
-    """The board did not do what it was told in time. `console_tail` holds its last lines."""
+    """The board did not obey in time. `console_tail` holds the last lines of its console."""
 
     def __init__(
-        self,
-        what: str,
-        *,
-        console_tail: Sequence[str] = (),
-        transient: bool = True,
-        hint: str | None = None,
+        self, what: str, *, console_tail: Sequence[str] = (), transient: bool = True, hint: str | None = None
     ) -> None:
         tail = "".join(f"\n  console| {line}" for line in console_tail)
         super().__init__(what + tail, transient=transient, hint=hint)
@@ -123,23 +110,23 @@ class BoardError(LabError):
 
 
 class MeterError(LabError):
-    """The meter is silent, unplugged, or speaks a protocol that this version does not know."""
+    """The meter is silent, unplugged, or speaks an unknown version of the protocol."""
 
 
 class InstrumentError(MeterError):
-    """Another meter than the run's measures, or the same one with other settings: its joules are not the run's."""
+    """A meter other than the run's measures, or the same meter with other settings: its joules are not the run's."""
 
     ends_run = True
 
 
 class StorageError(LabError):
-    """A result could not be stored: the disk is full or cannot be written. What was stored before is whole."""
+    """A result could not be stored: the disk is full or cannot be written. Earlier results are whole."""
 
     ends_run = True
 
 
 class PlaceHeldError(LabError):
-    """The labgrid place is held by somebody else, or reserved for somebody else. `hint` depends on who it is."""
+    """Somebody else holds or has reserved the labgrid place. `hint` depends on who it is."""
 
     def __init__(self, place: str, holder: str, *, since: str = "", verb: str = "held by", hint: str) -> None:
         super().__init__(f"the place {place!r} is {verb} {holder}{f' since {since}' if since else ''}", hint=hint)
@@ -148,7 +135,7 @@ class PlaceHeldError(LabError):
 
 
 class PlaceLostError(LabError):
-    """A place that was ours is not any more: its board is somebody else's, and nothing more may be done to it."""
+    """A place that was ours is somebody else's now, and nothing more may be done to its board."""
 
     ends_run = True
 
@@ -162,7 +149,7 @@ class PlaceLostError(LabError):
 
 
 class KernelBuildError(FsjouleError):
-    """A kernel's source does not build: neither the user's input nor the lab is at fault, and a bisection skips it."""
+    """A kernel's source does not build. Neither the user nor the lab is at fault; a bisection skips the revision."""
 
     exit_code = 6
 
@@ -191,17 +178,17 @@ class GitLabError(FsjouleError):
 
 @contextmanager
 def also(first: BaseException, doing: str) -> Generator[None]:
-    """Clean up after an error: what fails besides is noted on it, and never told in its place."""
+    """Clean up after an error: further failures become notes on it, and never replace it."""
     try:
         yield
     except FsjouleError as error:
-        first.add_note(f"{doing} failed as well: {error.what.splitlines()[0]}")
+        first.add_note(f"{doing} failed too: {error.what.splitlines()[0]}")
 
 
 def of_system(error: OSError) -> FsjouleError | None:
-    """The cause of a system call that failed and that nobody has expected: a path, a disk; None if it is a bug."""
+    """Our error for an unexpected failure of a system call on a path or a disk; None if it is a bug."""
     at = "" if error.filename is None else f"{error.filename}: "
     said = f"{at}{error.strerror}"
     if error.errno in _PATHS and at:
-        return ConfigError(said, hint="give a path that can be used")
-    return StorageError(said, hint="is that disk full, or damaged?") if error.errno in _DISKS else None
+        return ConfigError(said, hint="give a usable path")
+    return StorageError(said, hint="is that disk full or damaged?") if error.errno in _DISKS else None

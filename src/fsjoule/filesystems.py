@@ -15,17 +15,17 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.model.filesystem import Filesystem, Root, Variant
 
-# What every filesystem may be mounted with.
+# Variants that every filesystem can have.
 _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
-_COMMON: Final = {**_NOATIME, "discard": Variant("the card is told at once of what was deleted", mount=("discard",))}
+_COMMON: Final = {**_NOATIME, "discard": Variant("tells the card of deleted blocks at once", mount=("discard",))}
 
 _POOL: Final = "fsjoule"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 
 _TABLE: Final = (
-    # -F, -f, -q: never ask, overwrite what is there. nodiscard, -K, -t 0: a board that wants its card purged has it
-    # purged before, outside of what is timed. ext4 leaves its inode tables for later, as is its default; noinit_itable
-    # keeps the kernel from writing them after the mount, inside somebody's measurement.
+    # -F, -f, -q: never ask, overwrite any contents. nodiscard, -K, -t 0: a card is purged before, outside the timed
+    # part. ext4 leaves its inode tables for later, which is its default; noinit_itable keeps the kernel from writing
+    # them after the mount, inside a measurement.
     Filesystem(
         "ext4",
         "ext4",
@@ -35,8 +35,8 @@ _TABLE: Final = (
         repair=("fsck.ext4", "-f", "-y"),
         modules=("ext4",),
         identity=("-U", "{uuid}"),
-        # Journal and inode tables are written at once: nothing is left for the background, where it would be measured.
-        # Without the variable mke2fs makes holes of their zeros. Below 512 MiB it would choose blocks of 1 KiB.
+        # Journal and inode tables are written at once; written in the background they would be measured. Without the
+        # variable mke2fs turns their zeros into holes. Below 512 MiB it would choose blocks of 1 KiB.
         root=Root(
             options=(
                 *("-b", "4096", "-i", "16384", "-I", "256", "-O", "^metadata_csum_seed,^orphan_file"),
@@ -54,7 +54,7 @@ _TABLE: Final = (
             **_COMMON,
             "nojournal": Variant("without a journal", make=("-O", "^has_journal")),
             "stripe": Variant("allocates in steps of 4 MiB, an erase block of many cards", mount=("stripe=1024",)),
-            "datajournal": Variant("data goes through the journal as well", mount=("data=journal",)),
+            "datajournal": Variant("data goes through the journal too", mount=("data=journal",)),
             "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
         },
     ),
@@ -92,14 +92,14 @@ _TABLE: Final = (
         repair=("btrfs", "check", "--repair", "--force"),
         modules=("btrfs",),
         identity=("-U", "{uuid}"),
-        # Nothing to fill: a tree block is only read through a pointer that was written after it, with its generation.
+        # Nothing to fill: a tree block is read only through a pointer written after it, with its generation.
         root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
         errors=r"BTRFS:? (?:error|critical)|BTRFS.*aborted",
         colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
-            "zstd": Variant("compresses what compresses", mount=("compress=zstd",)),
-            "lzo": Variant("compresses what compresses, faster and less", mount=("compress=lzo",)),
+            "zstd": Variant("compresses compressible data", mount=("compress=zstd",)),
+            "lzo": Variant("compresses compressible data, faster and less", mount=("compress=lzo",)),
             "nodatacow": Variant("overwrites data in place, without checksums", mount=("nodatacow",)),
             "nodatasum": Variant("no checksums of data", mount=("nodatasum",)),
             "single": Variant("one copy of the metadata", make=("-m", "single")),
@@ -197,11 +197,11 @@ _TABLE: Final = (
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
     ),
-    # A filesystem is a pool of one device. It belongs to the pool's name while the pool is imported, and to the device
-    # once it is exported: `make` and `unmount` end with that. A cut of power exports nothing, hence import's -f, which
-    # would also wait 3 s for the udev that is not on the board, to note the device's serial number.
-    # ashift: sectors of 4 KiB, whatever the device says that its sectors are. direct: O_DIRECT is taken and ignored, as
-    # by every zfs before 2.3, whose direct I/O refuses blocks that are not whole pages. The check reads all metadata.
+    # A filesystem is a pool of one device. The pool's name owns it while the pool is imported, the device once it is
+    # exported: `make` and `unmount` export it. A cut of power exports nothing, so import needs -f. The variable keeps
+    # import from waiting 3 s for udev, which the board lacks, to note the device's serial number.
+    # ashift: sectors of 4 KiB, whatever the device reports. direct: O_DIRECT is accepted and ignored, as every zfs
+    # before 2.3 does; direct I/O of 2.3 refuses blocks that are not whole pages. The check reads all metadata.
     Filesystem(
         "zfs",
         "zfs",
@@ -216,19 +216,19 @@ _TABLE: Final = (
         keeps_cache=True,
         check=("zdb", "-e", "-c", _POOL, "-p"),
         modules=("zfs",),
-        # A failed request, a suspended pool, a failed assertion. Wrong checksums are told to `zpool status` only.
+        # A failed request, a suspended pool, a failed assertion. Only `zpool status` tells of wrong checksums.
         errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY\w*\(.*failed|PANIC(?: at \S+\.c)?:",
         colours=("#3d9440", "#6cc46f"),
         variants={
             **_NOATIME,
             "direct": Variant("direct I/O, in blocks of whole pages", make=("-O", "direct=standard")),
             "nocompression": Variant("stores data as it is; otherwise lz4", make=("-O", "compression=off")),
-            "zstd": Variant("compresses what compresses, more and slower than lz4", make=("-O", "compression=zstd")),
+            "zstd": Variant("compresses more than lz4, and slower", make=("-O", "compression=zstd")),
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
         },
     ),
     Filesystem(
-        # No filesystem at all: what the device itself can do, with which the others may be compared.
+        # No filesystem: the device's own speed, for comparison.
         "raw",
         "",
         (),
@@ -246,7 +246,7 @@ FILESYSTEMS: Final[dict[str, Filesystem]] = {row.name: row for row in _TABLE}
 
 @lru_cache
 def filesystem(name: str) -> Filesystem:
-    """The filesystem of that name, with the options of its variants: `ext4`, `btrfs:zstd+noatime`.
+    """The filesystem of this name, with the options of its variants: `ext4`, `btrfs:zstd+noatime`.
 
     Raises ConfigError with the choices.
     """
@@ -255,7 +255,7 @@ def filesystem(name: str) -> Filesystem:
         row = FILESYSTEMS[plain]
     except KeyError:
         raise ConfigError.unknown("filesystem", plain, FILESYSTEMS) from None
-    # In one order, whoever writes them: a series has one name.
+    # Sorted, because a series has one name.
     names = sorted(set(chosen.split("+"))) if colon else []
     for variant in names:
         if variant not in row.variants:
@@ -271,7 +271,7 @@ def filesystem(name: str) -> Filesystem:
 
 
 def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Without the properties (`-O name=value`) that a variant has chosen: zpool refuses one that it is given twice."""
+    """`make` without the properties (`-O name=value`) that a variant chooses: zpool refuses duplicates."""
 
     def properties(words: tuple[str, ...]) -> dict[int, str]:
         return {i: words[i + 1].partition("=")[0] for i, word in enumerate(words[:-1]) if word == "-O"}
@@ -282,11 +282,11 @@ def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[st
 
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
-    """How a filesystem is unmounted of which only the kernel's name is known."""
+    """The command that unmounts a filesystem by the kernel's name for its type."""
     row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
 
 
 def modules_of(names: Iterable[str]) -> tuple[str, ...]:
-    """All modules that filesystems of these names need."""
+    """All kernel modules that these filesystems need."""
     return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))

@@ -1,4 +1,4 @@
-"""The edges of the use case, as Protocols. Fakes of these, and of nothing else, live in `fsjoule.testing`."""
+"""The edges of the use case, as Protocols. `fsjoule.testing` has fakes of these and of nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, T
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command on the board left behind; standard error is merged into `stdout` by a serial console."""
+    """The result of a command on the board; a serial console merges standard error into `stdout`."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -21,9 +21,9 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut of the board's power: what it had printed on its console up to then, and what its disks lost, in words.
+    """A cut of the board's power: the console's output until then, and the disks' losses in words.
 
-    Only a virtual board can tell what its disks lost.
+    Only a virtual board knows its disks' losses.
     """
 
     console: str
@@ -41,7 +41,7 @@ class Shell(Protocol):
         ...
 
     def start(self, argv: Sequence[str]) -> None:
-        """Start a program and leave it to itself; `Board.cut` is what comes next, and tells what it has printed."""
+        """Start a program and leave it running; only `Board.cut` may follow, and returns the program's output."""
         ...
 
     def put(self, path: str, content: bytes) -> None:
@@ -49,7 +49,7 @@ class Shell(Protocol):
         ...
 
     def get(self, path: str) -> bytes:
-        """Read a file of the board. Raises LabError if it does not arrive whole."""
+        """Read a file of the board. Raises LabError if it arrives incomplete."""
         ...
 
 
@@ -59,28 +59,28 @@ class Board(Protocol):
     def prepare(self, kernel: str, root_filesystem: str) -> None:
         """Switch the board off and bring the image with that kernel and root filesystem onto its card.
 
-        That is left out if it is there already and the run has no other. Raises ConfigError if there is no such image,
-        LabError if flashing fails.
+        Flashing is left out if the image is there already and the run has no other. Raises ConfigError if there is no
+        such image, LabError if flashing fails.
         """
         ...
 
     def boot(self, seed: int = 1) -> Shell:
         """Switch the board on and wait for its prompt. Raises BoardError, with the board switched off.
 
-        A board whose boots are all alike takes the random numbers by which they differ from `seed`.
+        A deterministic board makes its boots differ by random numbers from `seed`.
         """
         ...
 
     def cut(self, after_s: float, seed: int) -> Cut:
-        """Cut the power of a booted board after so many seconds, in the midst of what it does; it is off then.
+        """Cut the power of a booted board after so many seconds, in the midst of its work; it is off then.
 
-        A board whose disks lose their cache with the power takes what is lost from `seed`. Raises LabError if the power
+        If the board's disks lose their cache with the power, `seed` decides which writes. Raises LabError if the power
         cannot be cut.
         """
         ...
 
     def check_ours(self) -> None:
-        """Raise PlaceLostError if the board is not ours any more, LabError if nobody can say whether it is."""
+        """Raise PlaceLostError if the board is not ours any more, LabError if that cannot be found out."""
         ...
 
     def off(self) -> None:
@@ -88,11 +88,11 @@ class Board(Protocol):
         ...
 
     def facts(self) -> BoardFacts:
-        """What the booted board says of itself."""
+        """The booted board's description of itself."""
         ...
 
     def image(self) -> ImageFacts:
-        """What is on the card."""
+        """The image on the card."""
         ...
 
 
@@ -111,14 +111,11 @@ class Meter(Protocol):
     """Joules. Recording goes on in the background from `arm` to `disarm`."""
 
     def info(self) -> MeterInfo:
-        """What the meter says of itself. Raises MeterError if it is silent for 2 s."""
+        """The meter's description of itself. Raises MeterError if it is silent for 2 s."""
         ...
 
     def arm(self) -> None:
-        """Start recording; returns when the first new sample has arrived.
-
-        Raises MeterError if the meter is silent for 2 s.
-        """
+        """Start recording; returns at the first new sample. Raises MeterError if the meter is silent for 2 s."""
         ...
 
     def disarm(self) -> Trace:
@@ -127,12 +124,12 @@ class Meter(Protocol):
 
 
 class ResultStore(Protocol):
-    """Keeps one run. Everything that `add` returned from survives whatever comes after it."""
+    """Keeps one run. A measurement survives anything once `add` has returned."""
 
     def begin(self, run: Run) -> None: ...
 
     def update(self, run: Run) -> None:
-        """Keep what became known of the run after `begin`."""
+        """Keep facts of the run that became known after `begin`."""
         ...
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None: ...
@@ -148,7 +145,7 @@ class Clock(Protocol):
         ...
 
     def utc(self) -> str:
-        """The time of day, ISO 8601 with seconds and Z."""
+        """The time of day in UTC, ISO 8601 with seconds and Z."""
         ...
 
     def sleep(self, seconds: float) -> None: ...

@@ -1,7 +1,7 @@
-"""The exit code of a bench: one a cause, whatever pytest would end with.
+"""The exit code of a bench: one per cause, whatever pytest would end with.
 
-pytest has 1 for tests that failed, 2 for an interrupt, 3 for a crash, 4 for a wrong option and 5 for nothing selected;
-a pipeline tries 4 again, which is the lab's here.
+pytest's codes: 1 failed tests, 2 an interrupt, 3 a crash, 4 a wrong option, 5 nothing selected. A pipeline retries 4,
+which means the lab here.
 """
 
 from __future__ import annotations
@@ -14,30 +14,24 @@ from typing import Any, Final, cast
 import pytest
 
 from fsjoule import lab
-from fsjoule.errors import (
-    ConfigError,
-    FsjouleError,
-    LabError,
-    MeasurementInvalid,
-    of_system,
-)
+from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
 from fsjoule.host.output import GuardedOutput, cannot_be_written
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
-# The bench's output: what writes to Python's own is not guarded once pytest has captured it.
+# The bench's output: Python's own stdout is not guarded once pytest captures it.
 OUTPUT: Final = pytest.StashKey[GuardedOutput]()
 _INVALID: Final = 1
-# What is told of a run in which several things failed: a bug is no lab's fault, and wrong input none that passes.
+# Precedence if several things failed: a bug is not the lab's fault, and wrong input does not pass by itself.
 _ORDER: Final = (BUG, ConfigError.exit_code, LabError.exit_code)
 _SHOWN: Final = 10
-_HELP: Final = "hint: pytest --help lists the options, those of fsjoule in a group of their own; docs/first-bench.md"
+_HELP: Final = "hint: pytest --help lists the options, fsjoule's in their own group; docs/first-bench.md"
 
 
 def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
-    """End a command line that pytest cannot parse with the exit code of wrong input, if it asks for a bench.
+    """End with the exit code of wrong input if pytest cannot parse the command line of a bench.
 
-    `options` are those that only a bench has. pytest asks no plugin about a wrong option.
+    `options` are the options that only a bench has. pytest has no hook for a wrong option.
     """
     asks = ("--lg-env", *options)
 
@@ -59,7 +53,7 @@ def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
 
 
 def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
-    """Around `pytest_cmdline_main` of a bench: what it is to end with, whatever pytest ends with."""
+    """Wrap `pytest_cmdline_main` of a bench, and replace pytest's exit code by ours."""
     output = config.stash[OUTPUT] = GuardedOutput(sys.stdout)
     sys.stdout = cast("Any", output)
     try:
@@ -69,7 +63,7 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
         _tell_usage(error)
         return ConfigError.exit_code
     except OSError as error:
-        # Python would end with 1, which is an invalid measurement's.
+        # Python would end with 1, which means an invalid measurement.
         if (known := of_system(error)) is None:
             raise
         output.drop()
@@ -80,7 +74,7 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
     plugin = cast("ExitCode | None", config.pluginmanager.getplugin(ExitCode.NAME))
     code = _of_pytest(status) if plugin is None else plugin.final(status)
     if code == BUG:
-        _tell("this is a bug in fsjoule; please report it, with what stands above")
+        _tell("this is a bug in fsjoule; please report it, with the lines above")
     if output.error is not None:
         output.drop()
         error = cannot_be_written(output.error)
@@ -90,7 +84,7 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
 
 
 def _of_pytest(status: int | pytest.ExitCode) -> int:
-    """Exit codes of a bench that did not begin; an error of ours has brought its own."""
+    """The exit code of a bench that did not begin; our own errors bring theirs."""
     if status is pytest.ExitCode.INTERNAL_ERROR:
         return BUG
     return INTERRUPTED if status is pytest.ExitCode.INTERRUPTED else int(status)
@@ -108,10 +102,9 @@ def _tell(line: str) -> None:
 
 
 class ExitCode:
-    """Notes why tests fail, and decides what the bench ends with.
+    """Notes why tests fail, and decides the exit code of the bench.
 
-    `lost_energy` says how many measurements the meter has cost their energy, and why; empty if that is none, or
-    accepted.
+    `lost_energy` says how many measurements have no energy, and why; empty if all have, or if that is accepted.
     """
 
     NAME: Final = "fsjoule-exit-code"
@@ -131,14 +124,14 @@ class ExitCode:
             self._codes.add(ConfigError.exit_code if call.when == "collect" else code_of(call.excinfo.value))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        # pytest's own, after a dead board or a test file that cannot be read, is of the same kind.
+        # pytest's own interrupt, after a dead board or an unreadable test file, has the same type.
         self._interrupted = isinstance(excinfo.value, KeyboardInterrupt) and not isinstance(
             excinfo.value, pytest.Session.Interrupted
         )
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
-        """Decide when all is over. After an interrupt pytest takes fixtures down here, and tells nobody what fails."""
+        """Decide at the very end: after an interrupt pytest tears fixtures down here, and hides their errors."""
         try:
             yield
         except (FsjouleError, ExceptionGroup) as error:
@@ -163,7 +156,7 @@ class ExitCode:
         self._decided = session.exitstatus = code
 
     def final(self, status: int | pytest.ExitCode) -> int:
-        """What was decided; pytest's own status if it did not come to that."""
+        """The decided exit code, or pytest's own status if there was no decision."""
         return _of_pytest(status) if self._decided is None or self._decided != status else self._decided
 
     def _nothing(self) -> str:
@@ -173,7 +166,7 @@ class ExitCode:
 
 
 def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]:
-    """The errors of one tear-down or of several. Raises the group if it has one that is not ours."""
+    """The errors of one or several tear-downs. Raises the group if it contains an error that is not ours."""
     if isinstance(error, FsjouleError):
         return [error]
     ours, others = error.split(FsjouleError)
@@ -183,7 +176,7 @@ def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for an exception of a test or of one of its fixtures."""
+    """The exit code for an exception of a test or a fixture."""
     match error:
         case MeasurementInvalid():
             return _INVALID

@@ -1,7 +1,7 @@
 """fsjoule's options and fixtures for pytest, on top of labgrid's own (`--lg-env`, `target`, `strategy`).
 
-Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that asks for it is repeated for each),
-`booted_board` (the shell of the board booted for it), `provisioned` (an empty directory on its filesystem),
+Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that uses it runs once per entry),
+`booted_board` (the shell of the board booted for the entry), `provisioned` (an empty directory on its filesystem),
 `measurement` (the entry measured and stored).
 """
 
@@ -33,8 +33,8 @@ _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"
 _DEFAULT_KERNEL: Final = "6.1"
 _DEFAULT_RESULTS: Final = "results"
-# What labgrid and pyserial leave to Python's collector when a part of the lab dies, and what they stumble over: with
-# warnings as errors, it would fail a measurement that a second try has had.
+# Warnings of labgrid and pyserial when a part of the lab dies. As errors they would fail a measurement whose second try
+# has worked.
 _LEAKS: Final = (
     ("unclosed <socket", ResourceWarning),
     (r"subprocess \d+ is still running", ResourceWarning),
@@ -44,13 +44,13 @@ _LEAKS: Final = (
 )
 _SESSION: Final = pytest.StashKey[Session]()
 _PLAN: Final = pytest.StashKey[Plan]()
-# Whether tests were found that need a board, and there is none.
+# Whether a collected test needs a board and there is none.
 _NO_BOARD: Final = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
-    group.addoption("--fs", default=None, metavar="NAME[,NAME]", help="filesystems (default: those of the suite)")
+    group.addoption("--fs", default=None, metavar="NAME[,NAME]", help="filesystems (default: the suite's)")
     group.addoption(
         "--kernel",
         default=None,
@@ -59,32 +59,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"{_DEFAULT_KERNEL})",
     )
     group.addoption("--suite", default=None, metavar="NAME", help=f"what to measure (default: {_DEFAULT_SUITE})")
-    group.addoption("--repeat", default=None, metavar="N", help="repetitions, each a boot (default: as the suite says)")
+    group.addoption("--repeat", default=None, metavar="N", help="repetitions, each a boot (default: the suite's)")
     group.addoption(
         "--provision",
         default=None,
         metavar="root|scratch",
-        help="the filesystem as the board's root, or made fresh on the scratch partition (default: what the suite "
-        "needs, or scratch)",
+        help="where the filesystem lives: the board's root partition, or freshly made on the scratch partition "
+        "(default: the suite's, or scratch)",
     )
     group.addoption(
         "--storage",
         default=None,
         metavar="NAME[,NAME]",
-        help="storage devices of the board: card, and what its environment file has (default: as the suite says)",
+        help="storage devices of the board: card, or one of its environment file (default: the suite's)",
     )
     group.addoption(
         "--size-factor",
         default=None,
         metavar="F",
-        help="multiplies the sizes of published suites (default: as the environment file says)",
+        help="factor for the sizes of published suites (default: the environment file's)",
     )
     group.addoption(
-        "--full",
-        dest="size_factor",
-        action="store_const",
-        const="1",
-        help="published sizes, and as many repetitions",
+        "--full", dest="size_factor", action="store_const", const="1", help="published sizes and repetitions"
     )
     group.addoption(
         "--results", default=None, metavar="DIR", help=f"where run folders go (default: {_DEFAULT_RESULTS})"
@@ -94,27 +90,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         type=Path,
         metavar="RUN",
-        help="go on with a run that was aborted, in its folder: its plan, its seed, what it has not measured yet",
+        help="resume an aborted run in its folder, with its plan and seed; measure only missing entries",
     )
-    group.addoption("--seed", default=None, metavar="N", help="of order and chance (default: a new one, recorded)")
+    group.addoption(
+        "--seed", default=None, metavar="N", help="seed for the order and all random choices (default: new, recorded)"
+    )
     group.addoption(
         "--meter-program",
         default=None,
         type=Path,
         metavar="FILE",
-        help="the virtual lab's meter, for example the firmware built for the host (default: its simulator)",
+        help="program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
     )
     group.addoption(
         "--allow-missing-energy",
         action="store_true",
-        help="end with 0 although the meter has cost measurements their energy (default: a fault of the lab, 4)",
+        help="exit with 0 even if measurements have no energy (default: 4, a fault of the lab)",
     )
     guard_parser(parser, [name for option in group.options for name in option.names()])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
-    """End a bench with one exit code a cause."""
+    """End a bench with one exit code per cause."""
     return (yield from ending(config)) if _is_bench(config) else (yield)
 
 
@@ -124,12 +122,12 @@ def _is_bench(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check every choice, and start the virtual lab if the file wants it, before labgrid reads that file."""
+    """Check every choice, and start the virtual lab if the environment file asks for one, before labgrid reads it."""
     if not _is_bench(config):
         _preview(config)
         return
     _forgive_leaks(config)
-    # The board is off, the place released and the run folder final after any of them, and the exit code says which.
+    # After any signal the board is off, the place released and the run folder final; the exit code tells the signal.
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
     say = _say(config)
@@ -152,7 +150,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> None:
-    """With --alluredir, see that allure-pytest's results are those of the run folder."""
+    """With --alluredir, make allure-pytest's results equal to the run folder's."""
     if getattr(config.option, "allure_report_dir", None) is not None:
         from fsjoule.report.allure.listener import Listener  # noqa: PLC0415 - allure-pytest need not be installed
 
@@ -171,7 +169,7 @@ def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
 
 
 def _preview(config: pytest.Config) -> None:
-    """With --collect-only, list what would be measured. labgrid is told of no board: its place may not be there."""
+    """With --collect-only, list the plan. labgrid hears of no board, because its place may not exist."""
     if config.option.lg_env is None or config.option.help:
         return
     try:
@@ -184,23 +182,25 @@ def _preview(config: pytest.Config) -> None:
 def _forgive_leaks(config: pytest.Config) -> None:
     for message, category in _LEAKS:
         config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")
-        # pytest collects what is left at the end with the filters that it had before its plugins were asked.
+        # At its end pytest collects garbage with the filters that it had before it asked its plugins.
         warnings.filterwarnings("ignore", message, category)
 
 
 def _number_of(option: Namespace, name: str, kind: type[int | float]) -> Any:  # noqa: ANN401 - of that kind
-    """The value of an option that is a number. pytest would refuse another one with an exit code of the lab's."""
+    """The value of a numeric option. Raises ConfigError; pytest would end with the exit code of a lab fault."""
     text: str | None = getattr(option, name)
     try:
         return None if text is None else kind(text)
     except ValueError as error:
         shown = f"--{name.replace('_', '-')} {text}"
         what = "whole number" if kind is int else "number"
-        raise ConfigError(f"{shown}: this is no {what}", hint=f"--{name.replace('_', '-')} takes a {what}") from error
+        raise ConfigError(
+            f"{shown}: this is not a {what}", hint=f"--{name.replace('_', '-')} takes a {what}"
+        ) from error
 
 
 def _end_by_signal(config: pytest.Config) -> None:
-    """The last of all clean-up: from now on the signals are Python's again."""
+    """The last clean-up: give the signals back to Python."""
     interrupts.restore()
     code = interrupts.exit_code()
     session: Any = config.pluginmanager.getplugin("session")
@@ -252,7 +252,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Cut an interrupt's traceback: Python 3.11 can give it frames without a line, over which pytest stumbles."""
+    """Cut an interrupt's traceback: pytest fails on frames without a line, which Python 3.11 can produce."""
     try:
         if _SESSION in item.config.stash:
             interrupts.check()
@@ -265,7 +265,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A test may be interrupted anywhere; what pytest and fixtures do around it, only where they say so."""
+    """Signals interrupt a test anywhere, but pytest and fixtures around it only where they allow it."""
     with interrupts.interruptible() if _SESSION in item.config.stash else nullcontext():
         return (yield)
 
@@ -290,7 +290,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, str] | None:
-    """Each measurement has a line of its own; pytest's letter behind it would only break it."""
+    """No letter of pytest's: each measurement already has its own line."""
     if _SESSION not in config.stash or config.option.verbose > 0:
         return None
     if report.when == "call":
@@ -305,7 +305,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         output: Any = config.stash.get(OUTPUT, None)
         session.show(PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output))
         if session.to_go_on is not None:
-            terminalreporter.write_line(f"to measure what is missing: {session.to_go_on}")
+            terminalreporter.write_line(f"to measure the rest: {session.to_go_on}")
 
 
 @pytest.fixture(scope="session")
@@ -324,7 +324,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         except pytest.exit.Exception as ended:
-            # labgrid's own way to say that there is no such board, with pytest's exit code for an interrupt.
+            # labgrid reports a missing board this way, with pytest's exit code for an interrupt.
             pytest.exit(ended.msg, returncode=LabError.exit_code)
         yield bench
         session.stopped = str(request.session.shouldstop or "") or None
@@ -332,46 +332,45 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
 
 @pytest.fixture(scope="session")
 def meter(bench: Bench) -> Meter:
-    """The meter of the bench."""
     return bench.meter
 
 
 @pytest.fixture
 def booted_board(bench: Bench, planned: Planned) -> Shell:
-    """The shell of the board, booted as the planned entry needs it."""
+    """The shell of the board, booted for the planned entry."""
     with interrupts.interruptible():
         return bench.booted(planned)
 
 
 @pytest.fixture
 def provisioned(bench: Bench, planned: Planned) -> str:
-    """An empty directory of the board, on the filesystem that the planned entry names."""
+    """An empty directory of the board on the planned entry's filesystem."""
     with interrupts.interruptible():
         return bench.provisioned(planned)
 
 
 @pytest.fixture
 def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
-    """The planned entry, measured and stored. Raises LabError when the lab does not do its part."""
+    """The planned entry, measured and stored. Raises LabError if the lab fails."""
     try:
         with interrupts.interruptible():
             return bench.measure(planned)
     except FsjouleError as error:
         bench.say(f"{planned.slug}: {error}")
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
-            # Whatever is measured now cannot be kept; or every other entry would wait for a dead board as long.
+            # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise
 
 
 def _number(item: pytest.Item) -> int | None:
-    """The entry of the plan that a test is for, if it is for one."""
+    """The number of a test's planned entry, if it has one."""
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
     return entry.number if isinstance(entry, Planned) else None
 
 
 class _Warnings(logging.Handler):
-    """Warnings of the library (a silent meter, a second try) are said at once, not in a log at the end."""
+    """Prints the library's warnings (a silent meter, a second try) at once, not in a log at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -382,7 +381,7 @@ class _Warnings(logging.Handler):
 
 
 def _say(config: pytest.Config) -> Callable[[str], None]:
-    """A line on the terminal, past pytest's capturing. That it cannot be written must not end a clean-up."""
+    """A function that prints a line past pytest's capturing. A failed write must not end a clean-up."""
     plugins = config.pluginmanager
 
     def say(line: str) -> None:

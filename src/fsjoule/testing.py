@@ -29,7 +29,7 @@ class FakeClock:
 
 @dataclass
 class FakeShell:
-    """A board that answers each program through `answer`, and remembers what it was asked."""
+    """A shell that answers each program through `answer`, and remembers the programs."""
 
     answer: Callable[[tuple[str, ...]], CommandResult]
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -53,7 +53,7 @@ class FakeShell:
 
 @dataclass
 class FakeMeter:
-    """A meter that returns the same trace each time, or is silent without one."""
+    """A meter that always returns the same trace, and is silent without one."""
 
     trace: Trace | None = None
 
@@ -74,7 +74,7 @@ class FakeMeter:
 
 @dataclass
 class FakeStore:
-    """Keeps in memory what a run folder would hold."""
+    """Keeps the contents of a run folder in memory."""
 
     runs: list[Run] = field(default_factory=list[Run])
     measurements: list[Measurement] = field(default_factory=list[Measurement])
@@ -97,9 +97,9 @@ class FakeStore:
 
 @dataclass
 class FakeBoard:
-    """A board that boots into `shell`, or raises the next of `faults`; it has said `said` when its power is cut.
+    """A board that boots into `shell`, or raises the next of `faults`; a cut returns the console output `said`.
 
-    Whoever sets `lost` has taken it away.
+    Setting `lost` takes the board away.
     """
 
     shell: FakeShell

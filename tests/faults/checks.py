@@ -30,8 +30,8 @@ _TOLD: Final = re.compile(r"trying again|no energy|building it again|^warning: "
 _PROGRESS: Final = re.compile(
     r"starting |lab is up|lab '\S+' is up|clearing away|place '\S+' (?:acquired|released|was left)|place \S+, exporter "
     r"|results go to |card with kernel |card: |root partition: |building the |\d+ of \d+ measurements "
-    r"(?:taken|are there already)|mean ± |MiB; the meter's own |report: |report  |run folder  |to measure what is "
-    r"missing: |virtual lab: |platform |rootdir: |configfile: |plugins: |collected |quick on |board utilisation"
+    r"(?:taken|are already there)|mean ± |MiB; the meter's own |report: |report  |run folder  |to measure the "
+    r"rest: |virtual lab: |platform |rootdir: |configfile: |plugins: |collected |quick on |board utilisation"
 )
 # Where pytest shows source code; only its lines with an E tell what was raised there.
 _SOURCE: Final = re.compile(r"=+ (?:ERRORS|FAILURES) =+")

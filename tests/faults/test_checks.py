@@ -27,7 +27,7 @@ plugins: fsjoule-0.1.0, hypothesis-6.170.15, labgrid-26.0.1
 collected 8 items / 5 deselected / 3 selected
 place 'virtual' was left by an earlier run, and is taken over
 place 'virtual' acquired
-2 of 8 measurements are there already
+2 of 8 measurements are already there
 results go to /tmp/campaign/010-{kind}/results/20261122T072550Z-virtual-4acc29490c
 card: assembling 1024 MiB for kernel 6.1 and ext4
 card: kernel 6.1, ext4: done in 5 s
@@ -62,7 +62,7 @@ Where the time went
 board utilisation: board on for 43.8 s, measuring for 13 % of it
 run folder  /tmp/campaign/010-{kind}/results/20261122T072550Z-virtual-4acc29490c
 report      /tmp/campaign/010-{kind}/results/20261122T072550Z-virtual-4acc29490c/report.html
-to measure what is missing: pytest tests/bench --lg-env /tmp/campaign/010-{kind}/bench.yaml -p no:cacheprovider \
+to measure the rest: pytest tests/bench --lg-env /tmp/campaign/010-{kind}/bench.yaml -p no:cacheprovider \
 --meter-program /tmp/campaign/010-{kind}/meter-OTHER --resume /tmp/campaign/010-{kind}/results/20261122T072550Z
 ======================= 3 passed, 5 deselected in 54.00s =======================
 virtual lab: going down

@@ -108,7 +108,9 @@ def main() -> int:
     parser.add_argument("--environment", type=Path, default=PROJECT / "env" / "deterministic.yaml")
     parser.add_argument("--fs", default="ext4", help="(default: %(default)s)")
     parser.add_argument("--workloads", default="write,randread", help="fio's patterns (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of order and chance (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed for the order and all random choices (default: %(default)s)"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="where the run folder goes")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     chosen = parser.parse_args()

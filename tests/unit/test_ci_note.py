@@ -87,7 +87,7 @@ def test_an_earlier_pipeline_does_not_overwrite_a_later_one(run: CommandLine, se
     later = server.add("<!-- fsjoule note, pipeline 2000 -->\nnewer")
     done = note(run)
     assert done.code == 0
-    assert "left alone: the note of a later pipeline, 2000, is there" in done.err
+    assert "left alone: it belongs to a later pipeline, 2000" in done.err
     assert later["body"].endswith("newer")
     assert len(server.notes) == 1
 
@@ -107,7 +107,9 @@ def test_a_gate_without_an_answer_replaces_the_old_answer(run: CommandLine, serv
     assert "its job did not run" in body
 
 
-@pytest.mark.parametrize(("missing", "why"), [("FSJOULE_GITLAB_TOKEN", "no token"), ("CI_MERGE_REQUEST_IID", "no pi")])
+@pytest.mark.parametrize(
+    ("missing", "why"), [("FSJOULE_GITLAB_TOKEN", "no token"), ("CI_MERGE_REQUEST_IID", "is not a")]
+)
 def test_without_token_or_merge_request_it_is_printed(
     run: CommandLine, server: GitLab, monkeypatch: pytest.MonkeyPatch, missing: str, why: str
 ) -> None:

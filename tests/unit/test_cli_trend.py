@@ -324,7 +324,7 @@ def test_a_kernel_that_cannot_be_had_leaves_it_nominated(run: CommandLine, histo
     done = run(*CONFIRM, "--metric", "throughput")
     assert done.code == 0
     assert not history.boots.choices
-    assert re.search(r"kernel 6\.1\.106-armmp \(.*\) cannot be had again: there is no kernel at", done.err)
+    assert re.search(r"kernel 6\.1\.106-armmp \(.*\) was not found again: there is no kernel at", done.err)
     assert str(history.before) in done.err
     assert "--tree" in done.err
     assert "1 change nominated" in done.out
@@ -342,7 +342,7 @@ def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:
     series = key_of("btrfs")
     told = Pair(1, {(series, Metric.DURATION): (1.0, 1.0)}, 1)
     said = confirm._untold([(series, Metric.THROUGHPUT)], told)
-    assert said == "btrfs randwrite-16k: its throughput is not among the figures that pairs of boots tell"
+    assert said == "btrfs randwrite-16k: pairs of boots do not measure its throughput"
     assert confirm._untold([(series, Metric.DURATION)], told) is None
 
 

@@ -205,7 +205,7 @@ def test_what_is_no_terminal_is_no_meter(run: CommandLine, monkeypatch: pytest.M
     monkeypatch.setenv("FSJOULE_METER", address)
     done = run("meter", "info")
     assert done.code == 2
-    assert f"{address} is no serial port" in done.err
+    assert f"{address} is not a serial port" in done.err
     assert "kill" not in done.err
 
 

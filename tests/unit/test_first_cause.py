@@ -138,12 +138,12 @@ def test_what_fails_besides_is_a_note() -> None:
         raise panicked()
     assert str(caught.value).splitlines() == [
         "the kernel panicked while 'fio' ran",
-        "  ending the meter's recording failed as well: the meter was unplugged",
+        "  ending the meter's recording failed too: the meter was unplugged",
     ]
     error = LabError("first", hint="look")
     with also(error, "unmounting"):
         raise LabError("second\nand more")
-    assert str(error) == "first\n  unmounting failed as well: second\n  hint: look"
+    assert str(error) == "first\n  unmounting failed too: second\n  hint: look"
     with pytest.raises(ZeroDivisionError), also(error, "unmounting"):
         _ = 1 / 0
 
@@ -165,7 +165,7 @@ def test_a_filesystem_on_a_dead_board_is_not_what_is_told() -> None:
 
     with pytest.raises(BoardError, match="panicked") as caught, _flakey_device(scratch, FlakeyModel.AFTER_10S):
         die()
-    assert "failed as well: 'cat /proc/mounts' did not end" in str(caught.value)
+    assert "failed too: 'cat /proc/mounts' did not end" in str(caught.value)
 
 
 def test_programs_that_fail_on_the_board_are_worth_a_second_try() -> None:

@@ -181,5 +181,5 @@ def test_a_plan_that_no_run_can_hold_is_refused_before_it_begins() -> None:
         seed=1,
         environment=read_environment(environment_file),
     )
-    with pytest.raises(ConfigError, match="measurements is too long: a run has 20000 at most"):
+    with pytest.raises(ConfigError, match="measurements is too long: the limit is 20000"):
         planned(choice, read_environment(environment_file).profile, choice.kernels)

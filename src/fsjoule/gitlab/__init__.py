@@ -1,4 +1,4 @@
-"""GitLab CI: what a job of a pipeline needs from fsjoule.
+"""GitLab CI: fsjoule's part in the jobs of a pipeline.
 
 For: the note on a merge request, the jobs of the child pipeline, and run folders that outlive their pipeline.
 docs/ci.md is the guide.

@@ -1,4 +1,4 @@
-"""The child pipeline: a job for each board, kernel and filesystem."""
+"""The child pipeline: one job per board, kernel and filesystem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class MatrixBoard(BaseModel):
-    """A board of the matrix. A real one is measured if the CI/CD variable `place_variable` names its place."""
+    """A board of the matrix. A real board is measured only if the CI/CD variable `place_variable` names its place."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -37,7 +37,7 @@ class MatrixBoard(BaseModel):
 
 
 class Matrix(BaseModel):
-    """What is measured. `leave_out` names jobs that are not; `repeat` counts boots."""
+    """The contents of `.ci/matrix.toml`. `leave_out` names jobs to skip; `repeat` counts boots."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -94,9 +94,9 @@ def read_matrix(file: Path) -> Matrix:
 
 
 def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, file: Path) -> tuple[MatrixJob, ...]:
-    """The jobs of a matrix where the CI/CD variables name places; environment files are relative to `project`.
+    """The jobs of all boards that have a place; environment files are relative to `project`.
 
-    Raises ConfigError for what cannot be measured on a board, and if nothing is left.
+    Raises ConfigError if a job cannot be measured on its board, or if no job is left.
     """
     places = {
         name: variables.get(board.place_variable) if board.place_variable else None
@@ -122,10 +122,10 @@ def _jobs(matrix: Matrix, places: Mapping[str, str | None]) -> Iterator[MatrixJo
 
 
 def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
-    """Raises ConfigError for what the job would stumble over at its very start."""
+    """Raises ConfigError where the job would raise it at its very start."""
     environment = lab.read_environment(project / job.environment)
     profile = environment.profile
-    # What the kernel under test will be is not known before its job has built it.
+    # The kernel under test is unknown until its job has built it.
     kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
     choice = choose(
         suite_name=matrix.suite,
@@ -141,22 +141,19 @@ def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
 
 
 def child_pipeline(pipeline: Path, jobs: tuple[MatrixJob, ...], matrix: Matrix) -> str:
-    """The child pipeline's YAML: the templates of the pipeline that it belongs to, and the jobs.
-
-    Raises ConfigError if the pipeline has not got the templates.
-    """
+    """The child pipeline's YAML: the parent's templates, and the jobs. Raises ConfigError if a template is missing."""
     try:
         parent = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"the pipeline cannot be read: {error}", file=pipeline) from error
     if not isinstance(parent, dict):
-        raise ConfigError("no pipeline", file=pipeline)
+        raise ConfigError("this is not a pipeline", file=pipeline)
     found = cast("dict[str, Any]", parent)
     for name in _TEMPLATES:
         if name not in found:
             raise ConfigError(f"the template {name} is missing", file=pipeline, hint="take it from fsjoule's")
     document = {
-        # A child pipeline has no rules of its own: whoever triggers it has them.
+        # A child pipeline has no rules of its own: the job that triggers it has them.
         "workflow": {"rules": [{"when": "always"}]},
         "stages": [_STAGE],
         **{name: found[name] for name in (*_TOP, *_TEMPLATES) if name in found},

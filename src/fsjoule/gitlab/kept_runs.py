@@ -1,7 +1,7 @@
 """Run folders in a project's package registry, where they outlive the jobs that measured them.
 
-Each is a generic package (https://docs.gitlab.com/user/packages/generic_packages/) with the folder's name as its
-version. A job's own token may upload, list and download them.
+Each run is a generic package (https://docs.gitlab.com/user/packages/generic_packages/) whose version is the folder's
+name. A job's own token may upload, list and download packages.
 """
 
 from __future__ import annotations
@@ -40,17 +40,15 @@ _TIMEOUT_S: Final = 120.0
 _MOST_BYTES: Final = 1 << 30
 _PART_BYTES: Final = 1 << 20
 _TOO_LARGE: Final = "it is too large for a run folder"
-# As run folders are called: the time at which the run began, the board, the run's id.
+# A run folder's name: the start time, the board and the run's id.
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
-# Clocks differ.
-_AHEAD: Final = timedelta(days=1)
-# A name twice, a file as a folder, a name too long: the archive's fault, not that of the disk.
+_AHEAD: Final = timedelta(days=1)  # clocks differ
+# A repeated name, a file used as a folder, a name too long: the archive is at fault, not the disk.
 _BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
-# measurements/<name>/<file>
-_DEEPEST: Final = 2
+_DEEPEST: Final = 2  # measurements/<name>/<file>
 _MODE: Final = 0o644
-# What unpacking raises of an archive that is none, or not all of one. What Python 3.11's tarfile takes for numbers in
-# an extended header it does not check.
+# Errors of unpacking a file that is no archive, or a part of one. Python 3.11's tarfile does not check the numbers in
+# an extended header.
 _DAMAGED: Final = (
     tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, LookupError
 )  # fmt: skip
@@ -67,7 +65,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """How many run folders were uploaded, how many the registry had, and what was left out."""
+    """Counts of run folders uploaded and already known to the registry; `problems` names those left out, and why."""
 
     uploaded: int
     known: int
@@ -76,7 +74,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """How many run folders came, how many had been there before, and what could not be used."""
+    """Counts of run folders fetched and already there; `problems` names those left out, and why."""
 
     fetched: int
     known: int
@@ -87,14 +85,14 @@ def registry_of(variables: Mapping[str, str]) -> Registry | str:
     """The registry that GitLab's variables name, or why there is none. Raises ConfigError if some are missing."""
     token = variables.get(_TOKEN, "").strip()
     if not token:
-        return f"this is no job of GitLab ({_TOKEN} is not set)"
+        return f"this is not a GitLab job ({_TOKEN} is not set)"
     return Registry(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
 
 
 def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
     """Upload the run folders at and below `paths` that the registry does not have.
 
-    Raises ConfigError if there is none, GitLabError when the server cannot be reached or refuses.
+    Raises ConfigError if there is no run folder, GitLabError when the server cannot be reached or refuses.
     """
     folders, faults = find_runs(check_folders(paths))
     problems = [f"{fault.path}: {fault.reason}" for fault in faults]
@@ -118,9 +116,9 @@ def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
 
 
 def _pack(folder: Path, packed: Path) -> list[str]:
-    """Make an archive of a run folder; returns what is in it and no part of a run folder: links, devices.
+    """Make an archive of a run folder; returns the entries left out because no run folder has them: links, devices.
 
-    Raises ResultError if it cannot be read, or is too large to be fetched again.
+    Raises ResultError if the folder cannot be read, or is too large to be fetched again.
     """
     problems: list[str] = []
     size_bytes = 0
@@ -128,7 +126,7 @@ def _pack(folder: Path, packed: Path) -> list[str]:
         for names in _walk(folder, (), problems):
             content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
             if content is None:
-                continue  # somebody removed it meanwhile
+                continue  # removed meanwhile
             size_bytes += len(content)
             member = tarfile.TarInfo("/".join((folder.name, *names)))
             member.size, member.mode = len(content), _MODE
@@ -137,7 +135,7 @@ def _pack(folder: Path, packed: Path) -> list[str]:
 
 
 def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
-    """The files of a run folder, each by its names from there; what is none is added to the problems."""
+    """The files of a run folder as parts of their relative paths; other entries are added to `problems`."""
     listed = list_inside(folder, *below)
     where = "/".join((folder.name, *below))
     problems += [f"{where}/{name}: {why}" for name, why in listed.refused.items()]
@@ -151,10 +149,10 @@ def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator
 
 
 def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
-    """Download the `most` newest run folders that are not in the folder `into` yet.
+    """Download those of the `most` newest run folders that are not in the folder `into` yet.
 
-    One that cannot be unpacked, or is no run, is named and left out. Raises StorageError if they cannot be written,
-    GitLabError when the server cannot be reached or refuses.
+    A folder that cannot be unpacked or is not a run is named and left out. Raises StorageError if `into` cannot be
+    written, GitLabError when the server cannot be reached or refuses.
     """
     fetched, problems = 0, list[str]()
     try:
@@ -178,7 +176,7 @@ def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
 
 
 def _pull(project: Project, name: str, into: Path) -> None:
-    """A folder appears with its name when all of it is there."""
+    """Download one run; its folder appears only when it is complete."""
     with TemporaryDirectory(prefix=".pull-", dir=into) as work:
         packed = Path(work) / _FILE
         with packed.open("wb") as file:
@@ -186,7 +184,7 @@ def _pull(project: Project, name: str, into: Path) -> None:
                 PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=_PART_BYTES
             )
         with tarfile.open(packed) as archive:
-            # What a header says is not what comes: that is counted while it is copied.
+            # A header may understate: `_unpack` counts the bytes.
             sizes = [member.size for member in archive]
             if min(sizes, default=0) < 0:
                 raise ResultError("a file in its archive has a size below 0")
@@ -198,16 +196,16 @@ def _pull(project: Project, name: str, into: Path) -> None:
 
 
 def _unpack(archive: tarfile.TarFile, into: Path) -> None:
-    """Files and folders below `into`, which is empty; whose they are and their modes are not taken over.
+    """Unpack files and folders below the empty folder `into`, without owners and modes.
 
-    Raises ResultError for anything else that an archive can have in it, and a run folder has not: links, devices, names
-    that lead out of it, too many bytes. tarfile's own filters came with Python 3.11.4, and Debian 12 has 3.11.2.
+    Raises ResultError for links, devices, names that lead out of the folder, and too many bytes. tarfile's own filters
+    came with Python 3.11.4; Debian 12 has 3.11.2.
     """
     left_bytes = _MOST_BYTES
     for member in archive:
         if not (member.isreg() or member.isdir()):
             raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
-        # A name that cannot be shown is no text, or has control characters in it.
+        # An unprintable name is not text, or contains control characters.
         if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
             raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
         path = into / member.name
@@ -231,21 +229,21 @@ def _unpack(archive: tarfile.TarFile, into: Path) -> None:
 
 
 def _versions(project: Project) -> Iterator[str]:
-    """Names of the run folders in the registry, the newest first: they begin with the date."""
+    """Names of the run folders in the registry, newest first: a name begins with the date."""
     found = project.packages.list(
         iterator=True, per_page=100, package_type="generic", package_name=PACKAGE, order_by="version", sort="desc"
     )
     latest = f"{datetime.now(UTC) + _AHEAD:%Y%m%dT%H%M%SZ}"
     for package in found:
         version = cast("str", package.version)
-        # GitLab finds names that have this one in them, too. A run from the future would stay the newest.
+        # GitLab also finds names that contain this one. A run from the future would stay the newest.
         named = _NAME.fullmatch(version)
         if package.name == PACKAGE and named is not None and named[1] <= latest:
             yield version
 
 
 class _Session(requests.Session):
-    """Packages can lie with an object storage, to which GitLab redirects: the job's token is not for that."""
+    """Withholds the job's token from an object storage to which GitLab redirects for packages."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         super().rebuild_auth(prepared_request, response)

@@ -1,4 +1,4 @@
-"""The one note on a merge request: found again by a hidden marker, updated in place."""
+"""The single note on a merge request: a hidden marker finds it again, and it is updated in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKER: Final = re.compile(r"<!-- fsjoule note, pipeline (\d+) -->")
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """Where the note belongs. `pipeline` counts up: a note of a later pipeline is not overwritten by an earlier one."""
+    """Where the note belongs. `pipeline` counts up, so an earlier pipeline never overwrites a later one's note."""
 
     server: str
     project: str
@@ -30,7 +30,7 @@ class MergeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a note says of where it comes from; empty where GitLab did not say."""
+    """Where a note comes from; empty where GitLab does not say."""
 
     url: str = ""
     pipeline_url: str = ""
@@ -38,19 +38,19 @@ class Job:
 
 
 def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
-    """The merge request that GitLab's variables name and its token, or why no note can be posted.
+    """The merge request and token that GitLab's variables name, or why no note can be posted.
 
-    Raises ConfigError for numbers that are none.
+    Raises ConfigError for malformed numbers.
     """
     if not variables.get("CI_MERGE_REQUEST_IID"):
-        return "this is no pipeline of a merge request (CI_MERGE_REQUEST_IID is not set)"
-    # Stray white space, of a file for example, must not become an error message with the token in it.
+        return "this is not a merge request's pipeline (CI_MERGE_REQUEST_IID is not set)"
+    # Stray white space, for example from a file, would cause an error message that contains the token.
     token = variables.get(TOKEN_VARIABLE, "").strip()
     if not token:
         return f"no token ({TOKEN_VARIABLE} is not set)"
     return MergeRequest(
         server=needed(variables, "CI_SERVER_URL"),
-        # A pipeline of a fork's merge request can run in the project that it goes to, or in the fork.
+        # A fork's merge request can run its pipeline in the target project or in the fork.
         project=variables.get("CI_MERGE_REQUEST_PROJECT_ID") or needed(variables, "CI_PROJECT_ID"),
         number=_number(variables, "CI_MERGE_REQUEST_IID"),
         pipeline=_number(variables, "CI_PIPELINE_ID"),
@@ -59,14 +59,14 @@ def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
 
 
 def job_of(variables: Mapping[str, str], url: str) -> Job:
-    """What GitLab's variables say of the pipeline; `url` is that of the job that made what the note tells."""
+    """The pipeline that GitLab's variables name; `url` is the URL of the job that measured."""
     return Job(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
 
 
 def note_text(told: str | None, job: Job) -> str:
-    """The note: what a gate told, or that it told nothing, and links."""
+    """The note: the gate's text, or why there is none, and links."""
     if told is None or not told.strip():
-        # A job that has begun says where it is.
+        # A job that has begun has a URL.
         why = "its job ended without one; its log says why" if job.url else "its job did not run"
         told = f"**fsjoule gate: no answer**: {why}\n"
     links = " · ".join(_links(job))
@@ -84,12 +84,12 @@ def _links(job: Job) -> Iterator[str]:
 
 
 def post_note(where: MergeRequest, text: str) -> str:
-    """Post the note, or update the one that is there. Returns what was done.
+    """Post the note, or update the existing one. Returns what was done.
 
-    Raises GitLabError when the server cannot be reached or refuses. The token is in no message.
+    Raises GitLabError when the server cannot be reached or refuses. No message contains the token.
     """
     body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
-    # A bearer token, because requests takes that one out when a server redirects to another one.
+    # A bearer token, because requests removes it when a server redirects to another server.
     what = f"the note of merge request !{where.number} at {where.server} could not be written"
     hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
     with (
@@ -101,11 +101,11 @@ def post_note(where: MergeRequest, text: str) -> str:
         merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)
         for note in merge_request.notes.list(iterator=True, order_by="created_at", sort="asc"):
             marker = _MARKER.match(note.body)
-            # Somebody else's cannot be edited; the user of a project token changes when the token is renewed.
+            # Other users' notes cannot be edited; renewing a project token changes its user.
             if marker is None or note.author["id"] != me:
                 continue
             if int(marker[1]) > where.pipeline:
-                return f"left alone: the note of a later pipeline, {marker[1]}, is there"
+                return f"left alone: it belongs to a later pipeline, {marker[1]}"
             note.body = body
             note.save()
             return "updated"
@@ -116,5 +116,5 @@ def post_note(where: MergeRequest, text: str) -> str:
 def _number(variables: Mapping[str, str], name: str) -> int:
     text = needed(variables, name)
     if not (text.isascii() and text.isdigit()):
-        raise ConfigError(f"{name} is {text!r}, which is no number", hint="GitLab sets it in each job of a pipeline")
+        raise ConfigError(f"{name} is {text!r}, which is not a number", hint="GitLab sets it in each job of a pipeline")
     return int(text)

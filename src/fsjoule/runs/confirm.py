@@ -1,7 +1,7 @@
-"""Nominated changes, measured anew: the kernel before and the one after boot in turn until a test has decided.
+"""Nominated changes, measured again: the kernels before and after boot in turn until a test has decided.
 
-Changes between the same two kernels share their boots. The chance that a nomination of nothing is confirmed is that of
-its own test, however many there are.
+Changes between the same two kernels share their boots. Each false nomination has its own test's chance of being
+confirmed, however many nominations there are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fsjoule import lab
 from fsjoule.bench.storage import name_of
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import BoardProfile, Provision
-from fsjoule.report.numbers import signed
+from fsjoule.report.numbers import counted, signed
 from fsjoule.report.trend import words
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
 from fsjoule.runs.rebuild import Kernels
@@ -33,13 +33,13 @@ from fsjoule.verdicts.trend.trend import Trend
 
 Say = Callable[[str], None]
 
-# However small a nominated change is: what is less takes more boots than anybody has.
+# Confirming a smaller change would take more boots than anybody has.
 _SMALLEST_EFFECT: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Where fresh boots are made, what they have to show, and where what comes out of them goes."""
+    """The board of fresh boots, the policy that they must meet, and where runs and confirmations go."""
 
     environment: lab.EnvironmentFile
     policy: Policy
@@ -52,7 +52,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Changes between the same two kernels; `before` and `after` are what to ask for to get these."""
+    """Measurements for all changes between the same two kernels; `before` and `after` are values for --kernel."""
 
     suite: str
     provision: Provision
@@ -65,9 +65,9 @@ class _Task:
 
 
 def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], list[str]]:
-    """Measure all nominated changes of a trend anew; gives what came out, and why some could not be measured.
+    """Measure all nominated changes of a trend again; returns the confirmations, and why some were not measured.
 
-    Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is of another board.
+    Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is another board's.
     """
     nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
     if nominated:
@@ -75,7 +75,9 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], lis
     tasks, refused = _planned(nominated, trend, fresh.environment.profile, fresh)
     done: list[Confirmation] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):
-        fresh.say(f"confirming {len(changes)} of {len(nominated)} changes, task {number} of {len(tasks)}: {task}")
+        fresh.say(
+            f"confirming {len(changes)} of {counted(len(nominated), 'change')}, task {number} of {len(tasks)}: {task}"
+        )
         done += _measured(task, changes, trend, fresh)
     return done, refused
 
@@ -100,19 +102,19 @@ def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels)
     series = change.history.series
     if (series.series.board, series.simulated) != (profile.name, profile.simulated):
         raise ResultError(
-            f"it is of board {series.series.board}, the environment file of {profile.name}",
+            f"it was measured on board {series.series.board}, the environment file is for {profile.name}",
             hint=f"give the environment file of {series.series.board} with --lg-env",
         )
     if words.same_kernel(change):
         raise ResultError(
-            "the kernel is the same before and after: there is none to be measured anew",
+            "the kernel is the same before and after: measuring it again shows nothing",
             hint="lab, card and tools may have changed; run.json of both runs names their versions",
         )
     found: list[str] = []
     for point in (change.before, change.after):
         kernel = trend.kernels.get(point.kernel or 0)
         if kernel is None:
-            raise ResultError(f"the kernel of run {trend.runs[point.run].run_id} is not known")
+            raise ResultError(f"the kernel of run {trend.runs[point.run].run_id} is unknown")
         found.append(kernels.find(kernel, trend.runs[point.run]))
     storage = name_of(series.series.storage, profile.storages)
     return _Task(series.series.suite, series.series.provision, storage, *found)
@@ -136,7 +138,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
     run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:
         raise ConfigError(
-            f"what this board measures is not what changed: {tests.stranger}",
+            f"this board does not measure the series that changed: {tests.stranger}",
             hint="only boots of the same board, card, filesystem options and workload can confirm a change",
         )
     run_id, now = load_run_file(run.folder).run_id, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -150,7 +152,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
 
 
 def _rates(change: Change, policy: Policy) -> Rates:
-    """A change that is smaller than what matters is asked for as such, not for a larger one."""
+    """The test's rates; a change smaller than the policy's effect is tested at its own size."""
     nominated = max(_SMALLEST_EFFECT, abs(change.ratio - 1))
     return Rates(
         smallest_effect=min(policy.effect_of(change.history.metric), nominated),
@@ -162,7 +164,7 @@ def _rates(change: Change, policy: Policy) -> Rates:
 
 
 class Tests:
-    """The sequential tests of all changes that share their boots, each fed until it has decided."""
+    """The sequential tests of all changes that share their boots; each runs until it has decided."""
 
     def __init__(self, changes: Iterable[Change], rates: dict[Test, Rates], say: Say) -> None:
         by_key = {(change.history.series, change.history.metric): change for change in changes}
@@ -173,12 +175,12 @@ class Tests:
         self._say = say
 
     def add(self, pair: Pair) -> str | None:
-        """Take a pair of boots; gives why no more are wanted, or None."""
+        """Take a pair of boots; returns why no more are wanted, or None."""
         measured = {series for series, _ in pair.figures}
-        if len(measured) >= pair.series:  # else a boot has failed, and what it lacks says nothing
+        if len(measured) >= pair.series:  # else a boot failed, and its gaps mean nothing
             self.stranger = _stranger({series for series, _ in self.of}, measured) or _untold(self.of, pair)
         if self.stranger is not None:
-            return "it is not what changed that is measured"
+            return "this board does not measure the series that changed"
         for key, test in self.of.items():
             if test.state.more:
                 state = test.add(*pair.figures.get(key, (None, None)))
@@ -191,7 +193,7 @@ class Tests:
 
 
 def _stranger(wanted: set[IndexedSeries], measured: set[IndexedSeries]) -> str | None:
-    """What keeps a series that changed from all that was measured; None if each of them was."""
+    """How a series that changed differs from all measured ones; None if all changed series were measured."""
     for series in wanted - measured:
         if measured:
             closest = min(measured, key=lambda other: len(what_differs(series, other)))
@@ -201,10 +203,10 @@ def _stranger(wanted: set[IndexedSeries], measured: set[IndexedSeries]) -> str |
 
 
 def _untold(wanted: Iterable[Test], pair: Pair) -> str | None:
-    """The figure that this board's measurements do not tell; one that a boot merely lacks is there as None."""
+    """Why this board has no figure for a test; None if it has all. A figure that only one boot lacks is None there."""
     for series, metric in wanted:
         if (series, metric) not in pair.figures:
-            return f"{series.label}: its {metric.value} is not among the figures that pairs of boots tell"
+            return f"{series.label}: pairs of boots do not measure its {metric.value}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""`fsjoule gate`: is the candidate worse than the baseline? Boots are measured until it is clear, or read back."""
+"""The gate on fresh boots: is the candidate worse than the baseline? Pairs are measured until the answer is clear."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _DIGEST_SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What the user named."""
+    """Both sides as the user named them."""
 
     baseline: str
     candidate: str
 
 
 def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) -> Sides:
-    """The folders of the kernels built from two revisions of a tree. Raises KernelBuildError, naming the side."""
+    """Build two revisions of a tree; returns the kernels' folders. Raises KernelBuildError, which names the side."""
     folders: list[str] = []
     for side, revision in (("baseline", sides.baseline), ("candidate", sides.candidate)):
         try:
@@ -62,9 +62,9 @@ def gate_measured(
 ) -> Gated:
     """Measure pairs of boots on the board of an environment file until the policy's rates are met.
 
-    `sides` is what the user calls the choice's two kernels. Kernels that are the same, byte for byte, are measured with
-    `allow_same` only. `history` is an index whose earlier boots say how noisy the series are. The answer is kept in the
-    run folder as `gate.json`. Raises as `pairs.measure_pairs` does.
+    `sides` are the user's names for the choice's two kernels. Identical kernels are measured only with `allow_same`.
+    `history` is an index whose earlier boots tell how noisy the series are. The run folder keeps the answer as
+    `gate.json`. Raises as `pairs.measure_pairs` does.
     """
     lab.check_places(environment)
     modules = modules_of(choice.filesystems)
@@ -109,7 +109,7 @@ def gate_measured(
 def keep_gate(gated: Gated, folder: Path) -> None:
     """Put the answer into its run folder.
 
-    Raises StorageError that tells the answer if it cannot be written: what nobody can look up later blocks no merge.
+    Raises StorageError, which tells the answer: a verdict that nobody can look up later must not block a merge.
     """
     file = folder / GATE_FILE
     try:
@@ -117,12 +117,11 @@ def keep_gate(gated: Gated, folder: Path) -> None:
     except OSError as error:
         raise StorageError(
             f"{file} could not be stored: {error.strerror}; the answer was: {gated.verdict.value}",
-            hint="make room on that disk; what was measured is whole",
+            hint="make room on that disk; the measurements are whole",
         ) from error
 
 
 def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
-    """The side by its kernel's label, and what it is."""
     facts = taken.facts
     title = f"{asked}: kernel {facts.label}, {facts.release}, digest {facts.digest[:_DIGEST_SHOWN]}"
     return GateSide(facts.label, title, facts.digest)

@@ -1,4 +1,4 @@
-"""Which meter is meant: an address, a virtual lab's, that of a labgrid environment, or the only one that is there."""
+"""Which meter to open: an address's, a virtual lab's, a labgrid environment's, or the only one present."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from fsjoule.virtual.lab.meter import meter_opener
 
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
-_LIST: Final = "fsjoule meter list shows those that there are"
+_LIST: Final = "fsjoule meter list shows all meters"
 
 
 @contextmanager
 def open_meter(
     address: str | None, environment_file: Path | None, say: Callable[[str], None]
 ) -> Generator[MeterClient]:
-    """The meter at an address, or of an environment file, or else the only one there is; it has said what it is.
+    """The meter at an address or of an environment file, or else the only one present; its info has arrived.
 
-    Raises ConfigError if both are given or if it is not clear which meter is meant, MeterError if it is silent.
+    Raises ConfigError if both are given or the meter is ambiguous, MeterError if it is silent.
     """
     with ExitStack() as closing:
         if environment_file is not None:
@@ -52,10 +52,10 @@ def open_meter(
 def environment_target(
     environment_file: Path, say: Callable[[str], None], *, kernel: str = KERNEL
 ) -> Generator[tuple[Any, BoardProfile]]:
-    """The labgrid target of an environment file and what its board is like.
+    """The labgrid target of an environment file, and its board's profile.
 
-    Its place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. A virtual lab that it asks for is brought up,
-    if it is not up, with what `kernel` needs.
+    The place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. If the file asks for a virtual lab that is not
+    up, it is brought up for `kernel`.
     """
     environment = lab.read_environment(environment_file)
 
@@ -79,7 +79,7 @@ def environment_target(
 
 
 def find_meters() -> list[Found]:
-    """What is found at every serial port of this computer and in every virtual lab that runs."""
+    """Every serial port of this computer and every running virtual lab, each with its meter if it has one."""
     return find([*serial_ports(), *_labs()])
 
 
@@ -87,7 +87,7 @@ def _opener(address: str) -> Callable[[], Stream]:
     if address.startswith("/") and not Path(address).exists():
         raise MeterError(f"there is no port {address}", hint=_LIST)
     if address.startswith("/") and not is_terminal(address):
-        raise ConfigError(f"{address} is no serial port", hint=_LIST)
+        raise ConfigError(f"{address} is not a serial port", hint=_LIST)
     return meter_opener(address.removeprefix(_LAB)) if address.startswith(_LAB) else opener(address)
 
 
@@ -113,6 +113,6 @@ def _only_one(say: Callable[[str], None]) -> str:
         )
     seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
     raise ConfigError(
-        f"no meter is found ({seen})",
+        f"no meter was found ({seen})",
         hint=f"name it: --meter with {FORMS}, or lab:NAME for a virtual lab's; or --lg-env FILE",
     )

@@ -1,11 +1,11 @@
-"""Pairs of boots: a baseline and a candidate boot in turn until whoever looks at the figures has seen enough.
+"""Pairs of boots: a baseline and a candidate boot in turn until the caller has seen enough figures.
 
 `measure_pairs` does it on the board of an environment file, into an ordinary run folder; `run_pairs` is the loop
 itself, over a bench.
 
-Both boots of a pair share their seed (`suites.repetition_seed`): workloads come in the same order, with the same random
-offsets, so that what these do to a figure meets both sides alike. The next pair has another seed, so that what is one
-seed's is not taken for the kernel's.
+Both boots of a pair share their seed (`suites.repetition_seed`): workloads come in the same order with the same random
+offsets, which then affect both sides alike. The next pair has another seed, so that no seed's effect passes for the
+kernel's.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
+from fsjoule.report.numbers import counted
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
 from fsjoule.statistics.order import Turn
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Enough, Pair, Test
 
-# A side whose boots fail this often in a row has something that more boots do not mend.
+# More boots do not help a side whose boots fail this often in a row.
 _FAILURES_IN_A_ROW: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRun:
-    """What was measured: the run folder, and why it ended."""
+    """The run folder, the number of pairs, and why the run ended."""
 
     folder: Path
     pairs: int
@@ -56,15 +57,15 @@ def measure_pairs(
 ) -> PairedRun:
     """Measure pairs of boots of the two kernels of a paired choice, at most `choice.repeat`.
 
-    `taken` are those kernels, if they have been taken already. The board's place is held meanwhile; the board is off
-    afterwards and the lab down if it was brought up for this, however it ends. After Ctrl-C, SIGTERM or SIGHUP the run
-    folder says that it was interrupted, and KeyboardInterrupt is raised.
-    Raises ConfigError, and LabError when the lab does not do its part for either side twice in a row.
+    `taken` are these kernels, if they have been taken already. The board's place is held meanwhile. However the run
+    ends, the board is off afterwards, and a lab that was brought up for it is down. After Ctrl-C, SIGTERM or SIGHUP the
+    run folder says so, and KeyboardInterrupt is raised.
+    Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
     session = Session(choice, environment, say, command, taken=taken)
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        closing.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
+        closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
         closing.callback(session.close)
         session.open()
         closing.enter_context(session.lab.place())
@@ -81,10 +82,10 @@ def measure_pairs(
 
 
 def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
-    """Measure the bench's plan pair by pair; returns how many pairs there were and why there are no more.
+    """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
-    A fault of the lab costs the figures of that boot that are not there yet. Raises LabError if it comes twice in a row
-    on one side, and at once if it ends the run.
+    A fault of the lab costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and at
+    once if the fault ends the run.
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Turn.BASELINE, candidate: Turn.CANDIDATE}
@@ -109,8 +110,8 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
                 ) from fault
         reason = enough(Pair(number, _paired(measured), series, tuple(faults)))
         if reason is not None:
-            return number, f"{reason} after {number} pairs"
-    return number, f"the budget of {number} pairs was used up"
+            return number, f"{reason} after {counted(number, 'pair')}"
+    return number, f"the budget of {counted(number, 'pair')} was used up"
 
 
 def _boot_of(entry: Planned) -> tuple[str, str]:
@@ -118,9 +119,9 @@ def _boot_of(entry: Planned) -> tuple[str, str]:
 
 
 def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
-    """Measure what is planned for one boot; the fault that ended it, if one did."""
+    """Measure the entries of one boot; returns the fault that ended it, or None."""
     fault: LabError | None = None
-    for entry in entries:  # to the end in any case: they come from a groupby
+    for entry in entries:  # to the end in any case, because groupby needs it
         if fault is not None:
             continue
         try:
@@ -134,13 +135,13 @@ def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measureme
 
 
 def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[Figure, Figure]]:
-    """The figures of both sides by what is tested, of all that either of them has."""
+    """Each test's figures on both sides, for all tests that either side has."""
     baseline, candidate = (figures_by_test(measured[side]) for side in Turn)
     return {test: (baseline.get(test), candidate.get(test)) for test in {**baseline, **candidate}}
 
 
 def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:
-    """The figures of one boot, None for those that are missing or not to be believed."""
+    """The figures of one boot by test; None for missing or invalid ones."""
     return {
         (IndexedSeries(each.series, each.simulated), metric): figure_of(each, metric) if each.valid else None
         for each in measurements

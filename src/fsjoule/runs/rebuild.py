@@ -1,4 +1,4 @@
-"""A kernel of the history, to be booted once more: found where kernels are kept, or built again."""
+"""Finds a kernel of the history where kernels are kept, or builds it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HINT: Final = "give the kernel's repository with --tree, or measure both kernel
 
 
 class Kernels:
-    """Looks for kernels, each once. `tree` is a repository in which those that were built can be built again."""
+    """Finds each kernel once. `tree` is a repository from which built kernels can be built again."""
 
     def __init__(self, recipe: str, tree: Path | None, say: Callable[[str], None]) -> None:
         self._recipe = recipe
@@ -26,7 +26,7 @@ class Kernels:
         self._found: dict[Kernel, str] = {}
 
     def find(self, kernel: Kernel, run: RunNames) -> str:
-        """What to ask for to get that very kernel again. Raises ResultError with what was tried."""
+        """The value for --kernel that gives exactly this kernel. Raises ResultError, which says what was tried."""
         if kernel not in self._found:
             tried: list[str] = []
             for asked in self._candidates(kernel, run, tried):
@@ -35,8 +35,8 @@ class Kernels:
                     break
                 tried.append(difference)
             else:
-                why = "; ".join(dict.fromkeys(tried)) or "nothing is known of where it came from"
-                raise ResultError(f"kernel {kernel.label} cannot be had again: {why}", hint=_HINT)
+                why = "; ".join(dict.fromkeys(tried)) or "its origin is unknown"
+                raise ResultError(f"kernel {kernel.label} was not found again: {why}", hint=_HINT)
         return self._found[kernel]
 
     def _candidates(self, kernel: Kernel, run: RunNames, tried: list[str]) -> Iterator[str]:
@@ -53,7 +53,7 @@ class Kernels:
                 tried.append(error.what.splitlines()[0])
 
     def _facts(self, kernel: Kernel, run: RunNames, tried: list[str]) -> KernelFacts | None:
-        """What the run says of it, if its folder is on this machine."""
+        """The run's facts of the kernel, if the run folder is on this machine."""
         try:
             known = load_run_file(Path(run.path)).kernels
         except ResultError:
@@ -62,7 +62,7 @@ class Kernels:
         return next((facts for facts in known if is_kernel(kernel, facts)), None)
 
     def _differs(self, kernel: Kernel, asked: str) -> str | None:
-        """Why that is not it; None if it is."""
+        """Why `asked` is not this kernel; None if it is."""
         try:
             (taken,) = kernels.take_kernels((asked,), progress=self._say, recipe=self._recipe)
         except FsjouleError as error:

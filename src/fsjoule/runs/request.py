@@ -1,4 +1,4 @@
-"""What a run is asked for: options with every name checked, and the plan that a board makes of them."""
+"""A user's request for a run: options with every name checked, and the plan for a board."""
 
 from __future__ import annotations
 
@@ -15,29 +15,21 @@ from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Provision
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.suites import (
-    Arranged,
-    Planning,
-    Space,
-    Suite,
-    check_fits,
-    plan_entries,
-    suite,
-)
+from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
-# Each is a boot: these take a day at least. A policy's budget has the same limit.
+# Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
 _MOST_REPETITIONS: Final = 1000
-# A week or two. What is read back has an end: run.json takes half a KiB for each of them (store/inside.py).
+# A week or two. Reading has a limit, and run.json takes half a KiB per measurement.
 _MOST_MEASUREMENTS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user asked for, every name checked.
+    """The user's request, every name checked.
 
-    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` is None
-    where the suite decides, and so are `storages`; `size_factor` is None where the environment file decides. With
-    `resumed` the plan is that run's.
+    With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
+    `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
+    that run's.
     """
 
     suite: Suite
@@ -54,7 +46,7 @@ class Choice:
     resumed: Resumed | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
-        """What the sizes of a published suite or part are multiplied by on a board."""
+        """The factor for the sizes of a published suite or part on a board."""
         return profile.factor_for(name) if self.size_factor is None else self.size_factor
 
 
@@ -72,11 +64,11 @@ def choose(
     storages: str | None = None,
     environment: lab.EnvironmentFile | None = None,
 ) -> Choice:
-    """Check the options; two kernels given apart are the sides of a comparison, which may be the same.
+    """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
-    Without filesystems and repetitions the suite's own are taken; with a size factor of 1 as many as were published.
-    What a kernel can be depends on the board of the environment; without one it is the usual virtual board.
-    Raises ConfigError with the choices for a name that is none of them.
+    Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
+    number. The environment's board decides which kernels exist; the default is the usual virtual board.
+    Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
@@ -93,7 +85,7 @@ def choose(
         repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
     if repeat > _MOST_REPETITIONS:
         raise ConfigError(
-            f"{repeat} repetitions are too many: each is a boot", hint=f"choose {_MOST_REPETITIONS} at most"
+            f"{repeat} repetitions are too many: each is a boot", hint=f"choose at most {_MOST_REPETITIONS}"
         )
     if repeat < 1:
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
@@ -102,7 +94,7 @@ def choose(
     if storages is not None and not _listed(storages):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
-        raise ConfigError(f"--size-factor {size_factor:g}: it is above 0 and at most 1, the published sizes")
+        raise ConfigError(f"--size-factor {size_factor:g}: it must be above 0 and at most 1, the published sizes")
     return Choice(
         chosen,
         names,
@@ -119,9 +111,9 @@ def choose(
 
 
 def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Path | None = None) -> Choice:
-    """What an unfinished run was asked for. `given` are options that were given besides, by their names.
+    """The request of an unfinished run. `given` has further options of the user, by name.
 
-    Raises ResultError if it is no run that can go on, ConfigError for an option that contradicts it.
+    Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
     resumed = resume(path)
     asked = dict(given)
@@ -151,14 +143,14 @@ def _filesystems(text: str) -> tuple[str, ...]:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """`a,b` as an option has it; nothing twice."""
+    """The items of an option like `a,b`, without duplicates."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
-    """The entries of a plan, kernels by label, what was left out, and what was adjusted.
+    """The plan's entries (kernels by label), and the notes of entries left out or adjusted.
 
-    Raises ConfigError for what cannot be measured on this board, or does not fit its card.
+    Raises ConfigError if a workload cannot be measured on this board, or does not fit its card.
     """
 
     def factor_for(name: str) -> float:
@@ -181,7 +173,7 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
     arranged = plan_entries(choice.suite, wanted)
     if len(arranged.entries) > _MOST_MEASUREMENTS:
         raise ConfigError(
-            f"a plan of {len(arranged.entries)} measurements is too long: a run has {_MOST_MEASUREMENTS} at most",
+            f"a plan of {len(arranged.entries)} measurements is too long: the limit is {_MOST_MEASUREMENTS}",
             hint="choose fewer repetitions",
         )
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
@@ -190,6 +182,6 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
 
 
 def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The labels of baseline and candidate in the order in which they boot, pair by pair."""
+    """The labels of baseline and candidate in boot order, pair by pair."""
     label = dict(zip(Turn, labels, strict=True))
     return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]

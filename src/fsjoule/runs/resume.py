@@ -1,4 +1,4 @@
-"""A run that ended before its plan did, and what has to be as it was for it to go on in the same folder."""
+"""Resuming an unfinished run in its folder, and the checks that board, kernels and programs are still the same."""
 
 from __future__ import annotations
 
@@ -9,36 +9,25 @@ from pathlib import Path
 from typing import Final, cast
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import (
-    CARD,
-    ImageFacts,
-    KernelFacts,
-    LabFacts,
-    Measurement,
-    Run,
-    RunStatus,
-)
+from fsjoule.model import CARD, ImageFacts, KernelFacts, LabFacts, Measurement, Run, RunStatus
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
 
-_COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` decide on the way what they measure
+_COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go
 _NONE: Final = "none"
-_START_ANEW: Final = "what was measured is not comparable with what would be: start a new run"
+_START_ANEW: Final = "old and new measurements would not be comparable: start a new run"
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An unfinished run, with the measurements that it has already."""
+    """An unfinished run and its measurements so far."""
 
     path: Path
     run: Run
     kept: tuple[Measurement, ...]
 
     def check_options(self, given: Mapping[str, object]) -> None:
-        """Whether options that were given besides agree with the run; None stands for one that was not given.
-
-        Raises ConfigError that names each option and what the run has.
-        """
+        """Raise ConfigError if given options contradict the run; None means not given."""
         plan = self.run.plan
         factors = set(plan.size_factors.values())
         recorded: dict[str, object] = {
@@ -66,41 +55,41 @@ class Resumed:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """What the user called the kernels."""
+        """The user's names for the kernels."""
         return tuple(kernel.asked for kernel in self.run.kernels)
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """The storage devices that the plan measures on; a boot is on the card, whichever those are."""
+        """The storage devices under test. Workloads that boot do not count: a boot is always from the card."""
         entries = self.run.plan.entries
         return tuple(sorted({entry.storage for entry in entries if not entry.workload.is_boot})) or (CARD,)
 
     def check_storages(self, further: Iterable[str]) -> None:
-        """Whether a board with these further storage devices has those of the plan. Raises ConfigError if not."""
+        """Raise ConfigError unless a board with these further storage devices has all of the plan's."""
         lacking = [name for name in self.storages if name not in {CARD, *further}]
         self._refuse(f"the environment file has no storage device {name}" for name in lacking)
 
     def check_board(self, name: str, versions: Mapping[str, str]) -> None:
-        """Whether it is the same board and the same programs. Raises ConfigError that says what differs."""
+        """Raise ConfigError if the board or a program differs."""
         names = {board.name for board in self.run.boards.values()} | {each.series.board for each in self.kept}
         then = self.run.versions
         differs = [f"the board was {was}, it is {name} now" for was in sorted(names - {name})]
         differs += [
             f"{program} was {then[program]}, it is {now} now"
             for program, now in versions.items()
-            # Whoever asks for it is no part of what is measured.
+            # Which pipeline asks does not affect the figures.
             if program in then and then[program] != now and program != "pipeline"
         ]
         self._refuse(differs)
 
     def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
-        """Whether it is the same place of the same lab: another board of its type is another board.
+        """Raise ConfigError if the place or its lab differs: another board of this type is another board.
 
-        Raises ConfigError that says what differs. A run of an older schema does not say where it was; that is said.
+        A run of an older schema does not record its lab; then a message says that this is unchecked.
         """
         then = self.run.lab
         if then is None:
-            say(f"{self.path} does not say in which lab it began: that it is this one is not checked")
+            say(f"{self.path} does not say in which lab it began, so the lab is not checked")
             return
         differs = [
             f"{name} was {was}, it is {found} now"
@@ -113,10 +102,7 @@ class Resumed:
         self._refuse(differs, hint="go on where it began, or start a new run")
 
     def check_kernels(self, kernels: Iterable[KernelFacts]) -> None:
-        """Whether kernels, in the order of the run's, are the same, byte for byte.
-
-        Raises ConfigError that says which is not.
-        """
+        """Raise ConfigError unless the kernels, in the run's order, are identical byte for byte."""
         self._refuse(
             f"the kernel {then.label} was {_kernel(then)}, "
             f"{'it' if now.label == then.label else now.label} is {_kernel(now)} now"
@@ -125,16 +111,16 @@ class Resumed:
         )
 
     def check_images(self, images: Iterable[ImageFacts]) -> None:
-        """Whether card images are those that were flashed. Raises ConfigError that says which is not."""
+        """Raise ConfigError unless the card images are the flashed ones."""
         then = {(image.kernel_choice, image.root_filesystem): image.card_sha256 for image in self.run.images}
         self._refuse(
-            f"the card with kernel {now.kernel_choice} and {now.root_filesystem} as its root is not the one of the run"
+            f"the card with kernel {now.kernel_choice} and root {now.root_filesystem} is not the run's"
             for now in images
             if then.get((now.kernel_choice, now.root_filesystem), now.card_sha256) != now.card_sha256
         )
 
     def going_on(self, utc: str) -> Run:
-        """The run as it is from now on."""
+        """The run's record from the time `utc` on."""
         return dataclasses.replace(
             self.run,
             status=RunStatus.RUNNING,
@@ -144,7 +130,7 @@ class Resumed:
         )
 
     def folder(self) -> RunFolder:
-        """Its folder, to be written again. Raises ResultError if somebody else writes in it."""
+        """The run folder, open for writing. Raises ResultError if another process writes to it."""
         return RunFolder.reopened(self.path, {each.number for each in self.kept})
 
     def _refuse(self, differs: Iterable[str], *, hint: str = _START_ANEW) -> None:
@@ -153,24 +139,24 @@ class Resumed:
 
 
 def resume(path: Path) -> Resumed:
-    """Read an unfinished run. Raises ResultError if it is complete, goes on, is damaged, or was not pytest's."""
+    """Read an unfinished run. Raises ResultError if it is complete, running, damaged, or not a run of pytest."""
     loaded = load_run(path)
     run = loaded.run
     if run.status is RunStatus.COMPLETE:
-        raise ResultError(f"{loaded.path} is complete: there is nothing to go on with", hint="start a new run")
+        raise ResultError(f"{loaded.path} is complete: nothing is left to measure", hint="start a new run")
     if run.status is RunStatus.RUNNING:
         raise ResultError(f"{loaded.path} is being measured right now", hint="wait for it, or stop it")
     if run.command[:1] != (_COMMAND,):
         by = " ".join(run.command[:2]) or "something else"
-        raise ResultError(f"{loaded.path} was measured by `{by}`; only runs of pytest can go on", hint="start it anew")
+        raise ResultError(f"{loaded.path} was measured by `{by}`; only runs of pytest can go on", hint="start it again")
     if damaged := _damaged(loaded):
-        hint = "move their folders out of the run to have them measured again"
+        hint = "to measure them again, move their folders out of the run"
         raise ResultError(f"{loaded.path} has damaged measurements: {'; '.join(damaged)}", hint=hint)
     return Resumed(loaded.path, run, loaded.measurements)
 
 
 def _damaged(loaded: LoadedRun) -> list[str]:
-    """Those that are there and cannot be read. What was cut short while it was written does not count as measured."""
+    """Complete measurements that cannot be read. A measurement cut short while being written does not count."""
     return [f"{name}: {why}" for name, why in loaded.damaged.items() if RunFolder.holds(loaded.path, name)]
 
 

@@ -1,4 +1,4 @@
-"""Puts a run together from its parts: choices, lab, place, images, board, meter, run folder, report."""
+"""A session puts a run together: choice, lab, place, images, board, meter, run folder, report."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ from fsjoule.errors import FsjouleError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import (
-    BoardProfile,
-    LabFacts,
-    Measurement,
-    Plan,
-    Provision,
-    Run,
-    RunStatus,
-)
+from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import HeldLab
@@ -43,18 +35,18 @@ from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
-# An index may hold the runs of many boards and years: two of them with one id would be taken for copies of each other.
+# Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
-_SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: when its set-up began, in seconds of the epoch
+_SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set-up, in seconds of the epoch
 
 
 @dataclass
 class Session:
     """One invocation. `open` and `close` bracket everything; `lab.place` and `run` are entered within.
 
-    Signals that end it (`interrupts`) are raised only where a body says so: `open` while it builds, not `close`.
-    `coordinator` is the address of labgrid's coordinator, if the environment is not to say it. `taken` are the choice's
-    kernels, if they have been taken already. `held` is the lab, if it is up, and held, around several runs.
+    Signals that end it (`interrupts`) are raised only where a body says so: in `open` while it builds, not in `close`.
+    `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
+    kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
     """
 
     choice: Choice
@@ -82,8 +74,8 @@ class Session:
     def open(self) -> None:
         """Make plan and cards, and bring the virtual lab up if the environment file asks for one.
 
-        Raises ConfigError for a kernel that will not do, LabError if the lab cannot be brought up, and both for a place
-        that is not there or not free: before anything is built.
+        Raises ConfigError for an unsuitable kernel, LabError if the lab cannot be brought up, and either for a missing
+        or occupied place, before anything is built.
         """
         started_s = time.monotonic()
         if self.choice.resumed is None:
@@ -97,21 +89,16 @@ class Session:
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
 
     def preview(self) -> Plan:
-        """The plan, with nothing built, held or brought up: its kernels go by the names that they were asked for by.
-
-        Raises ConfigError.
-        """
+        """The plan, without building anything; kernels have the user's names. Raises ConfigError."""
         return self._plan(self.choice.kernels)
 
     @property
     def profile(self) -> BoardProfile:
-        """What the environment file says of the board."""
         return self.environment.profile
 
     def _build(self) -> None:
-        """Make plan, kernels and cards."""
         if self.choice.resumed is None:
-            # Before the kernels are fetched: what cannot be measured is said at once.
+            # Errors of the plan come before the kernels are fetched.
             planned(self.choice, self.profile, self.choice.kernels)
         else:
             self.choice.resumed.check_storages(self.profile.storages)
@@ -162,10 +149,7 @@ class Session:
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
-        """A run on the board of a labgrid target; it is closed and reported on however the body ends.
-
-        Signals are raised where the body says so (`interrupts`), and nowhere else.
-        """
+        """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.lab.guard)
             board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
@@ -179,7 +163,7 @@ class Session:
             resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
             resumed.check_lab(lab_facts, self.say)
             run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
-            self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are there already")
+            self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are already there")
             for each in kept:
                 self._note_energy(each)
         with lab.recorded_steps() as take_steps:
@@ -196,7 +180,7 @@ class Session:
             try:
                 yield bench
             except BaseException as error:
-                # Also after Ctrl-C: what was measured is kept, and shown.
+                # Finished measurements are kept and shown, also after Ctrl-C.
                 with also(error, "closing the run"):
                     self._finish(bench, folder.path, _reason(error))
                 raise
@@ -209,7 +193,7 @@ class Session:
         self._write_page(folder)
 
     def _interrupted(self, bench: Bench) -> str | None:
-        """Why a run that misses something does so, if a signal ended it."""
+        """The signal that ended an incomplete run; None if no signal did."""
         return None if self.ended_early is not None or len(bench.results) >= self.expected else interrupts.reason()
 
     def _new_run(self, utc: str, lab_facts: LabFacts | None) -> Run:
@@ -227,7 +211,7 @@ class Session:
 
     @property
     def to_go_on(self) -> str | None:
-        """The command that measures what is missing, if the run was aborted."""
+        """The command that resumes the run if it was aborted, else None."""
         if self._folder is None or load_run_file(self._folder).status is not RunStatus.ABORTED:
             return None
         resumed = self.choice.resumed is not None
@@ -235,27 +219,26 @@ class Session:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, if there is one."""
         return self._folder
 
     def show(self, console: Console) -> None:
-        """Print the tables of the run, if there was one."""
+        """Print the run's tables, if it has begun."""
         if self._folder is not None:
             show_run(self._folder, console)
 
     def lost_energy(self) -> str:
-        """How many measurements the meter has cost their energy, and why; empty if that is none."""
+        """How many measurements have no energy, and why; empty if all have."""
         if not self._without_energy:
             return ""
         why = "; ".join(dict.fromkeys(self._without_energy))
         return (
             f"{len(self._without_energy)} of {self._measurements} measurements have no energy: {why}\n"
-            "  hint: see to the meter; --allow-missing-energy accepts throughput alone"
+            "  hint: check the meter; --allow-missing-energy accepts throughput alone"
         )
 
     def _note_energy(self, measurement: Measurement) -> None:
         self._measurements += 1
-        # What a filesystem kept owes nothing to the meter.
+        # An outcome needs no energy.
         if measurement.outcome is None and (why := lost_energy(measurement.notes)):
             self._without_energy.append(why)
 
@@ -280,7 +263,7 @@ def root_filesystems(plan: Plan) -> tuple[str, ...]:
 
 
 def _reason(error: BaseException) -> str | None:
-    """Why a run was aborted, in a line."""
+    """Why a run was aborted, in one line."""
     if isinstance(error, FsjouleError):
         return error.what.partition("\n")[0]
     return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
@@ -295,7 +278,7 @@ def _losses() -> tuple[str, ...]:
 
 
 def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
-    """What a board asks of the virtual lab while it waits for it."""
+    """Faults of the virtual lab that a board asks about while it waits."""
     coordinator = os.environ.get("LG_COORDINATOR", "")
     return {
         "diagnose": lambda: lab_health.console_faults(coordinator),
@@ -313,7 +296,7 @@ def _lab_faults() -> tuple[str, ...]:
 
 
 def _make_setup_s() -> float:
-    """How long make's own set-up took before it started this process; 0 outside of make."""
+    """Seconds of make's set-up before it started this process; 0 without make."""
     try:
         seconds = time.time() - float(os.environ.pop(_SETUP_STARTED, ""))
     except ValueError:

@@ -12,14 +12,14 @@ from fsjoule.host import process
 _REVISION: Final = {
     "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
     "commit": ("FSJOULE_COMMIT", "CI_COMMIT_SHA"),
-    # Runs of one pipeline are one build in a report; a kernel that is not under test has a history of its own there.
+    # A report takes runs of one pipeline as one build; a kernel that is not under test has its own history there.
     "pipeline": ("FSJOULE_PIPELINE", "CI_PIPELINE_ID"),
     "kernel_role": ("FSJOULE_KERNEL_ROLE",),
 }
 
 
 def versions(emulator: str | None) -> dict[str, str]:
-    """Versions of what takes part, apart from what is on the card."""
+    """Versions of all programs that take part, except those on the card."""
     found = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
     found["python"] = sys.version.split()[0]
     if emulator is not None:
@@ -29,12 +29,12 @@ def versions(emulator: str | None) -> dict[str, str]:
 
 
 def revision() -> dict[str, str]:
-    """The branch, the commit and the pipeline under test, as far as the user or a CI names them."""
+    """Branch, commit, pipeline and kernel role, as far as the user or the CI names them."""
     found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
     return {name: text for name, text in found.items() if text is not None}
 
 
 def first_line(*argv: str) -> str:
-    """What a program says first when it is asked for its version."""
+    """The first line of a program's output, or "unknown"."""
     done = process.run(argv, timeout_s=20.0, check=False)
     return ((done.stdout or done.stderr).decode(errors="replace").strip().splitlines() or ["unknown"])[0]

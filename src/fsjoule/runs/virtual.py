@@ -1,4 +1,4 @@
-"""The virtual lab around a run, if its environment file asks for one."""
+"""The virtual lab of a run, if its environment file asks for one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Say = Callable[[str], None]
 
 
 def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:
-    """The QEMU for a virtual board that runs those kernels. Raises as `images.emulator` does."""
+    """Path of the QEMU for a virtual board with these kernels. Raises as `images.emulator` does."""
     return virtual_lab.emulator_for(board) or str(
         images.emulator(*kernels, progress=say, recipe=virtual_lab.recipe_of(board))
     )
@@ -31,11 +31,11 @@ def virtual_lab_of(
     meter_program: Path | None = None,
     as_it_is: bool = False,
 ) -> Generator[None]:
-    """Labgrid's variables name the virtual lab of an environment file in the body, if it is to have one.
+    """In the body labgrid's variables name the environment file's virtual lab, if it asks for one.
 
-    The lab is brought up if it is not up, with the `emulator` for its board, and taken down after the body if it was
-    brought up for it. With `as_it_is` a lab that is up serves with whatever QEMU and meter it has; without, it must be
-    the lab that would be brought up. Raises as `virtual_lab.up` does.
+    A lab that is not up is brought up with the `emulator` for its board, and taken down after the body. With `as_it_is`
+    a running lab serves with any QEMU and meter; otherwise it must match the one that would be brought up. Raises as
+    `virtual_lab.up` does.
     """
     if environment.virtual_lab is None or not lab.wants_virtual_lab(environment):
         yield
@@ -46,12 +46,7 @@ def virtual_lab_of(
     if variables is None:
         program = emulator(board)
         handle = virtual_lab.up(
-            name,
-            owner_pid=os.getpid(),
-            emulator=program,
-            meter_program=meter_program,
-            board=board,
-            progress=say,
+            name, owner_pid=os.getpid(), emulator=program, meter_program=meter_program, board=board, progress=say
         )
         variables, identity = handle.environment, handle.identity if handle.started else None
     try:
@@ -70,7 +65,7 @@ def _variables_if_up(name: str) -> dict[str, str] | None:
 
 
 def _take_down(name: str, identity: str, say: Say) -> None:
-    """What fails is said: it must not hide why the run ended, and the lab's guardian ends it with this process."""
+    """A failure is only a warning: it must not hide why the run ended, and the guardian ends the lab anyway."""
     say("virtual lab: going down")
     try:
         virtual_lab.down(name, identity=identity)

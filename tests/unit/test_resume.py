@@ -184,7 +184,7 @@ def test_a_run_that_does_not_say_where_it_was_goes_on_with_a_note(aborted: Path)
     file.write_text(json.dumps({**document, "schema": "fsjoule.run/4"}))
     said: list[str] = []
     resume(aborted).check_lab(LAB, said.append)
-    assert said == [f"{aborted} does not say in which lab it began: that it is this one is not checked"]
+    assert said == [f"{aborted} does not say in which lab it began, so the lab is not checked"]
 
 
 def test_what_was_cut_short_while_it_was_written_is_measured_again(aborted: Path) -> None:
@@ -304,5 +304,5 @@ def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
     # A build folder is called after its commit.
     with pytest.raises(ConfigError, match=r"the kernel 6\.1 was .*, v6\.1-3-gc0ffee is 6\.1 \("):
         resumed.check_kernels([dataclasses.replace(_KERNEL, label="v6.1-3-gc0ffee", digest="ab" * 32)])
-    with pytest.raises(ConfigError, match=r"card with kernel 6\.1 and ext4 as its root is not the one of the run"):
+    with pytest.raises(ConfigError, match=r"card with kernel 6\.1 and root ext4 is not the run's"):
         resumed.check_images([dataclasses.replace(image, card_sha256="1" * 64) for image in resumed.run.images])
