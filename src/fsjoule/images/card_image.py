@@ -73,14 +73,19 @@ def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAUL
 
 
 def build_card(
-    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
+    kernel: str | TakenKernel,
+    root_filesystem: str,
+    *,
+    progress: Progress,
+    recipe: str = DEFAULT_RECIPE,
+    root: Path | None = None,
 ) -> CardImage:
-    """The card image with that kernel and root filesystem; what is in the cache is not built again.
+    """The card image with that kernel and root filesystem; what is in the cache, or below `root`, is not built again.
 
     Raises ConfigError for a name that is not in the recipe or a mistake in it, MissingToolError, and LabError,
     transient if it was the download.
     """
-    return _card(kernel, root_filesystem, recipe, progress)
+    return _card(kernel, root_filesystem, recipe, progress, root)
 
 
 def check_card(

@@ -47,6 +47,7 @@ class Session:
     Signals that end it (`interrupts`) are raised only where a body says so: in `open` while it builds, not in `close`.
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
+    `cards` is the folder of the card images; without it, the cache.
     """
 
     choice: Choice
@@ -56,6 +57,7 @@ class Session:
     coordinator: str | None = None
     taken: tuple[kernels.TakenKernel, ...] = ()
     held: HeldLab | None = None
+    cards: Path | None = None
     lab: HeldLab = field(init=False)
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
@@ -116,7 +118,9 @@ class Session:
         for line in plan_lines(self.plan.left_out, self.plan.adjusted):
             self.say(line)
         self._cards = {
-            (kernel.facts.label, root): images.build_card(kernel, root, progress=self.say, recipe=self.profile.recipe)
+            (kernel.facts.label, root): images.build_card(
+                kernel, root, progress=self.say, recipe=self.profile.recipe, root=self.cards
+            )
             for kernel in self._kernels
             for root in root_filesystems(self.plan)
         }
@@ -216,6 +220,11 @@ class Session:
             return None
         resumed = self.choice.resumed is not None
         return shlex.join(self.command if resumed else (*self.command, "--resume", str(self._folder)))
+
+    @property
+    def card_images(self) -> tuple[images.CardImage, ...]:
+        """The cards of the run, once it is open."""
+        return tuple(self._cards.values())
 
     @property
     def folder(self) -> Path | None:

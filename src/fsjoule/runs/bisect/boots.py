@@ -1,0 +1,168 @@
+"""Boots of one kernel after the other on one board, each a run of its own with one repetition."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from fsjoule import kernels, lab
+from fsjoule.bench.run import Bench
+from fsjoule.errors import BoardError, ConfigError
+from fsjoule.filesystems import modules_of
+from fsjoule.host import interrupts
+from fsjoule.host.cache.locks import discard
+from fsjoule.model import Measurement, Planned
+from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.request import Choice
+from fsjoule.runs.session import Session
+from fsjoule.store.reader import load_run_file
+from fsjoule.virtual.lab.health import lab_faults
+
+# Both ends, the candidate and its parent, and some of the search, a card or two each.
+_CARDS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What one boot of a kernel gave: figures by `<measurement> <metric>`, None where one is lacking.
+
+    `unfit` says why the kernel gave none, if it does not boot or cannot do the work, though the lab is well; `booted`
+    tells the two apart.
+    """
+
+    run_id: str
+    folder: Path
+    seconds: float
+    figures: dict[str, float | None]
+    unfit: str | None = None
+    booted: bool = True
+
+
+@dataclass
+class Boots:
+    """A board on which kernels are booted; the lab is brought up and the place held from the first boot until the end.
+
+    `choice` says what is measured, with any kernel; `select` names the measurements of it that count, by a part of
+    their names (several with commas; all without one). `metrics` are the figures that are wanted. In `cards` the card
+    images of the kernels that booted last are kept: of a hundred kernels they would fill the cache.
+    """
+
+    choice: Choice
+    environment: lab.EnvironmentFile
+    metrics: tuple[Metric, ...]
+    select: str
+    cards: Path
+    say: Callable[[str], None]
+    command: tuple[str, ...]
+    _kept: list[Path] = field(default_factory=list[Path], init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
+    _lab: HeldLab | None = field(default=None, init=False)
+    _target: Any = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(interrupts.handled())
+        self._open.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        interrupts.tell(self.say)
+        self._open.close()
+
+    def selected(self, entries: tuple[Planned, ...]) -> tuple[Planned, ...]:
+        """The measurements of a plan that count. Raises ConfigError if that is none."""
+        parts = [part.strip() for part in self.select.split(",") if part.strip()]
+        found = tuple(each for each in entries if not parts or any(part in each.slug for part in parts))
+        wanted = tuple(each for each in found if set(metrics_of(each.workload)) & set(self.metrics))
+        if not wanted:
+            names = ", ".join(dict.fromkeys(each.slug for each in entries))
+            raise ConfigError(f"-k {self.select}: no measurement of the suite has this name", hint=f"it has {names}")
+        return wanted
+
+    def measure(self, kernel: Path, seed: int) -> Boot:
+        """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
+
+        Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
+        """
+        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed)
+        with interrupts.interruptible():
+            taken = kernels.take_kernels(
+                choice.kernels,
+                progress=self.say,
+                recipe=self.environment.profile.recipe,
+                modules=modules_of(choice.filesystems),
+            )
+        held, target = self._board(taken)
+        session = Session(choice, self.environment, self.say, self.command, taken=taken, held=held, cards=self.cards)
+        session.open()
+        self._keep_few([card.path.parent for card in session.card_images])
+        started_s = time.monotonic()
+        with session.run(target) as bench:
+            entries = self.selected(session.plan.entries)
+            session.expected = len(entries)
+            with interrupts.interruptible():
+                measured, unfit = _measured(bench, entries)
+            if unfit is not None:
+                session.stopped = unfit
+        folder = session.folder
+        assert folder is not None, "session.run has made one"
+        return Boot(
+            run_id=load_run_file(folder).run_id,
+            folder=folder,
+            seconds=round(time.monotonic() - started_s, 1),
+            figures=self._figures(entries, measured),
+            unfit=unfit,
+            booted=bool(measured) or bool(bench.run.boards),
+        )
+
+    def _board(self, taken: tuple[kernels.TakenKernel, ...]) -> tuple[HeldLab, Any]:
+        """The lab, held, and labgrid's target in it; brought up for the first kernel."""
+        if self._lab is None:
+            held = HeldLab(self.environment, self.say)
+            self._open.callback(held.close)
+            held.find()
+            held.bring_up(taken)
+            self._open.enter_context(held.place())
+            with interrupts.interruptible():
+                self._target = self._open.enter_context(lab.labgrid_target(self.environment.path))
+            self._lab = held
+        return self._lab, self._target
+
+    def _keep_few(self, booting: list[Path]) -> None:
+        self._kept = [*(folder for folder in self._kept if folder not in booting), *booting]
+        while len(self._kept) > _CARDS:
+            discard(self._kept.pop(0))
+        for stage in self.cards.glob("partition/*"):
+            discard(stage)  # only a card is made of it
+
+    def _figures(self, entries: tuple[Planned, ...], measured: list[Measurement]) -> dict[str, float | None]:
+        by_slug = {each.slug: each for each in measured if each.valid}
+        return {
+            f"{entry.slug} {metric.value}": figure_of(by_slug[entry.slug], metric) if entry.slug in by_slug else None
+            for entry in entries
+            for metric in self.metrics
+            if metric in metrics_of(entry.workload)
+        }
+
+
+def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurement], str | None]:
+    """What was measured, and what the kernel could not do if the lab was well meanwhile.
+
+    A fault is given a second try by the bench. Raises LabError.
+    """
+    measured: list[Measurement] = []
+    for entry in entries:
+        try:
+            measured.append(bench.measure(entry))
+        except BoardError as error:
+            if lab_faults(os.environ.get("LG_COORDINATOR", "")):
+                raise
+            return measured, error.what.splitlines()[0]
+    return measured, None

@@ -1,0 +1,236 @@
+"""The log of a bisection: one JSON document per line, appended and flushed, never changed.
+
+The log is all that a bisection keeps; its next step follows from it. A line that was cut short by a crash or a full
+disk is dropped when the log is opened again: its boot is measured again, and counted once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from fsjoule.errors import LabError, ResultError, StorageError
+from fsjoule.host.cache.locks import locked
+from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
+from fsjoule.model.metrics import Metric
+from fsjoule.store.files import flush_folder
+
+SCHEMA: Final = "fsjoule.bisection/1"
+LOG_FILE: Final = "bisection.jsonl"
+_LOCK_FILE: Final = ".lock"
+_LOCK_TIMEOUT_S: Final = 1.0
+
+Stage = Literal["build", "boot", "work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question. The first line of a log; a log answers this question and no other.
+
+    `repository` identifies the repository (`kernels.source_tree.Revision`), `good` and `bad` are commits. `select`
+    names the measurements of the suite that count, all without one. `effects` are the least losses that matter, as
+    fractions, by metric. `config` are the texts of kernel configuration fragments.
+    """
+
+    made_utc: str
+    repository: str
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    board: str
+    suite: str
+    filesystems: tuple[str, ...]
+    provision: str
+    storages: tuple[str, ...] | None
+    select: str
+    effects: dict[Metric, float]
+    budget: int
+    seed: int
+    config: tuple[str, ...] = ()
+    schema: Literal["fsjoule.bisection/1"] = SCHEMA
+    event: Literal["asked"] = "asked"
+
+    def differences(self, other: Asked) -> tuple[str, ...]:
+        """What another question has otherwise, in words; the budget and the seed may differ."""
+        names = ("repository", "good", "bad", "board", "suite", "filesystems", "provision", "storages", "select")
+        return tuple(
+            f"{name}: {_shown(getattr(self, name))}, not {_shown(getattr(other, name))}"
+            for name in (*names, "effects", "config")
+            if getattr(self, name) != getattr(other, name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The commits that are searched from now on, oldest first; the first is an end that is good.
+
+    `inside` is the merge whose second parents these are; empty for the first line.
+    """
+
+    commits: tuple[str, ...]
+    inside: str = ""
+    event: Literal["line"] = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A commit's kernel. Commits whose `image` is equal have the same kernel, byte for byte."""
+
+    commit: str
+    image: str
+    seconds: float
+    event: Literal["built"] = "built"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A commit that cannot be tested, at which stage, and why. A fault of the lab is none of these."""
+
+    commit: str
+    stage: Stage
+    why: str
+    event: Literal["skipped"] = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """A boot and its figures by `<measurement> <metric>`, in the metric's unit; None where one is lacking.
+
+    `number` counts all boots of the bisection from 1, `purpose` is the step's that asked for it. `commit` may be the
+    end without the culprit: then `without` is the culprit.
+    """
+
+    number: int
+    commit: str
+    purpose: str
+    board: str
+    run_id: str
+    folder: str
+    started_utc: str
+    seconds: float
+    seed: int
+    figures: dict[str, float | None]
+    without: str = ""
+    event: Literal["booted"] = "booted"
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long the board waited for a build, in seconds."""
+
+    seconds: float
+    event: Literal["waited"] = "waited"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer, by its kind, and the commits that it names."""
+
+    made_utc: str
+    kind: str
+    commits: tuple[str, ...]
+    text: str
+    event: Literal["answered"] = "answered"
+
+
+Event = Asked | Line | Built | Skipped | Booted | Waited | Answered
+_EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+@dataclass
+class BisectionLog:
+    """A log that is being written. `events` are all that it holds."""
+
+    folder: Path
+    events: list[Event] = field(default_factory=list[Event])
+
+    def add(self, event: Event) -> None:
+        """Append an event; it is on the disk when this returns. Raises StorageError."""
+        path = self.folder / LOG_FILE
+        line = _EVENT.dump_json(event) + b"\n"
+        try:
+            with path.open("ab") as file:
+                whole = file.tell()
+                try:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(whole)
+                    raise
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be written: {error.strerror}",
+                hint="make room on that disk and run the same command again: it goes on where it was",
+            ) from error
+        self.events.append(event)
+
+
+@contextmanager
+def bisection_log(folder: Path) -> Generator[BisectionLog]:
+    """The log in a folder, to go on with; made if it is not there. One process at a time has it.
+
+    Raises ResultError if it is damaged, LabError if another process has it, StorageError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        flush_folder(folder.parent)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}", hint="choose another --state") from error
+    try:
+        holding = locked(folder / _LOCK_FILE, f"the bisection in {folder}", lambda _text: None, _LOCK_TIMEOUT_S)
+        holding.__enter__()
+    except LabError as error:
+        raise LabError(
+            f"another process works on the bisection in {folder}", hint="wait for it, or choose another --state"
+        ) from error
+    try:
+        events, whole = _read(folder)
+        path = folder / LOG_FILE
+        if path.exists() and path.stat().st_size > whole:
+            os.truncate(path, whole)
+        yield BisectionLog(folder, events)
+    finally:
+        holding.__exit__(None, None, None)
+
+
+def read_bisection(folder: Path) -> list[Event]:
+    """The events of a log, which may be growing. Raises ResultError if there is none, or it is damaged."""
+    events, _ = _read(folder)
+    if not events:
+        raise ResultError(f"{shown(folder)} holds no bisection", hint="fsjoule bisect --state DIR makes one")
+    return events
+
+
+def _read(folder: Path) -> tuple[list[Event], int]:
+    """The events, and how many bytes of the log are whole lines."""
+    content = read_inside(folder, LOG_FILE, at_most=DOCUMENT_BYTES) or b""
+    whole = content.rfind(b"\n") + 1
+    events: list[Event] = []
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        try:
+            events.append(_EVENT.validate_json(line))
+        except ValidationError as error:
+            raise ResultError(
+                f"{shown(folder, LOG_FILE)}, line {number}: {_reason(error)}",
+                hint="it was written by another version, or changed by hand: begin anew with another --state",
+            ) from error
+    if events and not isinstance(events[0], Asked):
+        raise ResultError(f"{shown(folder, LOG_FILE)}: its first line is no question")
+    return events, whole
+
+
+def _reason(error: ValidationError) -> str:
+    first: Any = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str)
