@@ -446,6 +446,21 @@ def test_joules_of_another_meter_are_not_stored() -> None:
     assert bench.finish(expected=2).abort_reason == words
 
 
+def test_a_meter_that_takes_the_place_of_the_runs_in_its_first_measurement_is_another_one() -> None:
+    store, meter = FakeStore(), FakeMeter()
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench.store = store
+    first = entry(bench, "write-16k")
+    ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
+    meter.trace = ours
+    bench.begin()
+    meter.trace = replace(ours, info=replace(ours.info, serial_number="u"))
+    with pytest.raises(InstrumentError, match="serial was t, it is u now"):
+        bench.measure(first)
+    assert bench.run.meter == ours.info
+    assert store.measurements == []
+
+
 def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
     store, meter = FakeStore(), FakeMeter(None)
     bench = bench_of(shell=FakeShell(answer), meter=meter)

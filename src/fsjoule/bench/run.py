@@ -104,8 +104,14 @@ class Bench:
         return self.run.plan
 
     def begin(self) -> None:
-        """Open the run's folder. Raises InstrumentError if a run that goes on has another meter than it began with."""
-        if self.run.meter is not None and (now := self._ask_meter()) is not None:
+        """Open the run's folder. Raises InstrumentError if a run that goes on has another meter than it began with.
+
+        The meter is known before it records: one that takes its place in the first measurement is another one.
+        """
+        now = self._ask_meter()
+        if self.run.meter is None:
+            self.run = dataclasses.replace(self.run, meter=now)
+        elif now is not None:
             check_meter(self.run.meter, now)
         self.store.begin(self.run)
 
