@@ -127,7 +127,7 @@ def test_the_example_is_right_and_relative_to_itself() -> None:
         ("size_mib = 1024", "size_mib = 1000", "card.size_mib = 1000 is wrong", "size_mib"),
         ('name = "test"', 'nam = "test"', "the key 'name' is missing", None),
         ("[card]", "[carb]", "the key 'card' is missing", None),
-        ('name = "test"', "name = test", "no TOML", None),
+        ('name = "test"', "name = test", "not valid TOML", "name"),
         ("idle_w = 1.1", 'idle_w = "much"', "power.idle_w = 'much' is wrong", "idle_w"),
     ],
 )

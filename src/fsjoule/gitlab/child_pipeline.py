@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.runs.request import choose, planned
 
 HEAD: Final = "head"
@@ -68,19 +66,12 @@ def read_matrix(file: Path) -> Matrix:
     """The matrix of a TOML file. Raises ConfigError with file and line."""
     try:
         text = file.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"at line (\d+)", str(error))
-        raise ConfigError(f"not valid TOML: {error}", file=file, line=int(where[1]) if where else None) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the matrix cannot be read: {error}", file=file, hint=_HINT) from error
     try:
-        matrix = Matrix.model_validate(document)
+        matrix = Matrix.model_validate(parse_toml(text, file))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
-        message = f"{'.'.join(path)}: {first['msg']}"
-        raise ConfigError(message, file=file, line=line_of(text, path), hint=_HINT) from error
+        raise wrong_value(error, text, file, hint=_HINT) from error
     everything = {job.name for job in _jobs(matrix, dict.fromkeys(matrix.boards))}
     for name in matrix.leave_out:
         if name not in everything:

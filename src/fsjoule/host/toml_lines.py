@@ -1,14 +1,44 @@
-"""Where in a TOML text a value stands, for error messages; the parser of the standard library does not say."""
+"""TOML texts whose mistakes are told with file, line and key; the parser of the standard library does not say them."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from fsjoule.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _HEADER = re.compile(r"^\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
+
+
+def parse_toml(text: str, file: Path) -> dict[str, Any]:
+    """The document of a TOML text; `file` is for error messages. Raises ConfigError with file and line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+
+
+def path_of(error: ValidationError) -> list[str]:
+    """The keys that lead to the first value that is wrong."""
+    return [str(part) for part in error.errors(include_url=False)[0]["loc"] if part != "[key]"]
+
+
+def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, within: Sequence[str] = ()) -> ConfigError:
+    """What is wrong first in a document, with file, line and the value; `within` is the table that was validated."""
+    first, path = error.errors(include_url=False)[0], path_of(error)
+    simple = isinstance(first["input"], str | int | float | list)
+    given = f" (given: {first['input']!r})" if simple else ""
+    what = f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}"
+    return ConfigError(what, file=file, line=line_of(text, [*within, *path]), hint=hint)
 
 
 def line_of(text: str, path: Sequence[str]) -> int:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host.paths import project_dir
-from fsjoule.host.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.model import DEFAULT_RECIPE
 from fsjoule.model.filesystem import Filesystem
 
 # pydantic's own last part of the path to a key that is wrong.
-_KEY: Final = "[key]"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
@@ -232,32 +229,18 @@ def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
 
     Raises ConfigError with file and line.
     """
-    own, base, base_file = _document(text, file), dict[str, Any](), file
+    own, base, base_file = parse_toml(text, file), dict[str, Any](), file
     if "base" in own:
         base_file = _base_file(own.pop("base"), text, file)
-        base = _document(base_file.read_text(encoding="utf-8"), base_file)
+        base = parse_toml(base_file.read_text(encoding="utf-8"), base_file)
     try:
         return Recipe.model_validate({**_merged(base, own), "name": name})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"] if part != _KEY]
-        given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {first['input']!r})"
-        where = base_file if _holds(base, path) and not _holds(own, path) else file
-        raise ConfigError(
-            f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}",
-            file=where,
-            line=line_of(text if where == file else base_file.read_text(encoding="utf-8"), path),
-            hint="docs/images.md explains every field of a recipe",
-        ) from error
-
-
-def _document(text: str, file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"at line (\d+)", str(error))
-        line = int(where[1]) if where else text.count("\n") + 1
-        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+        path = path_of(error)
+        if _holds(base, path) and not _holds(own, path):
+            text, file = base_file.read_text(encoding="utf-8"), base_file
+        hint = "docs/images.md explains every field of a recipe"
+        raise wrong_value(error, text, file, hint=hint) from error
 
 
 def _base_file(base: object, text: str, file: Path) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
+from fsjoule.host.toml_lines import parse_toml, wrong_value
 from fsjoule.model import CardModel
 
 _ADAPTER: Final = TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(CardModel))
@@ -18,12 +18,9 @@ def read_card_model(name: str) -> CardModel:
     """The card of that name. Raises ConfigError with the file, and the key that is wrong."""
     file = project_dir() / "labgrid" / "virtual" / f"{name}.toml"
     try:
-        return _ADAPTER.validate_python(tomllib.loads(file.read_text(encoding="utf-8")))
+        text = file.read_text(encoding="utf-8")
+        return _ADAPTER.validate_python(parse_toml(text, file))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"there is no model of a card {name!r}: {error}", hint="emmc.toml is one") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"no TOML: {error}", file=file) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{key}: {first['msg']}", file=file, hint="emmc.toml has all keys") from error
+        raise wrong_value(error, text, file, hint="emmc.toml has all keys") from error

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Metric
 
 _TABLE: Final = "gate"
+_HINT: Final = "docs/statistics.md explains every field of a policy"
 
 # Strict: a `true` is no number, nor is a "1".
 Effect = Annotated[float, Field(strict=True, gt=0, le=0.5)]
@@ -49,34 +48,18 @@ def parse_policy(text: str, *, file: Path) -> Policy:
 
     Raises ConfigError with file and line for anything but a `[gate]` table whose values make sense.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"at line (\d+)", str(error))
-        line = int(where[1]) if where else text.count("\n") + 1
-        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+    document = parse_toml(text, file)
     for table in document:
         if table != _TABLE:
             raise ConfigError(f"unknown table or key {table!r}", file=file, line=line_of(text, [table]), hint=_HINT)
     if not isinstance(document.get(_TABLE), dict):
         raise ConfigError(f"no table [{_TABLE}]", file=file, line=1, hint=_HINT)
-    policy = _validated(document[_TABLE], text, file)
+    try:
+        policy = TypeAdapter(Policy).validate_python(document[_TABLE])
+    except ValidationError as error:
+        raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
     _check_together(policy, text, file)
     return policy
-
-
-_HINT: Final = "docs/statistics.md explains every field of a policy"
-
-
-def _validated(table: dict[str, Any], text: str, file: Path) -> Policy:
-    try:
-        return TypeAdapter(Policy).validate_python(table)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"] if part != "[key]"]
-        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
-        message = f"{'.'.join(path)}: {first['msg']}{given}"
-        raise ConfigError(message, file=file, line=line_of(text, [_TABLE, *path]), hint=_HINT) from error
 
 
 def _check_together(policy: Policy, text: str, file: Path) -> None:

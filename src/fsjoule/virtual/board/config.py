@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.host.toml_lines import line_of
+from fsjoule.host.toml_lines import line_of, parse_toml
 from fsjoule.model import MIB
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.disks.lossy_disk import Cache
@@ -161,9 +160,7 @@ class BoardConfig:
             hint = "labgrid/virtual/board.toml is an example to start from"
             raise ConfigError(f"the board's config cannot be read: {error}", file=file, hint=hint) from error
         try:
-            config = _BOARD.validate_python(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"no TOML: {error}", file=file) from error
+            config = _BOARD.validate_python(parse_toml(text, file))
         except ValidationError as error:
             raise _config_error(error, file, text) from None
         config = config.below(file.absolute().parent)
