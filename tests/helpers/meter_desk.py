@@ -18,7 +18,7 @@ from meter_process import renewed
 
 from fsjoule.host import process
 from fsjoule.meter.links.holders import holders
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.services import free_ports, listens
 
 LIMIT_S = 120.0
@@ -53,7 +53,7 @@ class Desk:
         source = () if "--feed" in options else ("--load", load)
         links = ("--stream-link", str(self.stream), "--marks-link", str(self.marks))
         there = renewed(self.stream, self.marks)
-        simulator = process.start([meter_build.simulator(print), *source, *links, *options])
+        simulator = process.start([programs.simulator(print), *source, *links, *options])
         self.closing.callback(process.stop, simulator)
         wait(there, "no meter")
         return simulator

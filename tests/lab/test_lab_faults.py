@@ -22,8 +22,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.virtual.disks.loop_device import LoopDevice, _remove, attached_file
-from fsjoule.virtual.lab import lab
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.health import console_faults, lab_faults
 from fsjoule.virtual.lab.meter import _served_at
@@ -225,7 +224,7 @@ def test_a_dead_meters_port_never_serves_another_meter(state: Path, tmp_path: Pa
         for number in range(4):
             folder = tmp_path / str(number)
             folder.mkdir()
-            other = stack.enter_context(running(meter_build.simulator(print), folder, "--load", "5.0,0.1"))
+            other = stack.enter_context(running(programs.simulator(print), folder, "--load", "5.0,0.1"))
             taken |= {other.stream.readlink(), other.marks.readlink()}
             for each in (pair := pty.openpty()):
                 stack.callback(os.close, each)

@@ -19,8 +19,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
 from fsjoule.meter.energy import energy
 from fsjoule.model import Trace, Window
-from fsjoule.virtual.lab import lab
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths
 
 _DURATION_S = 3.0
@@ -56,7 +55,7 @@ def bench(module_state: Path) -> Generator[_Bench]:
     feed_file = module_state / "feed"
     feed = LoadFeed(feed_file)
     program = module_state / "meter"
-    program.write_text(f'#!/bin/sh\nexec {meter_build.simulator(print)} "$@" --feed {feed_file}\n')
+    program.write_text(f'#!/bin/sh\nexec {programs.simulator(print)} "$@" --feed {feed_file}\n')
     program.chmod(0o755)
     handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program, progress=print)
     record = LabPaths.of("virtual").read()

@@ -15,14 +15,14 @@ from meter_process import LIMIT_S, check_energy, check_order, infos, running, va
 from fsjoule.host import process
 from fsjoule.meter.protocol.frames import SamplesFrame
 from fsjoule.virtual.board.feed import FeedWriter
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 
 _MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return meter_build.simulator(print)
+    return programs.simulator(print)
 
 
 # --------------------------------------------------------------------------------------------------- constant load

@@ -15,12 +15,12 @@ from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return meter_build.simulator(print)
+    return programs.simulator(print)
 
 
 # -------------------------------------------------------------------------------------------------------- commands

@@ -12,14 +12,14 @@ from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
 from fsjoule.virtual.board.feed import RECORD
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 
 _MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return meter_build.simulator(print)
+    return programs.simulator(print)
 
 
 def _replay(program: Path, records: bytes, *options: str) -> tuple[Trace, bytes]:

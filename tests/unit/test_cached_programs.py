@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.virtual.lab import probe as probe_build
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 
 
 def empty(program: Path) -> None:
@@ -38,11 +37,11 @@ def put_a_dangling_link(program: Path) -> None:
 
 
 def lose_the_record(program: Path) -> None:
-    program.with_name(f"{program.name}.sha256").unlink()
+    program.with_name("entry.json").unlink()
 
 
 def empty_the_record(program: Path) -> None:
-    os.truncate(program.with_name(f"{program.name}.sha256"), 0)
+    os.truncate(program.with_name("entry.json"), 0)
 
 
 KINDS = (empty, cut, change, take_the_mode_away, put_a_dangling_link, lose_the_record, empty_the_record)
@@ -54,33 +53,34 @@ def test_a_damaged_library_is_built_again(
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
     said: list[str] = []
-    library = probe_build.probe(said.append)
+    library = programs.probe(said.append)
     content = library.read_bytes()
-    assert probe_build.probe(said.append) == library
-    assert said == ["building the board's probe"]
+    assert programs.probe(said.append) == library
+    assert said == ["building guest_probe.so"]
     kind(library)
-    assert probe_build.probe(said.append) == library
-    assert said[1:] == [f"{library} is not as it was built: building the board's probe again"]
+    assert programs.probe(said.append) == library
+    assert said[1].startswith("the cached probe host is damaged: ")
+    assert said[2:] == ["building guest_probe.so"]
     assert library.read_bytes() == content
     assert not library.is_symlink()
     assert os.access(library, os.X_OK)
-    assert len(list(library.parent.iterdir())) == 2
-    probe_build.probe(said.append)
-    assert len(said) == 2
+    assert sorted(path.name for path in library.parent.iterdir()) == ["entry.json", "guest_probe.so"]
+    programs.probe(said.append)
+    assert len(said) == 3
 
 
 def test_a_damaged_simulator_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    program = meter_build.simulator(print)
+    program = programs.simulator(print)
     empty(program)
-    assert meter_build.simulator(print) == program
+    assert programs.simulator(print) == program
     assert subprocess.run([program, "--help"], capture_output=True, timeout=30, check=False).stdout
 
 
 def test_a_folder_in_the_place_of_a_program_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    library = probe_build.probe(print)
+    library = programs.probe(print)
     shutil.rmtree(library.parent)
     library.mkdir(parents=True)
     (library / "in it").touch()
-    assert probe_build.probe(print).is_file()
+    assert programs.probe(print).is_file()

@@ -23,7 +23,7 @@ from replayed import Chip, Load, Meter, Settings, random_load
 from fsjoule.meter.energy import Instrument, energy
 from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.model import MeterCalibration, Window
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 
 CASES = 1000
 IDLE = Window(50_000, 350_000)
@@ -156,7 +156,7 @@ def _line(random: np.random.Generator, lost: float) -> Callable[[Frame], bool]:
 
 @pytest.mark.parametrize("draw", [from_the_shop, calibrated, exact, on_a_bad_line])
 def test_the_uncertainty_covers_the_truth(draw: Draw) -> None:
-    errors_of = partial(_errors, meter_build.simulator(print), draw)
+    errors_of = partial(_errors, programs.simulator(print), draw)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         errors = np.array(list(pool.map(errors_of, range(CASES))))
     covered, size = (np.abs(errors) <= 2).mean(axis=0), np.sqrt((errors**2).mean(axis=0))

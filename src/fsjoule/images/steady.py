@@ -12,16 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.cache.libraries import shared_library
+from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import project_dir
 
 # The time of everything on a card, in seconds of the epoch: 2026-01-01.
 IMAGE_TIME_S: Final = 1_767_225_600
-
-_FLAGS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-_LIBRARY: Final = "steady.so"
-_TIMEOUT_S: Final = 120.0
 
 
 def steady_source() -> str:
@@ -34,13 +30,7 @@ def steady_environment(*, progress: Progress) -> Mapping[str, str]:
 
     Raises MissingToolError if the C compiler is missing, LabError if the build fails.
     """
-    compiler = process.run(["cc", "--version"], timeout_s=30.0).stdout.decode(errors="replace")
-    key = cache_key({"source": steady_source(), "flags": _FLAGS, "compiler": compiler})
-
-    def build(folder: Path) -> None:
-        process.run(["cc", *_FLAGS, "-o", folder / _LIBRARY, _source(), "-ldl"], timeout_s=_TIMEOUT_S)
-
-    library = build_once("steady", "host", key, build, progress=progress) / _LIBRARY
+    library = shared_library(_source(), "steady", progress=progress)
     return {
         "LD_PRELOAD": str(library),
         "FSJOULE_STEADY_TIME": str(IMAGE_TIME_S),

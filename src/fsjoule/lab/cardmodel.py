@@ -19,8 +19,9 @@ def read_card_model(name: str) -> CardModel:
     file = project_dir() / "labgrid" / "virtual" / f"{name}.toml"
     try:
         text = file.read_text(encoding="utf-8")
-        return _ADAPTER.validate_python(parse_toml(text, file))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"there is no model of a card {name!r}: {error}", hint="emmc.toml is one") from error
+    try:
+        return _ADAPTER.validate_python(parse_toml(text, file))
     except ValidationError as error:
         raise wrong_value(error, text, file, hint="emmc.toml has all keys") from error

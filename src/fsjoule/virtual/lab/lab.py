@@ -28,8 +28,7 @@ from fsjoule.host import process
 from fsjoule.host.interrupts import interruptible
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
-from fsjoule.virtual.lab import probe as probe_build
-from fsjoule.virtual.lab import simulator as meter_build
+from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, forget, make_devices_directory
 from fsjoule.virtual.lab.health import faults_of
@@ -174,8 +173,8 @@ def up(
             equipment = _Equipment(
                 board,
                 emulator,
-                meter or str(meter_build.simulator(progress)),
-                probe_build.probe(progress) if in_guest_time else None,
+                meter or str(programs.simulator(progress)),
+                programs.probe(progress) if in_guest_time else None,
             )
         return _start(paths, owner_pid, equipment, progress)
 

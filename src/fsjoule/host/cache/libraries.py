@@ -1,0 +1,32 @@
+"""Shared libraries that fsjoule compiles for itself, each from one file of C, once for each content and compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress, build_once, cache_key
+
+_FLAGS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+_TIMEOUT_S: Final = 120.0
+
+
+def compiler_version() -> str:
+    """What the C compiler says it is. Raises MissingToolError if there is none."""
+    return process.run(["cc", "--version"], timeout_s=30.0).stdout.decode(errors="replace")
+
+
+def shared_library(source: Path, stage: str, *, progress: Progress, root: Path | None = None) -> Path:
+    """The library of a file of C, from the cache or built now, of which `progress` is told.
+
+    Raises MissingToolError if the C compiler is missing, LabError if the build fails.
+    """
+    inputs = {"source": source.read_text(encoding="utf-8"), "flags": _FLAGS, "compiler": compiler_version()}
+    name = f"{source.stem}.so"
+
+    def build(folder: Path) -> None:
+        progress(f"building {name}")
+        process.run(["cc", *_FLAGS, "-o", folder / name, source, "-ldl"], timeout_s=_TIMEOUT_S)
+
+    return build_once(stage, "host", cache_key(inputs), build, progress=progress, root=root) / name

@@ -1,0 +1,40 @@
+"""What a virtual lab runs and fsjoule compiles: the meter's simulator from meter/, the board's probe from probe/."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from fsjoule.host.cache.libraries import compiler_version, shared_library
+from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
+from fsjoule.host.paths import cache_dir, project_dir
+from fsjoule.host.process import run
+
+SIMULATOR: Final = "fsjoule-meter-sim"
+_FOLDERS: Final = ("host", "lib", "emulated", "sim")
+_BUILD_TIMEOUT_S: Final = 300.0
+
+
+def simulator(progress: Progress) -> Path:
+    """The simulator's program, from the cache or built now, of which `progress` is told.
+
+    Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
+    """
+    sources = project_dir() / "meter"
+    inputs = {"compiler": compiler_version(), **{name: folder_digest(sources / name) for name in _FOLDERS}}
+
+    def build(folder: Path) -> None:
+        progress("building the meter's simulator")
+        work = folder / "work"
+        run(["cmake", "-S", sources / "host", "-B", work, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
+        run(["ninja", "-C", work, SIMULATOR], timeout_s=_BUILD_TIMEOUT_S)
+        (work / "sim" / SIMULATOR).rename(folder / SIMULATOR)
+        shutil.rmtree(work)
+
+    return build_once("meter", "simulator", cache_key(inputs), build, progress=progress, root=cache_dir()) / SIMULATOR
+
+
+def probe(progress: Progress) -> Path:
+    """The library that tells what a board in guest time draws. Raises MissingToolError and LabError likewise."""
+    return shared_library(project_dir() / "probe" / "guest_probe.c", "probe", progress=progress, root=cache_dir())
