@@ -25,6 +25,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "guest_profile.h"
+
 /* ------------------------------------------------------------------------------------------- what QEMU exports */
 
 #define QEMU_CLOCK_VIRTUAL 1
@@ -251,6 +253,7 @@ static void tell_mark(const struct msghdr *message, size_t size)
 
 		for (size_t k = 0; k < part->iov_len && size > 0; k++, size--) {
 			event.byte = ((const unsigned char *)part->iov_base)[k];
+			profile_mark_byte((unsigned char)event.byte, event.time_ns);
 			tell(&event);
 		}
 	}

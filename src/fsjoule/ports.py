@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
+from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,21 @@ class Meter(Protocol):
         ...
 
 
+class Profiler(Protocol):
+    """Counts what a board executes, by address, without any effect on it. Only a board in guest time can be counted."""
+
+    def count_next(self) -> None:
+        """Count from the board's next power-on to the end of that. Raises LabError if its lab cannot."""
+        ...
+
+    def take(self, window: str) -> Profile | None:
+        """What was executed in the window of that name, once; None if the board has come to the end of none.
+
+        Raises LabError if the lab does not give it.
+        """
+        ...
+
+
 class ResultStore(Protocol):
     """Keeps one run. A measurement survives anything once `add` has returned."""
 
@@ -133,6 +148,10 @@ class ResultStore(Protocol):
         ...
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None: ...
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a file of the run beside its measurements."""
+        ...
 
     def finish(self, run: Run) -> None: ...
 

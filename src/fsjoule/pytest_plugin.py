@@ -103,6 +103,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
     )
     group.addoption(
+        "--profile",
+        dest="profiled",
+        action="store_true",
+        help="keep with each measurement what was executed in it (docs/results.md); for a board in guest time",
+    )
+    group.addoption(
         "--allow-missing-energy",
         action="store_true",
         help="exit with 0 even if measurements have no energy (default: 4, a fault of the lab)",
@@ -223,7 +229,7 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
             "--seed": seed,
             "--size-factor": size_factor,
         }
-        return choose_resumed(option.resume, given, meter_program=option.meter_program)
+        return choose_resumed(option.resume, given, meter_program=option.meter_program, profiled=option.profiled)
     return choose(
         suite_name=option.suite or _DEFAULT_SUITE,
         filesystems=option.fs,
@@ -236,6 +242,7 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         size_factor=size_factor,
         storages=option.storage,
         environment=environment,
+        profiled=option.profiled,
     )
 
 

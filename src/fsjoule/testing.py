@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
-from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Run, Trace
+from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.ports import CommandResult, Cut
 
 
@@ -73,12 +73,29 @@ class FakeMeter:
 
 
 @dataclass
+class FakeProfiler:
+    """Gives the same profile for each window, or none, and remembers how many power-ons it was to count."""
+
+    profile: Profile | None = None
+    counted: int = 0
+    windows: list[str] = field(default_factory=list[str])
+
+    def count_next(self) -> None:
+        self.counted += 1
+
+    def take(self, window: str) -> Profile | None:
+        self.windows.append(window)
+        return self.profile
+
+
+@dataclass
 class FakeStore:
     """Keeps the contents of a run folder in memory."""
 
     runs: list[Run] = field(default_factory=list[Run])
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     attachments: dict[int, dict[str, bytes]] = field(default_factory=dict[int, dict[str, bytes]])
+    kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def begin(self, run: Run) -> None:
         self.runs.append(run)
@@ -90,6 +107,9 @@ class FakeStore:
         del trace
         self.measurements.append(measurement)
         self.attachments[measurement.number] = attachments
+
+    def keep(self, name: str, content: bytes) -> None:
+        self.kept[name] = content
 
     def finish(self, run: Run) -> None:
         self.runs.append(run)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
-from traces import trace_of
+from fake_bench import IMAGE, PROFILE, answer, bench_of, entry, runtime_s, traced
 
-from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
@@ -19,13 +16,9 @@ from fsjoule.model import (
     MIB,
     FioWorkload,
     LabStep,
-    Mark,
     Measurement,
     MeterCalibration,
-    Plan,
-    Planned,
     Provision,
-    Run,
     RunStatus,
     Storage,
     TimedKind,
@@ -34,48 +27,7 @@ from fsjoule.model import (
 from fsjoule.model.labels import series_labels
 from fsjoule.ports import CommandResult
 from fsjoule.store.steps import STEPS_FILE, decode_steps
-from fsjoule.suites import Planning, plan_entries, suite
-from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
-
-
-def traced(
-    *marks: str,
-    runtime_s: float = 0.02,
-    shunt_raw: int = 2500,
-    missed: Collection[int] = (),
-    lost: Collection[int] = (),
-) -> Trace:
-    """Three seconds of a constant load, with marks at the start of the work and at its end."""
-    stop_us = 2_500_000 + round(runtime_s * 1e6)
-    sent = [Mark(stop_us if text.startswith("E") else 2_500_000, text) for text in marks]
-    return trace_of(np.full(3000, shunt_raw), marks=sent, missed=missed, lost=lost)
-
-
-def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
-    shell.files.update(
-        {
-            onboard.RESULT: FIO_JSON,
-            onboard.BEFORE: COUNTERS,
-            onboard.AFTER: AFTER,
-            onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
-        }
-    )
-    entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3)).entries
-    plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
-    run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
-    board = FakeBoard(shell, FACTS, IMAGE, faults or [])
-    said: list[str] = []
-    return Bench(run, PROFILE, board, meter, FakeStore(), FakeClock(), said.append, lambda _: None)
-
-
-def entry(bench: Bench, slug: str) -> Planned:
-    return next(e for e in bench.plan.entries if e.workload.slug == slug)
-
-
-def runtime_s() -> float:
-    from fsjoule.bench import fio  # noqa: PLC0415
-
-    return fio.parse(FIO_JSON.decode()).runtime_ns / 1e9
+from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
 
 
 def measured(slug: str, answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> Measurement:

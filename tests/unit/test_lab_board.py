@@ -12,14 +12,16 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from profiles import written
 
 from fsjoule.errors import LabError
-from fsjoule.virtual.lab.board import board_status, losses, set_seed
+from fsjoule.virtual.lab.board import board_status, losses, profile_next, set_seed, take_profile
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
 from fsjoule.virtual.lab.health import lab_faults
 
 _COORDINATOR = "127.0.0.1:20408"
 _STATUS = {"message": "off", "losses": {"sda": "3 of 7 writes"}}
+_ANSWERS = {"/status": json.dumps(_STATUS).encode(), "/profile/7": written((4096, 0, 5), busy_ns=20)}
 
 
 @contextmanager
@@ -28,9 +30,9 @@ def _board(told: list[tuple[str, bytes]]) -> Generator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(200 if self.path in _ANSWERS else 404)
             self.end_headers()
-            self.wfile.write(json.dumps(_STATUS).encode())
+            self.wfile.write(_ANSWERS.get(self.path, b""))
 
         def do_PUT(self) -> None:
             told.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
@@ -106,6 +108,27 @@ def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, mo
     assert losses(_COORDINATOR) == ()
     with pytest.raises(LabError, match="the board of the lab 'one' takes no seed"):
         set_seed(_COORDINATOR, 43)
+
+
+def test_a_board_counts_when_it_is_told_and_gives_each_window_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    told: list[tuple[str, bytes]] = []
+    with _board(told) as url:
+        _record("virtual", url)
+        profile_next(_COORDINATOR)
+        profile = take_profile(_COORDINATOR, "7")
+        assert take_profile(_COORDINATOR, "8") is None
+        for elsewhere in (lambda: profile_next("lab-host:20408"), lambda: take_profile("lab-host:20408", "7")):
+            with pytest.raises(LabError, match="in a virtual lab of this machine"):
+                elsewhere()
+    assert told == [("/profile", b"")]
+    assert profile is not None
+    assert profile.executed.tolist() == [5]
+    for gone in (lambda: profile_next(_COORDINATOR), lambda: take_profile(_COORDINATOR, "7")):
+        with pytest.raises(LabError, match="'virtual'"):
+            gone()
 
 
 def test_what_is_no_lab_is_none_and_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from fsjoule.errors import InstrumentError, LabError
-from fsjoule.model import BoardFacts, MeterInfo, Trace
+from fsjoule.model import BoardFacts, MeterInfo, Run, Trace
 
 _SAME_MEMORY: Final = 0.01
 _BOARD_HINT: Final = "go on with it on the board that it began on, or start a new run"
@@ -32,6 +32,16 @@ def check_board(then: BoardFacts, now: BoardFacts) -> None:
     differs = [f"{name} was {was[name]}, it is {found[name]} now" for name in was if was[name] != found[name]]
     if differs:
         raise LabError(f"this is not the board of the run: {'; '.join(differs)}", hint=_BOARD_HINT)
+
+
+def check_kernel(run: Run, label: str, board: BoardFacts) -> None:
+    """Whether the board runs the kernel that its card was made with. Raises LabError if not."""
+    wanted = next((kernel.release for kernel in run.kernels if kernel.label == label), board.kernel_release)
+    if board.kernel_release != wanted:
+        raise LabError(
+            f"the board runs kernel {board.kernel_release}, its card has {wanted}",
+            hint="does its boot loader take the kernel from the card?",
+        )
 
 
 def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import Flakey
-from fsjoule.bench.instrument import check_board, check_meter, meter_of
+from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import Evidence, judge
 from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.power_loss import PowerLoss
+from fsjoule.bench.profiles import attach_profile, keep_symbols
 from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.transcript import Transcript
 from fsjoule.errors import (
@@ -41,9 +41,9 @@ from fsjoule.model import (
     Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
-from fsjoule.ports import Board, Clock, Meter, ResultStore, Shell
+from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.steps import STEPS_FILE, encode_steps
-from fsjoule.suites import SCRATCH_ROOT, repetition_seed
+from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 
 _ATTEMPTS: Final = 2
 # What a block device's and a CPU's counters are when the board is switched on.
@@ -70,7 +70,8 @@ class Bench:
     A board that was taken away meanwhile (PlaceLostError) is left as it is, and nothing more is measured.
 
     `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
-    `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it.
+    `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it. With a `profiler`
+    each measurement has a profile, and the run the symbols of each boot.
     """
 
     run: Run
@@ -84,6 +85,7 @@ class Bench:
     kept: Sequence[Measurement] = ()
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
     diagnose: Callable[[], tuple[str, ...]] = tuple
+    profiler: Profiler | None = None
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
@@ -172,6 +174,8 @@ class Bench:
             reason = f"{missing} of {wanted} measurements were not taken"
         try:
             if self._lost is None:
+                if reason is None:  # else the board may be in the midst of something
+                    self._keep_symbols()
                 self._switch_off()
             else:
                 reason = self._lost.what
@@ -195,6 +199,8 @@ class Bench:
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
         self._check_meter(evidence.trace)
+        if self.profiler is not None:
+            attach_profile(self.profiler, evidence)
         measurement = judge(
             entry,
             evidence,
@@ -272,6 +278,7 @@ class Bench:
         return self._boot(entry)
 
     def _prepare(self, entry: Planned) -> None:
+        self._keep_symbols()
         self._switch_off()
         with self.phases("flash"):
             self.board.prepare(entry.kernel, self._root_filesystem(entry))
@@ -279,7 +286,9 @@ class Bench:
     def _boot(self, entry: Planned) -> Booted:
         with self.phases("boot"):
             self._on_since_s = self.clock.now_s()
-            shell = Transcript(self.board.boot(self._boot_seed(entry)))
+            if self.profiler is not None:
+                self.profiler.count_next()
+            shell = Transcript(self.board.boot(boot_seed(self.plan.seed, entry, self._root_filesystem(entry))))
             self._boots += 1
             measurer = Measurer(
                 shell=shell,
@@ -294,11 +303,6 @@ class Bench:
             self._booted = Booted(self._boots, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
         return self._booted
 
-    def _boot_seed(self, entry: Planned) -> int:
-        """The same in every run with the same seed, whatever else that run does; no two boots of a run share one."""
-        boot = f"{self.plan.seed} {entry.repetition} {entry.kernel} {self._root_filesystem(entry)}"
-        return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
-
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.
 
@@ -307,7 +311,7 @@ class Bench:
         run, image = self.run, self.board.image()
         if entry.kernel not in self._met:
             board = self.board.facts()
-            self._check_kernel(entry.kernel, board)
+            check_kernel(run, entry.kernel, board)
             if entry.kernel in run.boards:
                 check_board(run.boards[entry.kernel], board)
             else:
@@ -335,14 +339,6 @@ class Bench:
         if meter != self.run.meter:
             self.run = dataclasses.replace(self.run, meter=meter)
             self.store.update(self.run)
-
-    def _check_kernel(self, label: str, board: BoardFacts) -> None:
-        wanted = next((kernel.release for kernel in self.run.kernels if kernel.label == label), board.kernel_release)
-        if board.kernel_release != wanted:
-            raise LabError(
-                f"the board runs kernel {board.kernel_release}, its card has {wanted}",
-                hint="does its boot loader take the kernel from the card?",
-            )
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
         self._prepare(entry)
@@ -390,6 +386,11 @@ class Bench:
             self._booted.measurer.rest(seconds)
         else:
             self.clock.sleep(seconds)
+
+    def _keep_symbols(self) -> None:
+        if self.profiler is not None and self._booted is not None:
+            with self.phases("symbols"):
+                keep_symbols(self._booted.transcript, self._booted.number, self.store, self.say)
 
     def _switch_off_or_say(self) -> None:
         try:

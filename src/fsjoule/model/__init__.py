@@ -36,6 +36,7 @@ from fsjoule.model.meter import (
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
 from fsjoule.model.outcome import FileFate, Outcome
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
+from fsjoule.model.profile import Profile, Symbols
 from fsjoule.model.run import (
     DEFAULT_RECIPE,
     REFERENCE_KERNEL,
@@ -96,6 +97,7 @@ __all__ = [
     "Plan",
     "Planned",
     "PowerLossWorkload",
+    "Profile",
     "Projection",
     "Provision",
     "ResetCause",
@@ -105,6 +107,7 @@ __all__ = [
     "SeriesKey",
     "Space",
     "Storage",
+    "Symbols",
     "TimedKind",
     "TimedWorkload",
     "Trace",

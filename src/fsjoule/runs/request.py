@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ class Choice:
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
-    that run's.
+    that run's. With `profiled` each measurement has a profile. `workloads` are the slugs to measure, None for all.
     """
 
     suite: Suite
@@ -44,6 +45,8 @@ class Choice:
     size_factor: float | None = None
     storages: tuple[str, ...] | None = None
     resumed: Resumed | None = None
+    profiled: bool = False
+    workloads: tuple[str, ...] | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
         """The factor for the sizes of a published suite or part on a board."""
@@ -63,11 +66,14 @@ def choose(
     size_factor: float | None = None,
     storages: str | None = None,
     environment: lab.EnvironmentFile | None = None,
+    profiled: bool = False,
+    workload: str | None = None,
 ) -> Choice:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
-    number. The environment's board decides which kernels exist; the default is the usual virtual board.
+    number. The environment's board decides which kernels exist; the default is the usual virtual board. `workload` is a
+    slug of the suite's, or an operation.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
@@ -107,10 +113,23 @@ def choose(
         paired=not isinstance(kernels, str),
         size_factor=size_factor,
         storages=None if storages is None else _listed(storages),
+        profiled=profiled,
+        workloads=None if workload is None else slugs_of(chosen, workload),
     )
 
 
-def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Path | None = None) -> Choice:
+def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
+    """The slugs of the workloads that are called so or do that: `read-16k`, `read`. Raises ConfigError for none."""
+    known = list(chain.from_iterable(part.workloads for part in suite.leaves))
+    found = dict.fromkeys(each.slug for each in known if workload in (each.slug, each.operation.value))
+    if not found:
+        raise ConfigError.unknown(f"workload of suite {suite.name!r}", workload, [each.slug for each in known])
+    return tuple(found)
+
+
+def choose_resumed(
+    path: Path, given: Mapping[str, object], *, meter_program: Path | None = None, profiled: bool = False
+) -> Choice:
     """The request of an unfinished run. `given` has further options of the user, by name.
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
@@ -135,6 +154,7 @@ def choose_resumed(path: Path, given: Mapping[str, object], *, meter_program: Pa
         seed=plan.seed,
         meter_program=meter_program,
         resumed=resumed,
+        profiled=profiled,
     )
 
 
@@ -169,6 +189,7 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
         memory_bytes=profile.memory_bytes,
         further=tuple(profile.storages),
         storages=choice.storages,
+        workloads=choice.workloads,
     )
     arranged = plan_entries(choice.suite, wanted)
     if len(arranged.entries) > _MOST_MEASUREMENTS:

@@ -26,6 +26,7 @@ from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, 
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.profiler import LabProfiler, check_profiled
 from fsjoule.runs.request import Choice, planned
 from fsjoule.runs.versions import revision, versions
 from fsjoule.store.files import check_writable
@@ -80,6 +81,8 @@ class Session:
         or occupied place, before anything is built.
         """
         started_s = time.monotonic()
+        if self.choice.profiled:
+            check_profiled(self.environment)
         if self.choice.resumed is None:
             check_writable(self.choice.results, "--results")
         if self.held is None:
@@ -176,6 +179,7 @@ class Session:
                 kept=kept,
                 take_steps=take_steps,
                 diagnose=_lab_faults,
+                profiler=LabProfiler(os.environ.get("LG_COORDINATOR", "")) if self.choice.profiled else None,
             )
             bench.phases.add("setup", self._setup_s)
             bench.begin()

@@ -127,6 +127,11 @@ class RunFolder:
         if self._run is not None:
             self._write_run(self._run)
 
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a file of the run beside run.json, in place of one of that name. Raises StorageError if it cannot be."""
+        with _storing(name, self.path):
+            write_file(self.path / name, content)
+
     def finish(self, run: Run) -> None:
         """Write the run's last state and unlock the folder. Raises StorageError if it cannot be written."""
         self._write_run(run)

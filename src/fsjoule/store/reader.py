@@ -22,8 +22,10 @@ from fsjoule.model import (
     MEASUREMENT_SCHEMA,
     RUN_SCHEMA,
     Measurement,
+    Profile,
     Run,
     RunStatus,
+    Symbols,
     Trace,
 )
 from fsjoule.store.files import PARTIAL_SUFFIX
@@ -35,6 +37,7 @@ from fsjoule.store.folder import (
     is_being_written,
     measurement_number,
 )
+from fsjoule.store.profiles import PROFILE_FILE, decode_profile, decode_symbols, symbols_file
 from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace
 
@@ -63,6 +66,17 @@ class LoadedRun:
         name = self._folder(number).name
         content = read_inside(self.path, MEASUREMENTS_FOLDER, name, TRACE_FILE, at_most=TRACE_BYTES)
         return None if content is None else decode_trace(content, self._folder(number) / TRACE_FILE)
+
+    def profile(self, number: int) -> Profile | None:
+        """The profile of a measurement, read now; None if none was kept. Raises ResultError if it is damaged."""
+        content = self.attachment(number, PROFILE_FILE)
+        return None if content is None else decode_profile(content, self._folder(number) / PROFILE_FILE)
+
+    def symbols(self, boot: int) -> Symbols | None:
+        """The symbols of a boot's kernel, read now; None if none were kept. Raises ResultError if they are damaged."""
+        name = symbols_file(boot)
+        content = read_inside(self.path, name, at_most=ATTACHMENT_BYTES)
+        return None if content is None else decode_symbols(content, self.path / name)
 
     def attachment(self, number: int, name: str) -> bytes | None:
         """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none.

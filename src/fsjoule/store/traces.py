@@ -28,6 +28,7 @@ from fsjoule.host.inside import ATTACHMENT_BYTES
 from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.store.checks import check_meter
+from fsjoule.store.columns import check_columns
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/2"
@@ -42,9 +43,8 @@ _CHECKPOINT_COLUMNS: Final = {
 _COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
 # A minute at 1 kHz: enough for the encoding to pay, little to hold in memory.
 _GROUP_ROWS: Final = 60_000
-# What a row and a group of them take at most before they are packed, by far.
+# What a row takes at most before it is packed, by far.
 _ROW_BYTES: Final = 128
-_GROUP_BYTES: Final = 1 << 20
 # Two and a half hours at 1 kHz.
 MOST_ROWS: Final = 10_000_000
 # A thousand years in microseconds.
@@ -210,25 +210,10 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
 
 def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> None:
     """Whether it has a trace's columns, as a trace has them, and not too many rows."""
-    schema = file.schema_arrow
-    for name, kind in _COLUMNS.items():
-        at = schema.get_all_field_indices(name)
-        if len(at) != 1:
-            raise ResultError(f"{shown} lacks a column, or has it twice: {name!r}", hint=_HINT)
-        if schema.field(at[0]).type != kind:
-            raise ResultError(f"{shown}: column {name!r} is of type {schema.field(at[0]).type}, not {kind}", hint=_HINT)
-    metadata = file.metadata
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    rows = sum(group.num_rows for group in groups)
-    # The file says it, each row group and each column in it: pyarrow makes room for what the column says.
-    ours = [at for at in range(metadata.num_columns) if metadata.schema.column(at).path in _COLUMNS]
-    agree = all(group.column(at).num_values == group.num_rows >= 0 for group in groups for at in ours)
-    if not agree or rows != metadata.num_rows:
-        raise ResultError(f"{shown} contradicts itself in how many rows it has", hint=_HINT)
-    if most_rows is not None and not 0 <= rows <= most_rows:
-        raise ResultError(f"{shown} has {rows} rows; a measurement's trace has {most_rows} at most", hint=_HINT)
-    if any(not 0 <= group.total_byte_size <= group.num_rows * _ROW_BYTES + _GROUP_BYTES for group in groups):
-        raise ResultError(f"{shown} has more bytes than rows of a trace have", hint=_HINT)
+    try:
+        check_columns(file, _COLUMNS, row_bytes=_ROW_BYTES, most_rows=most_rows, what="a measurement's trace")
+    except ValueError as error:
+        raise ResultError(f"{shown}{error}", hint=_HINT) from error
 
 
 def _check_order(trace: Trace, shown: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Planning:
     `root_filesystems` are those that a card image can have. `kernel_order` has the kernels of each repetition in the
     order in which they are to boot, as a comparison of two wants them. `guest_time`, `memory_bytes` (0: unknown) and
     its `further` storage devices are the board's; `storages` are those to measure on, None where the suite says it.
+    `workloads` are the slugs of those to measure, None for all of the suite.
     """
 
     filesystems: tuple[str, ...]
@@ -68,6 +70,7 @@ class Planning:
     memory_bytes: int = 0
     further: tuple[str, ...] = ()
     storages: tuple[str, ...] | None = None
+    workloads: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,15 @@ def repetition_seed(seed: int, repetition: int) -> int:
     return random.Random(f"{seed} {repetition}").getrandbits(_SEED_BITS)  # noqa: S311 - recorded, not a secret
 
 
+def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
+    """The seed of the board's own chance in the boot of an entry.
+
+    The same in every run with the same seed, whatever else that run does; no two boots of a run share one.
+    """
+    boot = f"{seed} {entry.repetition} {entry.kernel} {root_filesystem}"
+    return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
+
+
 # ------------------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +235,8 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
         provision = _provision(leaf, wanted)
         workloads = list(dict.fromkeys(workload.scaled(factor) for workload in leaf.workloads))
         for workload in workloads:
+            if wanted.workloads is not None and workload.slug not in wanted.workloads:
+                continue
             if provision is Provision.SCRATCH and workload.is_boot:
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
                 continue

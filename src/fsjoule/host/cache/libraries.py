@@ -1,7 +1,8 @@
-"""Shared libraries that fsjoule compiles for itself, each from one file of C, once for each content and compiler."""
+"""Shared libraries that fsjoule compiles for itself, each from a few files of C, once for each content and compiler."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +18,26 @@ def compiler_version() -> str:
     return process.run(["cc", "--version"], timeout_s=30.0).stdout.decode(errors="replace")
 
 
-def shared_library(source: Path, stage: str, *, progress: Progress, root: Path | None = None) -> Path:
+def shared_library(
+    source: Path, stage: str, *, beside: Sequence[Path] = (), progress: Progress, root: Path | None = None
+) -> Path:
     """The library of a file of C, from the cache or built now, of which `progress` is told.
 
+    `beside` are further files of it, and headers. The library is called after the first.
     Raises MissingToolError if the C compiler is missing, LabError if the build fails.
     """
-    inputs = {"source": source.read_text(encoding="utf-8"), "flags": _FLAGS, "compiler": compiler_version()}
+    inputs: dict[str, object] = {
+        "source": source.read_text(encoding="utf-8"),
+        "flags": _FLAGS,
+        "compiler": compiler_version(),
+    }
+    if beside:
+        inputs["beside"] = {each.name: each.read_text(encoding="utf-8") for each in beside}
+    programs = [source, *(each for each in beside if each.suffix == source.suffix)]
     name = f"{source.stem}.so"
 
     def build(folder: Path) -> None:
         progress(f"building {name}")
-        process.run(["cc", *_FLAGS, "-o", folder / name, source, "-ldl"], timeout_s=_TIMEOUT_S)
+        process.run(["cc", *_FLAGS, "-o", folder / name, *programs, "-ldl"], timeout_s=_TIMEOUT_S)
 
     return build_once(stage, "host", cache_key(inputs), build, progress=progress, root=root) / name

@@ -15,12 +15,13 @@ from fsjoule.host.plaintext import plain
 from fsjoule.model import Measurement, Run
 from fsjoule.report.allure.documents import Attachment
 from fsjoule.report.trace_chart import trace_chart
+from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE
 
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
 # What the report says in its own way.
-_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", STEPS_FILE})
+_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE})
 _SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TRACE_WIDTH: Final = 860
 # Options of a run that the command for one of its measurements has of its own, or that name a place of that machine.

@@ -28,12 +28,17 @@ class PowerOn:
 
 
 class Guest:
-    """These parts of one board. `seed` is that of the next power-on's random numbers."""
+    """These parts of one board. `seed` is that of the next power-on's random numbers.
+
+    With `profile_next` the next power-on, and no other, counts the instructions of each window by address.
+    """
 
     def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
         """Make them. Raises LabError."""
         self._config = guest
         self.seed = 1
+        self.profile_next = False
+        self._profiled = False
         self.mailbox = Mailbox(guest.mailbox)
         self.supply = GuestSupply(config.feed, config.power, guest)
         image = config.card.image
@@ -48,7 +53,9 @@ class Guest:
 
         # Holes stay holes: it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
-        qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed)
+        self._profiled, self.profile_next = self.profile_next, False
+        counter = self._config.probe if self._profiled else None
+        qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed, counter)
         return PowerOn(guestboot.for_guest_time(files), copy, qemu)
 
     def power_off(self) -> None:
@@ -65,6 +72,7 @@ class Guest:
             "card_written_bytes": state.written_bytes,
             "stands_still": self.mailbox.waiting,
             "seed": self.seed,
+            "profiled": self._profiled,
         }
 
     def close(self) -> None:

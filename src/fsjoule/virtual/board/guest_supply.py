@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
+import shutil
 import stat
 import struct
 from contextlib import suppress
@@ -22,6 +24,7 @@ from fsjoule.virtual.board.qemu_activity import ActivityReader
 # As probe/guest_probe.c has it: magic, time, busy time, bytes read and written, watts, events told and dropped.
 _STATE: Final = struct.Struct("<8sqqQQdQQ")
 _MAGIC: Final = b"FSJPROB\0"
+_WINDOW: Final = re.compile(r"[A-Za-z0-9]+")
 # Where QEMU ends because the probe does not work in it.
 PROBE_EXIT_CODE: Final = 70
 
@@ -51,6 +54,7 @@ class GuestSupply:
         self._coefficients = coefficients
         self._config = config
         self._state = fifo.with_name(fifo.name + ".state")
+        self._profiles = fifo.with_name(fifo.name + ".profiles")
         self.volts = 0.0
         try:
             _make_fifo(fifo)
@@ -90,12 +94,29 @@ class GuestSupply:
             "FSJOULE_PROBE_CARD": str(card),
             "FSJOULE_PROBE_MODEL": " ".join(map(repr, model)),
             "FSJOULE_PROBE_STATE": str(self._state),
+            "FSJOULE_PROBE_PROFILES": str(self._profiles),
         }
+
+    def take_profile(self, window: str) -> bytes | None:
+        """What the board that is on executed in the window of that name, as the probe wrote it; once.
+
+        None if it was not to count, or has not come to the end of such a window.
+        """
+        if not _WINDOW.fullmatch(window):
+            return None
+        file = self._profiles / window
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        file.unlink()
+        return content
 
     def switch_off(self) -> None:
         """No supply."""
         self.volts = 0.0
         self._state.unlink(missing_ok=True)
+        shutil.rmtree(self._profiles, ignore_errors=True)
 
     def halted(self) -> None:
         """Supply without current: the board has switched itself off."""
@@ -103,6 +124,7 @@ class GuestSupply:
 
     def idle(self) -> None:
         """Powered."""
+        self._profiles.mkdir(exist_ok=True)
         self.volts = self._coefficients.volts
 
     def follow(self, reader: ActivityReader | None) -> None:

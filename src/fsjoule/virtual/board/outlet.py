@@ -17,6 +17,7 @@ from fsjoule.virtual.board.config import OutletConfig
 _log: Final = logging.getLogger(__name__)
 _BODY_LIMIT_BYTES: Final = 16
 _REQUEST_TIMEOUT_S: Final = 10.0
+_PROFILE: Final = "/profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,15 @@ class OutletActions:
     set_power: Callable[[bool], None]
     status: Callable[[], dict[str, Any]]
     set_seed: Callable[[int], None]
+    profile_next: Callable[[], None]
+    take_profile: Callable[[str], bytes | None]
 
 
 class Outlet:
     """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more.
 
-    `PUT /seed` takes the seed of what the board leaves to chance.
+    `PUT /seed` takes the seed of what the board leaves to chance. After `PUT /profile` the next power-on of a board in
+    guest time counts instructions, and `GET /profile/{window}` gives what a window has executed, once.
     """
 
     def __init__(self, config: OutletConfig, actions: OutletActions) -> None:
@@ -70,6 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "1" if self.server.actions.get_power() else "0")
         elif self.path == "/status":
             self._answer(HTTPStatus.OK, json.dumps(self.server.actions.status()), "application/json")
+        elif self.path.startswith(f"{_PROFILE}/"):
+            self._give_profile(self.path.removeprefix(f"{_PROFILE}/"))
         else:
             self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
 
@@ -78,6 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(min(int(length), _BODY_LIMIT_BYTES)) if length.isdecimal() else b""
         if self.path == "/seed":
             self._set_seed(body)
+        elif self.path == _PROFILE:
+            self._order(self.server.actions.profile_next)
         elif self.path != self.server.outlet_path:
             self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
         elif body.strip() not in (b"0", b"1"):
@@ -91,6 +99,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.BAD_REQUEST, "a seed is a number\n")
 
+    def _give_profile(self, window: str) -> None:
+        profile = self.server.actions.take_profile(window)
+        if profile is None:
+            self._answer(HTTPStatus.NOT_FOUND, "there is no profile of that window\n")
+        else:
+            self._send(HTTPStatus.OK, profile, "application/octet-stream")
+
     def _order(self, order: Callable[[], None]) -> None:
         try:
             order()
@@ -100,9 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "")
 
     def _answer(self, code: HTTPStatus, text: str, kind: str = "text/plain") -> None:
-        body = text.encode()
+        self._send(code, text.encode(), f"{kind}; charset=utf-8")
+
+    def _send(self, code: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(code)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -57,7 +57,8 @@ class BoardState(StrEnum):
 class VirtualBoard:
     """The board's parts together.
 
-    Its methods belong to one thread, but for `status`, `set_seed`, `end_qemu` and properties.
+    Its methods belong to one thread, but for `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and
+    properties.
     """
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
@@ -145,6 +146,16 @@ class VirtualBoard:
         self._seed = seed
         if self._guest is not None:
             self._guest.seed = seed
+
+    def profile_next(self) -> None:
+        """Have the next power-on count instructions. Raises LabError for a board that is not in guest time."""
+        if self._guest is None:
+            raise LabError("this board is not in guest time: it cannot count instructions")
+        self._guest.profile_next = True
+
+    def take_profile(self, window: str) -> bytes | None:
+        """What was executed in a window (see `GuestSupply`); None where nothing was counted."""
+        return None if self._guest is None else self._guest.supply.take_profile(window)
 
     def end_qemu(self) -> None:
         """Kill a QEMU for whose answer the main thread waits: one that stands still would never give it."""
@@ -319,6 +330,8 @@ def run(config: BoardConfig) -> None:
             lambda on: orders.do(lambda: board.set_power(on), hurry=None if on else board.end_qemu),
             board.status,
             board.set_seed,
+            board.profile_next,
+            board.take_profile,
         )
         outlet = Outlet(config.outlet, actions)
         closing.callback(outlet.close)

@@ -29,12 +29,14 @@ class GuestTime:
     """How QEMU is run in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
 
     `environment` is what the probe needs, given QEMU's end of the mark line. All random numbers come from `seed`.
+    `counter` is the library that counts instructions by address, if that is wanted: the probe, as QEMU's plugin.
     """
 
     shift: int
     mailbox: Path
     environment: Callable[[int], Mapping[str, str]]
     seed: int
+    counter: Path | None = None
 
     @property
     def arguments(self) -> list[str]:
@@ -49,6 +51,7 @@ class GuestTime:
             *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
             "-drive",
             f"if=sd,index={MAILBOX_INDEX},format=raw,file.driver=nbd,file.server.type=unix,file.server.path={mailbox}",
+            *([] if self.counter is None else ["-plugin", f"file={_escaped(self.counter)}"]),
         ]
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from typing import Any, Final
 
 from fsjoule.errors import LabError
+from fsjoule.model import Profile
+from fsjoule.virtual.board.executed import read_profile
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
 
 _STATUS_TIMEOUT_S: Final = 5.0
+_PROFILE_TIMEOUT_S: Final = 60.0
 # A board that ends may do so in the middle of an answer.
 _NO_ANSWER: Final = (OSError, http.client.HTTPException)
 
@@ -53,6 +58,46 @@ def losses(coordinator: str) -> tuple[str, ...]:
         status = board_status(record) or {}
         told += [f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items()]
     return tuple(told)
+
+
+def profile_next(coordinator: str) -> None:
+    """Have the board of the lab at this coordinator count instructions from its next power-on to the end of that.
+
+    Raises LabError if there is no such lab on this machine, or its board cannot.
+    """
+    for record in _this_lab(coordinator):
+        url = urllib.parse.urljoin(record.board_status_url, "/profile")
+        request = urllib.request.Request(url, b"", method="PUT")  # noqa: S310 - our own
+        try:
+            urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
+        except _NO_ANSWER as error:
+            raise LabError(f"the board of the lab {record.name!r} counts no instructions: {error}") from error
+
+
+def take_profile(coordinator: str, window: str) -> Profile | None:
+    """What the board executed in the window of that name, once; None if it has come to the end of none.
+
+    Raises LabError if there is no such lab on this machine, or its board does not answer.
+    """
+    for record in _this_lab(coordinator):
+        url = urllib.parse.urljoin(record.board_status_url, f"/profile/{window}")
+        try:
+            with urllib.request.urlopen(url, timeout=_PROFILE_TIMEOUT_S) as answer:  # noqa: S310
+                return read_profile(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.NOT_FOUND:
+                return None
+            raise LabError(f"the board of the lab {record.name!r} gives no profile: {error}") from error
+        except _NO_ANSWER as error:
+            raise LabError(f"the board of the lab {record.name!r} gives no profile: {error}") from error
+    raise AssertionError("there is one lab, or an error")
+
+
+def _this_lab(coordinator: str) -> list[LabRecord]:
+    found = _labs_at(coordinator)
+    if not found:
+        raise LabError("profiles are made in a virtual lab of this machine, and this run's lab is none")
+    return found[:1]
 
 
 def _labs_at(coordinator: str) -> list[LabRecord]:

@@ -36,5 +36,7 @@ def simulator(progress: Progress) -> Path:
 
 
 def probe(progress: Progress) -> Path:
-    """The library that tells what a board in guest time draws. Raises MissingToolError and LabError likewise."""
-    return shared_library(project_dir() / "probe" / "guest_probe.c", "probe", progress=progress, root=cache_dir())
+    """The library that tells what a board in guest time draws and executes. Raises as `simulator` does."""
+    source = project_dir() / "probe" / "guest_probe.c"
+    beside = sorted(each for each in source.parent.glob("*.[ch]") if each != source)
+    return shared_library(source, "probe", beside=beside, progress=progress, root=cache_dir())

@@ -1,0 +1,307 @@
+/* Counts the instructions that a board in guest time executes, by address, between the marks of a measurement.
+ *
+ * The probe (guest_probe.c) is this same library. QEMU loads it a second time as a TCG plugin if the board is told to
+ * count: the two then share what is here. Each instruction that is translated gets a counter, which the translated code
+ * itself adds to. Instructions, and not translation blocks, are counted because a block can be left in its middle: an
+ * access to a device ends it there, and it is entered again behind. Nothing the guest can see depends on any of this.
+ *
+ * QEMU ends by SIGKILL, so that nothing can be written at its end: each window is written to a file of its own at its
+ * stop mark, whole or not at all. docs/virtual-board.md describes the file.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest_profile.h"
+
+/* ------------------------------------------------------------------------------- QEMU's plugin interface, version 1 */
+
+#define INLINE_ADD_U64 0
+
+typedef void (*translated_fn)(uint64_t id, void *block);
+
+void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id, translated_fn callback) __attribute__((weak));
+size_t qemu_plugin_tb_n_insns(const void *block) __attribute__((weak));
+void *qemu_plugin_tb_get_insn(const void *block, size_t index) __attribute__((weak));
+uint64_t qemu_plugin_insn_vaddr(const void *instruction) __attribute__((weak));
+void *qemu_plugin_insn_haddr(const void *instruction) __attribute__((weak));
+void qemu_plugin_register_vcpu_insn_exec_inline(void *instruction, int operation, void *counter, uint64_t add)
+	__attribute__((weak));
+int64_t icount_get_raw(void) __attribute__((weak));
+int64_t icount_to_ns(int64_t icount) __attribute__((weak));
+
+/* QEMU looks for both by name. */
+extern int qemu_plugin_version;
+int qemu_plugin_version = 1;
+int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
+
+/* ----------------------------------------------------------------------------------------------------- the counters */
+
+/* Where programs end and the kernel's modules begin on the emulated board (32 bits, CONFIG_VMSPLIT_3G). */
+#define KERNEL_BEGIN UINT64_C(0xbf000000)
+#define PAGE_BYTES 4096
+#define CHUNK 65536
+#define FIRST_BUCKETS 262144
+
+struct counter {
+	uint64_t executed; /* since power-on */
+	uint64_t begun; /* the same at the start mark */
+	uint64_t ended; /* and at the last mark */
+	uint64_t address;
+	uint64_t page; /* what page of a program it is in: a hash of the page's bytes. 0 for the kernel */
+};
+
+static struct counter **chunks;
+static size_t counters;
+static uint32_t *buckets; /* of counters, by their number from 1 */
+static size_t bucket_count;
+static bool counting;
+
+static void give_up(const char *what)
+{
+	fprintf(stderr, "fsjoule guest profile: %s\n", what);
+	_exit(70);
+}
+
+static struct counter *counter_at(size_t number)
+{
+	return &chunks[number / CHUNK][number % CHUNK];
+}
+
+static uint64_t mixed(uint64_t a, uint64_t b)
+{
+	uint64_t x = (a ^ (b * UINT64_C(0x9e3779b97f4a7c15))) * UINT64_C(0xff51afd7ed558ccd);
+
+	return x ^ (x >> 32);
+}
+
+static uint32_t *bucket_of(uint64_t address, uint64_t page)
+{
+	size_t at = mixed(address, page) & (bucket_count - 1);
+
+	while (buckets[at] != 0) {
+		const struct counter *found = counter_at(buckets[at] - 1);
+
+		if (found->address == address && found->page == page) {
+			break;
+		}
+		at = (at + 1) & (bucket_count - 1);
+	}
+	return &buckets[at];
+}
+
+static void make_buckets(size_t count)
+{
+	free(buckets);
+	buckets = calloc(count, sizeof(*buckets));
+	if (buckets == NULL) {
+		give_up("no memory is left for its counters");
+	}
+	bucket_count = count;
+	for (size_t i = 0; i < counters; i++) {
+		*bucket_of(counter_at(i)->address, counter_at(i)->page) = (uint32_t)(i + 1);
+	}
+}
+
+static struct counter *counter_of(uint64_t address, uint64_t page)
+{
+	uint32_t *bucket = bucket_of(address, page);
+	struct counter *made;
+
+	if (*bucket != 0) {
+		return counter_at(*bucket - 1);
+	}
+	if (counters % CHUNK == 0) {
+		/* Translated code holds the addresses of counters: they never move. */
+		chunks = realloc(chunks, (counters / CHUNK + 1) * sizeof(*chunks));
+		if (chunks == NULL || (chunks[counters / CHUNK] = calloc(CHUNK, sizeof(struct counter))) == NULL) {
+			give_up("no memory is left for its counters");
+		}
+	}
+	made = counter_at(counters++);
+	made->address = address;
+	made->page = page;
+	*bucket = (uint32_t)counters;
+	if (counters * 2 > bucket_count) {
+		make_buckets(bucket_count * 2);
+	}
+	return made;
+}
+
+/* FNV-1a over words of 64 bits. */
+static uint64_t hash_of(const void *instruction_bytes)
+{
+	const uint64_t *page = (const uint64_t *)((uintptr_t)instruction_bytes & ~(uintptr_t)(PAGE_BYTES - 1));
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < PAGE_BYTES / sizeof(*page); i++) {
+		hash = (hash ^ page[i]) * UINT64_C(0x100000001b3);
+	}
+	return hash == 0 ? 1 : hash;
+}
+
+static uint64_t page_of(uint64_t address, const void *bytes)
+{
+	return address >= KERNEL_BEGIN || bytes == NULL ? 0 : hash_of(bytes);
+}
+
+static void on_translated(uint64_t id, void *block)
+{
+	const size_t count = qemu_plugin_tb_n_insns(block);
+	uint64_t known = UINT64_MAX, page = 0;
+
+	(void)id;
+	for (size_t i = 0; i < count; i++) {
+		void *instruction = qemu_plugin_tb_get_insn(block, i);
+		const uint64_t address = qemu_plugin_insn_vaddr(instruction);
+
+		if (address / PAGE_BYTES != known) {
+			known = address / PAGE_BYTES;
+			page = page_of(address, qemu_plugin_insn_haddr(instruction));
+		}
+		qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64,
+							   &counter_of(address, page)->executed, 1);
+	}
+}
+
+int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
+{
+	(void)info;
+	(void)argc;
+	(void)argv;
+	if (!qemu_plugin_register_vcpu_tb_trans_cb || !qemu_plugin_tb_n_insns || !qemu_plugin_tb_get_insn ||
+	    !qemu_plugin_insn_vaddr || !qemu_plugin_insn_haddr || !qemu_plugin_register_vcpu_insn_exec_inline) {
+		give_up("this QEMU has no plugins that count instructions");
+	}
+	make_buckets(FIRST_BUCKETS);
+	counting = true;
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------ the windows */
+
+#define START 'S'
+#define STOP 'E'
+#define NAMES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+struct header {
+	char magic[8];
+	uint64_t records;
+	int64_t start_ns; /* the guest's time at the two marks */
+	int64_t stop_ns;
+	int64_t busy_ns; /* the time in between for which instructions were executed, by QEMU's own count of them */
+	int64_t instruction_ns;
+};
+
+struct record {
+	uint64_t address;
+	uint64_t page;
+	uint64_t executed;
+};
+
+_Static_assert(sizeof(struct header) == 48 && sizeof(struct record) == 24, "as docs/virtual-board.md has them");
+
+/* The line of the last mark so far, and where the guest was at its first byte: a mark comes when that does. */
+static char line[64];
+static size_t length;
+static int64_t line_ns, line_icount;
+/* The same for the start mark. */
+static int64_t start_ns, start_icount;
+static bool open_window;
+
+static bool write_records(FILE *file)
+{
+	struct header header = {
+		.magic = "FSJPROF",
+		.start_ns = start_ns,
+		.stop_ns = line_ns,
+		.busy_ns = icount_to_ns(line_icount) - icount_to_ns(start_icount),
+		.instruction_ns = icount_to_ns(1),
+	};
+
+	for (size_t i = 0; i < counters; i++) {
+		header.records += counter_at(i)->ended != counter_at(i)->begun;
+	}
+	if (fwrite(&header, sizeof(header), 1, file) != 1) {
+		return false;
+	}
+	for (size_t i = 0; i < counters; i++) {
+		const struct counter *each = counter_at(i);
+		const struct record record = {each->address, each->page, each->ended - each->begun};
+
+		if (record.executed != 0 && fwrite(&record, sizeof(record), 1, file) != 1) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A window that cannot be written leaves no file, and whoever asks for its profile says so. */
+static void write_window(const char *name)
+{
+	const char *folder = getenv("FSJOULE_PROBE_PROFILES");
+	char path[4096], partial[sizeof(path) + 8];
+	FILE *file;
+	bool whole;
+
+	if (folder == NULL || snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path)) {
+		return;
+	}
+	snprintf(partial, sizeof(partial), "%s.new", path);
+	file = fopen(partial, "wbe");
+	if (file == NULL) {
+		return;
+	}
+	whole = write_records(file);
+	if (fclose(file) != 0 || !whole || rename(partial, path) != 0) {
+		unlink(partial);
+	}
+}
+
+static void on_first_byte(unsigned char byte, int64_t time_ns)
+{
+	line_ns = time_ns;
+	line_icount = icount_get_raw();
+	if (byte == START) {
+		start_ns = line_ns;
+		start_icount = line_icount;
+	}
+	for (size_t i = 0; i < counters; i++) {
+		struct counter *each = counter_at(i);
+
+		if (byte == START) {
+			each->begun = each->executed;
+		}
+		each->ended = each->executed;
+	}
+}
+
+void profile_mark_byte(unsigned char byte, int64_t time_ns)
+{
+	if (!counting) {
+		return;
+	}
+	if (byte != '\n') {
+		if (length == 0) {
+			on_first_byte(byte, time_ns);
+		}
+		if (length < sizeof(line) - 1) {
+			line[length++] = byte;
+		}
+		return;
+	}
+	line[length] = '\0';
+	/* The name becomes that of a file. */
+	if (line[0] == STOP && open_window && strspn(line, NAMES) == length) {
+		write_window(line + 1);
+	}
+	open_window = line[0] == START;
+	length = 0;
+}

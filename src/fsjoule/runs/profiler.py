@@ -1,0 +1,38 @@
+"""Which boards can be profiled, and the profiler of one that can."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule import lab
+from fsjoule.errors import ConfigError
+from fsjoule.model import Profile
+from fsjoule.virtual.lab import board
+
+_HINT: Final = "take a board in guest time, for example --lg-env env/deterministic.yaml"
+
+
+class LabProfiler:
+    """ports.Profiler for the board of the lab at a coordinator."""
+
+    def __init__(self, coordinator: str) -> None:
+        self._coordinator = coordinator
+
+    def count_next(self) -> None:
+        """See ports.Profiler."""
+        board.profile_next(self._coordinator)
+
+    def take(self, window: str) -> Profile | None:
+        """See ports.Profiler."""
+        return board.take_profile(self._coordinator, window)
+
+
+def check_profiled(environment: lab.EnvironmentFile) -> None:
+    """Raises ConfigError for a board whose instructions cannot be counted."""
+    profile = environment.profile
+    if not profile.guest_time:
+        raise ConfigError(
+            f"the board {profile.name} is not in guest time, and its instructions cannot be counted; "
+            "sampling on a board in real time is not there yet",
+            hint=_HINT,
+        )

@@ -1,0 +1,165 @@
+"""Profiles and the symbols of a boot as Parquet and back, exactly.
+
+A profile has one row an instruction: `address`, `page` and `executed`; the rest is JSON in the file's metadata under
+`fsjoule.profile`. Symbols have one row a function: `address`, `name` and `module`; their metadata is
+`fsjoule.symbols`. docs/results.md tells what to do with them.
+"""
+
+# pyarrow ships no types: strict checking would only report their absence.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, with_config
+
+from fsjoule.errors import ResultError
+from fsjoule.host.plaintext import plain, plain_line
+from fsjoule.model import Profile, Symbols
+from fsjoule.store.columns import check_columns
+from fsjoule.store.schemas import STRICT, Kind, decode, encode
+
+PROFILE_FILE: Final = "profile.parquet"
+PROFILE_SCHEMA: Final = "fsjoule.profile/1"
+SYMBOLS_SCHEMA: Final = "fsjoule.symbols/1"
+# All code that a kernel and its programs have is some MiB.
+_MOST_ROWS: Final = 1 << 22
+# A thousand years in nanoseconds.
+_LONGEST_NS: Final = 1 << 55
+_HINT: Final = "the profile is damaged; the measurement's figures do not depend on it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A kind of file: its columns, where its metadata is, what a row takes at most before it is packed, its name."""
+
+    columns: Mapping[str, pa.DataType]
+    key: bytes
+    row_bytes: int
+    what: str
+
+
+_PROFILES: Final = _Layout(
+    {"address": pa.uint64(), "page": pa.uint64(), "executed": pa.uint64()}, b"fsjoule.profile", 64, "a profile"
+)
+# Linux's own limit for a name is 512 bytes.
+_TABLES: Final = _Layout(
+    {"address": pa.uint64(), "name": pa.string(), "module": pa.string()}, b"fsjoule.symbols", 1200, "a kernel's symbols"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProfileHeader:
+    window_ns: int
+    busy_ns: int
+    instruction_ns: int
+    repeated: int
+    schema: Literal["fsjoule.profile/1"] = PROFILE_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class _SymbolsHeader:
+    schema: Literal["fsjoule.symbols/1"] = SYMBOLS_SCHEMA
+
+
+def _check_profile(header: _ProfileHeader) -> None:
+    times = (header.window_ns, header.busy_ns, header.repeated)
+    if header.instruction_ns < 1 or not all(0 <= each <= _LONGEST_NS for each in times):
+        raise ValueError("it holds a time that cannot be")
+
+
+_PROFILE: Final = Kind(TypeAdapter(with_config(STRICT)(_ProfileHeader)), _check_profile)
+_SYMBOLS: Final = Kind(TypeAdapter(with_config(STRICT)(_SymbolsHeader)), lambda _: None)
+
+
+def symbols_file(boot: int) -> str:
+    """The name of the file with the symbols of a boot of the run."""
+    return f"symbols-{boot}.parquet"
+
+
+def encode_profile(profile: Profile) -> bytes:
+    """The profile as a Parquet file, some 4 bytes a row."""
+    header = _ProfileHeader(profile.window_ns, profile.busy_ns, profile.instruction_ns, profile.repeated)
+    arrays = (profile.addresses, profile.pages, profile.executed)
+    return _encoded(_PROFILES, arrays, encode(_PROFILE, header, "the profile"))
+
+
+def encode_symbols(symbols: Symbols) -> bytes:
+    """The symbols as a Parquet file, some 8 bytes each."""
+    arrays = (symbols.addresses, symbols.names, symbols.modules)
+    return _encoded(_TABLES, arrays, encode(_SYMBOLS, _SymbolsHeader(), "the symbols"))
+
+
+def decode_profile(content: bytes, path: Path) -> Profile:
+    """What `encode_profile` made. Raises ResultError that names `path` if it is damaged."""
+    table, metadata = _decoded(content, path, _PROFILES)
+    header = decode(_PROFILE, metadata, PROFILE_SCHEMA, path)
+    addresses, pages, executed = (table.column(name).to_numpy() for name in _PROFILES.columns)
+    # Their sum is to stay a number of 64 bits.
+    if len(executed) and int(executed.max()) > _LONGEST_NS // len(executed):
+        raise ResultError(f"{plain_line(str(path))}: column 'executed' holds a count that cannot be", hint=_HINT)
+    return Profile(
+        addresses=addresses,
+        pages=pages,
+        executed=executed,
+        window_ns=header.window_ns,
+        busy_ns=header.busy_ns,
+        instruction_ns=header.instruction_ns,
+        repeated=header.repeated,
+    )
+
+
+def decode_symbols(content: bytes, path: Path) -> Symbols:
+    """What `encode_symbols` made, with names that are plain. Raises ResultError that names `path` if it is damaged."""
+    table, metadata = _decoded(content, path, _TABLES)
+    decode(_SYMBOLS, metadata, SYMBOLS_SCHEMA, path)
+    addresses = table.column("address").to_numpy()
+    if bool((addresses[1:] < addresses[:-1]).any()):
+        raise ResultError(f"{plain_line(str(path))}: column 'address' does not ascend", hint=_HINT)
+    names, modules = ([plain_line(text) for text in table.column(name).to_pylist()] for name in ("name", "module"))
+    return Symbols(addresses, names, modules)
+
+
+def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:
+    kinds = zip(arrays, layout.columns.values(), strict=True)
+    schema = pa.schema(list(layout.columns.items()), metadata={layout.key: header})
+    table = pa.Table.from_arrays([pa.array(values, type=kind) for values, kind in kinds], schema=schema)
+    numbers = [name for name, kind in layout.columns.items() if kind == pa.uint64()]
+    sink = io.BytesIO()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+    ) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _decoded(content: bytes, path: Path, layout: _Layout) -> tuple[pa.Table, bytes]:
+    shown = plain_line(str(path))
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            metadata = (file.metadata.metadata or {}).get(layout.key)
+            if metadata is None:
+                raise ResultError(f"{shown} is a Parquet file without the metadata of {layout.what}", hint=_HINT)
+            try:
+                check_columns(file, layout.columns, row_bytes=layout.row_bytes, most_rows=_MOST_ROWS, what=layout.what)
+            except ValueError as error:
+                raise ResultError(f"{shown}{error}", hint=_HINT) from error
+            table = file.read(columns=list(layout.columns))
+    # Damaged files make pyarrow raise errors of its own, and most of Python's.
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
+        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
+    if any(table.column(name).null_count for name in layout.columns):
+        raise ResultError(f"{shown} lacks values", hint=_HINT)
+    return table, metadata
