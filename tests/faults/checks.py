@@ -28,8 +28,8 @@ _BUGS: Final = re.compile(
 _TOLD: Final = re.compile(r"trying again|no energy|building it again|^warning: ", re.MULTILINE)
 # What a bench says whether anything fails or not: it names all parts of the lab.
 _PROGRESS: Final = re.compile(
-    r"starting |lab is up|lab '\S+' is up|clearing away|place '\S+' (?:acquired|released|was left)|place \S+, exporter "
-    r"|results go to |card with kernel |card: |root partition: |building the |\d+ of \d+ measurements "
+    r"starting |lab is up|lab '\S+' is up|removing the leftovers|place '\S+' (?:acquired|released|was left)|place \S+, "
+    r"exporter |results go to |card with kernel |card: |root partition: |building the |\d+ of \d+ measurements "
     r"(?:taken|are already there)|mean ± |MiB; the meter's own |report: |report  |run folder  |to measure the "
     r"rest: |virtual lab: |platform |rootdir: |configfile: |plugins: |collected |quick on |board utilisation"
 )

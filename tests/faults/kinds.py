@@ -110,7 +110,7 @@ def _failed(service: str) -> str:
     return rf"(?<!of )the lab's {service} (?:\(process \d+\) )?(?:{how})"
 
 
-_QEMU_FAILED: Final = r"QEMU \(process \d+\) (?:died|ended|was killed by|was ended from outside|was stopped)"
+_QEMU_FAILED: Final = r"QEMU \(process \d+\) (?:died|ended|was killed by|was ended by another program|was stopped)"
 _BRIDGE_FAILED: Final = r"ser2net of the lab's \w+ \(process \d+\) (?:died|ended|was killed by|was stopped)"
 # A meter whose way is cut is named as silent where nobody can see what has cut it.
 _NO_METER: Final = r"(?:no|have no) energy: .*\bmeter\b|the meter (?:is silent|did not|was not)"

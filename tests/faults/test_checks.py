@@ -15,7 +15,7 @@ from fsjoule.store.reader import LoadedRun
 
 # Of a bench with a lab of its own in which nothing failed, and of one that ended early.
 _PROGRESS = """\
-clearing away what a former lab 'virtual' left
+removing the leftovers of an earlier lab 'virtual'
 starting coordinator, sshd, board, meter
 starting exporter
 lab is up after 2.1 s
@@ -25,7 +25,7 @@ rootdir: /home/ada/fsjoule
 configfile: pyproject.toml
 plugins: fsjoule-0.1.0, hypothesis-6.170.15, labgrid-26.0.1
 collected 8 items / 5 deselected / 3 selected
-place 'virtual' was left by an earlier run, and is taken over
+place 'virtual' was left acquired by an earlier run and is taken over
 place 'virtual' acquired
 2 of 8 measurements are already there
 results go to /tmp/campaign/010-{kind}/results/20261122T072550Z-virtual-4acc29490c
@@ -69,23 +69,24 @@ virtual lab: going down
 """
 # Lines of real benches, the console's left out.
 _TELLING = {
-    "qemu-kill": "ext4-mkfs: the board runs no more: QEMU (process 7) was killed by SIGKILL 21.6 s after power-on;"
+    "qemu-kill": "ext4-mkfs: the board has stopped: QEMU (process 7) was killed by SIGKILL 21.6 s after power-on;"
     " its log is /a/qemu.log: the board does not answer any more: trying again",
     "qemu-stop": "ext4-mkfs: the board's QEMU (process 7) was stopped (SIGSTOP) and does nothing: trying again",
     "board-kill": "ext4-mkfs: the lab's board (process 7) was killed by SIGKILL; its log is /a/board.log: no login",
     "meter-kill": "no energy: the lab's meter (process 7) was killed by SIGKILL; its log is /a/meter.log: the meter"
     " sent no info (the other side has closed the connection)",
     "console-bridge-kill": "E       fsjoule.errors.BoardError: ser2net of the lab's exporter (process 10167) was killed"
-    " by SIGKILL: the console's connection was lost, after 0 s",
+    " by SIGKILL: the console's connection was lost after 0 s",
     "exporter-kill": "E       fsjoule.errors.LabError: the lab's exporter (process 7) was killed by SIGKILL; its log",
     "exporter-term": "ERROR: the lab's exporter ended with -15",
     "coordinator-term": "ext4-mkfs: the lab's coordinator (process 22913) ended with exit code 0; its log is /a/c.log:"
-    " whether the place 'virtual' is still ours is not known: the labgrid coordinator at 127.0.0.1:1 cannot be reached",
+    " it is not known whether the place 'virtual' is still ours: the labgrid coordinator at 127.0.0.1:1 cannot be"
+    " reached",
     "supervisor-kill": "ext4-mkfs: the lab 'virtual' has ended: its supervisor was killed by SIGKILL, see /a: no login",
     "place-released": "! Interrupted: stopped: the place 'virtual' was taken away during the run: nobody has it",
-    "cache-entry-garbled": "the cached card imx6ul-6.1-ext4 is damaged: entry.json does not say what belongs there;"
+    "cache-entry-garbled": "the cached card imx6ul-6.1-ext4 is damaged: entry.json is not a record of its content;"
     " building it again",
-    "bench-term": "SIGTERM: ending: board off, place free; a moment",
+    "bench-term": "SIGTERM: ending; please wait until the board is off and the place is free",
     "stdout-closed": "the output cannot be written: Broken pipe",
 }
 

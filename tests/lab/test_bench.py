@@ -323,7 +323,7 @@ def break_yaml(text: str) -> str:
     ("change", "complaint"),
     [
         (change_strategy, r"broken.yaml:\d+: unknown driver class 'BordStrategy'\n  hint: did you mean BoardStrategy"),
-        (break_yaml, r"broken.yaml:\d+: no YAML"),
+        (break_yaml, r"broken.yaml:\d+: not YAML"),
     ],
 )
 def test_a_broken_environment_file_is_named_with_its_line(

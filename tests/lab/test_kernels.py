@@ -155,7 +155,7 @@ def test_a_kernel_is_cached_by_its_content(folder: Path, tmp_path: Path) -> None
 @pytest.mark.usefixtures("own_cache")
 def test_modules_of_another_kernel_than_the_image_are_refused(folder: Path, debian: TakenKernel) -> None:
     (folder / "lib" / "modules" / debian.facts.release).rename(folder / "lib" / "modules" / "6.1.0-older")
-    complaint = rf"kernel image is {re.escape(debian.facts.release)}, its modules are those of 6\.1\.0-older"
+    complaint = rf"kernel image is {re.escape(debian.facts.release)}, but its modules belong to 6\.1\.0-older"
     with pytest.raises(ConfigError, match=complaint):
         take_kernels([str(folder)], progress=print)
 

@@ -362,7 +362,7 @@ def test_two_at_once_do_not_bring_up_one_lab(state: Path) -> None:
 @pytest.mark.parametrize("name", ["", "../other", "Capital", "x" * 25, "with space"])
 def test_a_name_must_be_a_plain_word(state: Path, name: str) -> None:
     assert state.is_dir()
-    with pytest.raises(ConfigError, match="no name for a lab"):
+    with pytest.raises(ConfigError, match="not a valid name of a lab"):
         lab.up(name)
 
 

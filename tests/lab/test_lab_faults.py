@@ -264,7 +264,7 @@ def test_a_lab_that_has_lost_a_part_is_its_owners(state: Path) -> None:
         exporter = _service("exporter")
         os.kill(exporter.pid, _KILL)
         assert not wait_gone([exporter], _LIMIT_S)
-        with pytest.raises(LabError, match=f"brought up anew: it belongs to process {owner.pid}") as caught:
+        with pytest.raises(LabError, match=f"brought up again: it belongs to process {owner.pid}") as caught:
             _up(os.getpid())
         assert f"exporter (process {exporter.pid}) was killed by SIGKILL" in caught.value.what
         assert "lab down --force" in (caught.value.hint or "")

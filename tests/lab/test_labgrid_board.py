@@ -397,7 +397,7 @@ def test_a_stopped_board_program_ends_the_wait_for_its_outlet(bench: _Bench, env
     os.kill(program, signal.SIGSTOP)
     begin = time.monotonic()
     try:
-        with pytest.raises(LabError, match=rf"^the lab's board \(process {program}\) was stopped.*was given up"):
+        with pytest.raises(LabError, match=rf"^the lab's board \(process {program}\) was stopped.*given up"):
             board.off()
         # Also in its second attempt, which a failed transition makes.
         assert time.monotonic() - begin < 30

@@ -166,7 +166,7 @@ def test_a_reservation_names_its_place(lab_: _Lab, monkeypatch: pytest.MonkeyPat
     assert find_places(_WRITTEN) == find_places((f"+{token}",)) == ("virtual",)
     with acquired_place("virtual") as place:
         place.check()
-    with pytest.raises(ConfigError, match="no place is reserved with the token 'NONE': the reservation does not exist"):
+    with pytest.raises(ConfigError, match="no place is reserved for the token 'NONE': the reservation does not exist"):
         find_places(("+NONE",))
     monkeypatch.setenv("LG_PLACE", "virtual")
     monkeypatch.setenv("LG_USERNAME", "ada")
@@ -188,7 +188,7 @@ def test_without_a_name_it_is_the_only_place_or_the_one_that_is_mine(
         with pytest.raises(ConfigError, match="no place is named") as caught:
             find_places(_WRITTEN)
         assert "lathe, virtual" in (caught.value.hint or "")
-        with pytest.raises(ConfigError, match=r"the place 't' can be each of: lathe, virtual"):
+        with pytest.raises(ConfigError, match=r"the place 't' is ambiguous: lathe, virtual"):
             find_places(("t",))
         lab_.client("acquire")
         assert find_places(_WRITTEN) == ("virtual",)
@@ -199,7 +199,7 @@ def test_without_a_name_it_is_the_only_place_or_the_one_that_is_mine(
     assert "virtual" in (caught.value.hint or "")
     with pytest.raises(ConfigError, match="no place is named"), acquired_place(""):
         pass
-    with pytest.raises(ConfigError, match="names a variable that is not set: 'NO_SUCH'"):
+    with pytest.raises(ConfigError, match="has an unset variable: 'NO_SUCH'"):
         find_places(("$NO_SUCH-1",))
 
 
@@ -345,7 +345,7 @@ def test_a_coordinator_that_is_gone_leaves_it_open_whose_the_place_is(
     with acquired_place("virtual", say=said.append) as place:
         [coordinator] = [each.pid for each in lab.status("virtual").services if each.name == "coordinator"]
         os.kill(coordinator, signal.SIGKILL)
-        with pytest.raises(LabError, match="whether the place 'virtual' is still ours is not known") as caught:
+        with pytest.raises(LabError, match="it is not known whether the place 'virtual' is still ours") as caught:
             place.check()
         assert not isinstance(caught.value, PlaceLostError)
         assert caught.value.transient
@@ -364,7 +364,9 @@ def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> No
             told: list[tuple[str, float]] = []
             for _ in range(10):
                 begin = time.monotonic()
-                with pytest.raises(LabError, match="whether the place 'virtual' is still ours is not known") as caught:
+                with pytest.raises(
+                    LabError, match="it is not known whether the place 'virtual' is still ours"
+                ) as caught:
                     place.check()
                 told.append((caught.value.what, time.monotonic() - begin))
         finally:

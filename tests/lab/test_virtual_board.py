@@ -188,7 +188,7 @@ def test_power_off_cuts_and_the_console_outlives_it(board: BoardProgram) -> None
 
 @pytest.mark.parametrize(
     ("sig", "how"),
-    [(signal.SIGSEGV, "was killed by SIGSEGV"), (signal.SIGTERM, "was ended from outside (host-signal)")],
+    [(signal.SIGSEGV, "was killed by SIGSEGV"), (signal.SIGTERM, "was ended by another program (host-signal)")],
     ids=["crashed", "ended"],
 )
 def test_qemus_own_end_is_noticed(board: BoardProgram, sig: signal.Signals, how: str) -> None:

@@ -89,5 +89,5 @@ def test_the_emmc_is_about_as_fast_as_the_papers() -> None:
 
 
 def test_an_unknown_card_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no model of a card 'floppy'"):
+    with pytest.raises(ConfigError, match="no card model 'floppy'"):
         read_card_model("floppy")

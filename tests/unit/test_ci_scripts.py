@@ -71,5 +71,5 @@ def test_a_kernel_that_is_none_leaves_no_old_note(repository: Path) -> None:
 def test_a_repository_without_a_kernel_file_is_taken_for_the_kernels_own(repository: Path) -> None:
     done = gate(repository, git(repository, "rev-parse", "HEAD").strip())
     assert done.returncode == 2
-    assert "is no kernel's source" in done.stderr
+    assert "is not a kernel's source" in done.stderr
     assert not (repository / "note.md").exists()

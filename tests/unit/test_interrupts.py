@@ -58,7 +58,7 @@ def test_a_signal_ends_what_may_be_interrupted_and_is_known_afterwards(
     said: list[str] = []
     interrupts.tell(said.append)
     interrupts.tell(said.append)
-    assert said == [f"{name}: ending: board off, place free; a moment"]
+    assert said == [f"{name}: ending; please wait until the board is off and the place is free"]
 
 
 def test_a_clean_up_is_not_disturbed_by_any_number_of_signals() -> None:

@@ -42,7 +42,7 @@ def test_a_later_line_of_a_configuration_wins() -> None:
 
 @pytest.mark.parametrize("line", ["EXT4_FS=y", "CONFIG_EXT4_FS", "CONFIG_EXT4_FS = y"])
 def test_a_line_that_kconfig_would_pass_over_is_refused(line: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"mine:2: '{line}' is no line"):
+    with pytest.raises(ConfigError, match=rf"mine:2: '{line}' is not a line"):
         check_fragment(f"# mine\n{line}\n", file=tmp_path / "mine")
 
 
@@ -75,11 +75,11 @@ def test_what_is_no_revision_of_a_kernel_is_refused(repository: Path, tmp_path: 
     with pytest.raises(ConfigError, match="has no revision '--all'"):
         find_revision(repository, "--all")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="no git repository"):
+    with pytest.raises(ConfigError, match="not a readable git repository"):
         find_revision(tmp_path / "empty", "HEAD")
     git(repository, "rm", "--quiet", "arch/arm/Kconfig")
     commit(repository, "README", "no kernel any more")
-    with pytest.raises(ConfigError, match="no kernel's source"):
+    with pytest.raises(ConfigError, match="not a kernel's source"):
         find_revision(repository, "HEAD")
 
 

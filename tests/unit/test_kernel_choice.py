@@ -91,10 +91,10 @@ def test_an_image_alone_is_not_enough(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_no_kernel_for_this_board_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is the package bash, which is no kernel"):
+    with pytest.raises(ConfigError, match="is the package bash, which is not a kernel"):
         kernel_choice(RECIPE, str(package(tmp_path, "bash")))
     other = package(tmp_path, "linux-image-6.1.5-amd64", architecture="amd64")
-    with pytest.raises(ConfigError, match="is for amd64; the board takes armhf"):
+    with pytest.raises(ConfigError, match="is for amd64; the board needs armhf"):
         kernel_choice(RECIPE, str(other))
     other.write_bytes(other.read_bytes()[:100])
     with pytest.raises(ConfigError, match="not a whole Debian package"):
@@ -213,7 +213,7 @@ def test_a_source_tree_that_was_built_in_is_called_by_its_revision(tmp_path: Pat
 
 def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     write(tmp_path, "zImage", DTB, "modules.tar.xz", "metadata.json")
-    with pytest.raises(ConfigError, match=r"metadata\.json: its notes cannot be read"):
+    with pytest.raises(ConfigError, match=r"metadata\.json: the notes cannot be read"):
         build_folder(tmp_path, RECIPE.boot)
 
 

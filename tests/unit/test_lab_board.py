@@ -106,7 +106,7 @@ def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, mo
         assert board_status(record) == _STATUS
     # It is gone now: there is nothing to say, and a seed that is not taken is an error.
     assert losses(_COORDINATOR) == ()
-    with pytest.raises(LabError, match="the board of the lab 'one' takes no seed"):
+    with pytest.raises(LabError, match="the board of the lab 'one' accepts no seed"):
         set_seed(_COORDINATOR, 43)
 
 

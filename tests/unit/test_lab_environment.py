@@ -51,7 +51,7 @@ def test_the_deterministic_board() -> None:
 
 def test_an_unknown_card_model_is_named_with_its_line(tmp_path: Path) -> None:
     file = _changed(tmp_path, "        simulated: true\n", "        simulated: true\n        card_model: floppy\n")
-    with pytest.raises(ConfigError, match="no model of a card 'floppy'") as caught:
+    with pytest.raises(ConfigError, match="no card model 'floppy'") as caught:
         read_environment(file)
     assert caught.value.line == _line(file, "floppy")
 
@@ -79,7 +79,7 @@ def test_every_file_in_env_is_right(file: Path) -> None:
         ("simulated: true", "simulated: maybe", "maybe", "simulated: 'maybe' is wrong", "bool"),
         ("boot_timeout: 180", "boot_timeout: 0", "boot_timeout: 0", "boot_timeout: 0 is wrong", "must be > 0"),
         ("size_factor: 0.0625", "size_factor: much", "much", "size_factor: 'much' is wrong", "float"),
-        ("copy-2015: 0.0065", "copy-2015: 2", "copy-2015: 2", "size_factors: ", "at most 1"),
+        ("copy-2015: 0.0065", "copy-2015: 2", "copy-2015: 2", "size_factors: ", "up to 1"),
         (
             "{device: sda, size_mib: 512}",
             "sda",
@@ -106,11 +106,11 @@ def test_every_file_in_env_is_right(file: Path) -> None:
         ("memory_mib: 512", "memory_mib: -1", "memory_mib: -1", "memory_mib: -1 is wrong", "must be >= 0"),
         ("        recipe: imx6ul\n", "", "BoardStrategy", "BoardStrategy lacks recipe", "add 'recipe: ...'"),
         ("BoardStrategy:", "ShellStrategy:", "ShellStrategy", "ShellStrategy does not know cards", "use BoardStrategy"),
-        ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "lacks its arguments", "'USBSDMuxDriver: {}'"),
+        ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "has no arguments", "'USBSDMuxDriver: {}'"),
         ("- fsjoule.lab", "- fsjoule.labb", "fsjoule.labb", "'fsjoule.labb' cannot be imported", "correct the name"),
         ("targets:", "target:", "imports", "the key 'targets' is missing", "add targets"),
         ("  main:", "  mian:", "mian", "the key 'main' is missing", "add main"),
-        ("imports:", "imports: [", "", "no YAML", "indent with spaces"),
+        ("imports:", "imports: [", "", "not YAML", "indent with spaces"),
     ],
 )
 def test_a_broken_file_says_line_and_what_would_be_right(
@@ -123,7 +123,7 @@ def test_a_broken_file_says_line_and_what_would_be_right(
     assert what in error.what
     assert hint in (error.hint or "")
     assert error.file == file
-    if "no YAML" not in what:
+    if "not YAML" not in what:
         assert error.line == _line(file, at)
     assert error.line is not None
     assert error.exit_code == 2
@@ -142,12 +142,12 @@ def test_a_missing_strategy_is_said(tmp_path: Path) -> None:
 def test_the_card_is_no_further_storage(tmp_path: Path, device: str) -> None:
     file = tmp_path / "env.yaml"
     file.write_text(_VIRTUAL.read_text().replace("stick: {device: sda,", f"stick: {{device: {device},"))
-    with pytest.raises(ConfigError, match=f"stick is {device}, on the card that the board boots from") as caught:
+    with pytest.raises(ConfigError, match=f"stick is {device}, on the boot card") as caught:
         read_environment(file)
     assert caught.value.line is not None
 
 
-@pytest.mark.parametrize(("text", "what"), [("", "empty"), ("- a\n- b\n", "must be a mapping"), ("a: [\n", "no YAML")])
+@pytest.mark.parametrize(("text", "what"), [("", "empty"), ("- a\n- b\n", "must be a mapping"), ("a: [\n", "not YAML")])
 def test_a_file_of_something_else(tmp_path: Path, text: str, what: str) -> None:
     file = tmp_path / "env.yaml"
     file.write_text(text)

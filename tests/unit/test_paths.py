@@ -73,5 +73,5 @@ def test_a_folder_of_somebody_else_is_told(variable: str, tmp_path: Path) -> Non
 def test_a_file_in_the_place_of_a_cache_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
     (tmp_path / "images").write_text("")
-    with pytest.raises(ConfigError, match="images is no folder"):
+    with pytest.raises(ConfigError, match="images is not a folder"):
         paths.cache_folder("images")

@@ -217,7 +217,7 @@ def test_a_shallow_tree_is_refused(tree: Path, tmp_path: Path) -> None:
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for place in ("folder", "nowhere"):
-        with pytest.raises(ConfigError, match="no git repository"):
+        with pytest.raises(ConfigError, match="not a readable git repository"):
             open_repository(tmp_path / place)
 
 

@@ -1,6 +1,6 @@
 """This computer: processes, paths, signals, terminals, files and caches.
 
-For: everything that fsjoule needs from the machine it runs on, in one place each.
+For: everything that fsjoule needs from its machine, in one place each.
 Called by: every room above it but `suites`.
 May call: `errors`. It knows no board, no run and no measurement.
 

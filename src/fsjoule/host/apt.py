@@ -1,4 +1,4 @@
-"""Debian packages of a foreign architecture, fetched with apt in folders of its own: the host's apt is not touched."""
+"""Debian packages of a foreign architecture, fetched with a private apt: the host's apt stays untouched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIRROR_HINT: Final = "name a Debian mirror: FSJOULE_DEBIAN_MIRROR=http://MIRROR
 _UPDATE_TIMEOUT_S: Final = 300.0
 _DOWNLOAD_TIMEOUT_S: Final = 900.0
 
-# The host's own configuration is read first, for its proxies; its hooks and lists are not for these folders.
+# The host's own configuration is read first, for its proxies. Its hooks and lists are cleared here.
 _CONFIG: Final = """\
 #clear APT::Update;
 #clear APT::Architectures;
@@ -46,7 +46,7 @@ Dir::Etc::PreferencesParts "/dev/null";
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package of an archive. `depends` are the names in its Depends and Pre-Depends, alternatives included."""
+    """One package of an archive. `depends`: names in Depends and Pre-Depends, with alternatives."""
 
     name: str
     version: str
@@ -68,15 +68,15 @@ def debian_mirror() -> str:
         suite, _, component = rest.partition(" ")
         if component == "main" and suite in _DEBIAN_SUITES:
             return uri.rstrip("/")
-    raise LabError("apt on this machine has no Debian mirror among its sources", hint=_MIRROR_HINT)
+    raise LabError("apt has no Debian mirror among its sources on this machine", hint=_MIRROR_HINT)
 
 
 def source_line(
     mirror: str, suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
 ) -> str:
-    """One line for a sources.list: package lists of these components only, signed by Debian's archive keys.
+    """One sources.list line: package lists of these components only, signed by Debian's archive keys.
 
-    Raises LabError if the host does not have Debian's keys.
+    Raises LabError if the host lacks Debian's keys.
     """
     if not _KEYRING.is_file():
         raise LabError(
@@ -90,7 +90,7 @@ def source_line(
 
 
 class PrivateApt:
-    """apt for one suite and one architecture, with all its state below `folder`."""
+    """apt for one suite and one architecture, with its whole state below `folder`."""
 
     def __init__(self, folder: Path, *, source: str, architecture: str) -> None:
         self._folder = folder
@@ -102,14 +102,14 @@ class PrivateApt:
         self._config.write_text(_CONFIG.format(folder=folder, architecture=architecture))
 
     def update(self, progress: Callable[[str], None]) -> None:
-        """Fetch the package lists. Raises LabError, transient, when the mirror cannot be reached."""
+        """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached."""
         lists = self._folder / "state" / "lists"
         self._apt_get(
             ["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far", progress
         )
 
     def show(self, names: Sequence[str]) -> list[Package]:
-        """The newest version of each package, in the order asked for. Raises LabError if one is not in the archive."""
+        """The newest version of each package, in the given order. Raises LabError if one is not in the archive."""
         shown = process.run(
             ["apt-cache", "-c", self._config, "show", "--no-all-versions", *names], timeout_s=60, check=False
         )
@@ -119,7 +119,7 @@ class PrivateApt:
         return [found[name] for name in names]
 
     def download(self, packages: Sequence[Package], into: Path, progress: Callable[[str], None]) -> list[Path]:
-        """Fetch packages, checked by apt against the signed lists; returns their files in the same order."""
+        """Fetch packages, which apt checks against the signed lists. Returns their files in the same order."""
         total = sum(package.size_bytes for package in packages) / 2**20
         before = size_mib(into)
         self._apt_get(
@@ -152,18 +152,17 @@ class PrivateApt:
 
 
 def parse_packages(text: str) -> list[Package]:
-    """Packages from Debian control paragraphs, as `apt-cache show` prints them."""
+    """Packages in the output of `apt-cache show`."""
     return [_package(fields) for paragraph in text.split("\n\n") if (fields := control_fields(paragraph))]
 
 
 def control_fields(paragraph: str) -> dict[str, str]:
-    """The fields of one Debian control paragraph."""
     matches = re.finditer(r"^([A-Za-z0-9-]+):[ \t]*(.*(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
     return {match[1]: match[2] for match in matches}
 
 
 def dependencies(fields: dict[str, str]) -> tuple[str, ...]:
-    """The names in Pre-Depends and Depends, alternatives included."""
+    """The names in Pre-Depends and Depends, with alternatives."""
     relations = ",".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
     names = [re.split(r"[\s(:\[]", part.strip(), maxsplit=1)[0] for part in re.split(r"[,|]", relations)]
     return tuple(name for name in names if name)

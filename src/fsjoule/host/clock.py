@@ -1,5 +1,3 @@
-"""The host's clock."""
-
 from __future__ import annotations
 
 import time
@@ -7,8 +5,6 @@ from datetime import UTC, datetime
 
 
 class HostClock:
-    """ports.Clock, for real."""
-
     def now_s(self) -> float:
         return time.monotonic()
 

@@ -1,8 +1,8 @@
-"""The one door through which files inside of a run folder are read.
+"""The one door for reading files of a run folder.
 
-A run folder may have been copied from anywhere, so nothing in it decides what else is read: every name is one plain
-component, looked up in the folder that was opened before it. Links are not followed, and only regular files of a
-bounded size are opened: a FIFO would be waited for, a device could be told something.
+A run folder may have been copied from anywhere, so its content must not decide which other files are read. Every name
+is one plain component, looked up in the folder opened before it. Links are not followed. Only regular files of limited
+size are opened: a FIFO would block, and opening a device can have effects.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import is_plain, plain_line
 
 MIB: Final = 1 << 20
-# A run of thousands of measurements takes some MiB.
+# A run of thousands of measurements takes a few MiB.
 DOCUMENT_BYTES: Final = 16 * MIB
 TRACE_BYTES: Final = 256 * MIB
 ATTACHMENT_BYTES: Final = 64 * MIB
 
 _LONGEST_NAME: Final = 255
-# Of a folder, and of a list or an object in a document: weeks of measurements.
+# Limit for a folder, and for a list or object in a document: weeks of measurements.
 MOST_ENTRIES: Final = 1 << 15
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {
@@ -41,7 +41,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a folder holds, sorted. `refused` are all other entries, by their plain names, and why."""
+    """A folder's content, sorted. `refused` has all other entries by plain name, with the reason."""
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
@@ -49,14 +49,14 @@ class Listed:
 
 
 def shown(folder: Path, *names: str) -> str:
-    """A path as messages have it: on one line, without control characters."""
+    """A path for messages: on one line, without control characters."""
     return plain_line("/".join((str(folder), *names)))
 
 
 def wrong_name(name: str) -> str | None:
-    """Why it is not the name of a file of ours, None if it is."""
+    """The reason why this cannot be the name of one of our files, or None."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        return "its name is none of a file"
+        return "its name is not a file name"
     if name.isascii() and name.isprintable() and len(name) <= _LONGEST_NAME:
         return None
     if not is_plain(name) or plain_line(name) != name:
@@ -67,21 +67,21 @@ def wrong_name(name: str) -> str | None:
 
 
 def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
-    """The content of the regular file `names[-1]`, in the folders named before it, inside of `folder`.
+    """The content of the regular file `folder`/`names`, or None if it is missing.
 
-    None if it is not there. Raises ResultError if it is something else, larger than `at_most` bytes or not readable.
+    Raises ResultError if it is not a regular file, larger than `at_most` bytes or not readable.
     """
     path = (str(folder), *names)
     try:
         with _opened(folder, *names[:-1]) as parent:
             _check_name(path)
-            # Before it is opened: opening a device can already do something.
+            # Checked before it is opened: opening a device can have effects.
             _check_kind(os.stat(names[-1], dir_fd=parent, follow_symlinks=False).st_mode, stat.S_IFREG, path)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(names[-1], flags, dir_fd=parent), "rb") as file:
                 found = os.fstat(file.fileno())
                 _check_kind(found.st_mode, stat.S_IFREG, path)
-                # No more than there is: memory for all that there may be would be taken at once.
+                # The actual size: a read of `at_most` bytes would take all that memory at once.
                 content = b"" if found.st_size > at_most else file.read(found.st_size)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -93,7 +93,7 @@ def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
 
 
 def list_inside(folder: Path, *names: str) -> Listed:
-    """What is in the folder `names` inside of `folder`; nothing if it is not there. Raises ResultError as above."""
+    """The content of the folder `folder`/`names`, empty if it is missing. Raises ResultError."""
     what = shown(folder, *names)
     try:
         with _opened(folder, *names) as opened, os.scandir(opened) as entries:
@@ -115,7 +115,7 @@ def list_inside(folder: Path, *names: str) -> Listed:
 
 @contextmanager
 def _opened(folder: Path, *names: str) -> Generator[int]:
-    """The folder below `folder`, each component opened in the one before. `folder` itself is the user's word."""
+    """The folder `folder`/`names`, each component opened in the one before. `folder` itself is trusted."""
     descriptor = os.open(folder, _FOLDER)
     try:
         for i, name in enumerate(names, start=1):

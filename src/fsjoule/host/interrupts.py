@@ -1,12 +1,11 @@
 """Signals that end a run: Ctrl-C, SIGTERM (a cancelled job), SIGHUP (a terminal that closes).
 
-However many come, and whenever, the board is to be off, the place free and the run folder final. So a signal raises
-`Interrupted` only in code that says that it may be left anywhere (`interruptible`), and only once: whatever it unwinds
-is not disturbed again. Everywhere else, clean-up above all, a signal is noted, and raised where the next such code
-begins. An exception that somebody swallowed on its way is raised there again, too, or by the next signal after a while
-if nothing unwinds for it any more.
+After any number of signals at any time the board must be off, the place free and the run folder final. So a signal
+raises `Interrupted` only in code that may be left anywhere (`interruptible`), and only once: nothing disturbs the
+unwinding. All other code, above all clean-up, only notes the signal; the next interruptible code raises it. If somebody
+swallows the exception, it is raised again there, or by a later signal when nothing unwinds any more.
 
-A signal that was ignored when the program started, as Ctrl-C is in a shell's background job, stays ignored.
+A signal that was ignored at the start of the program (Ctrl-C in a shell's background job) stays ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from types import FrameType
 from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-HELD_OFF: Final = "ending: board off, place free; a moment"
+HELD_OFF: Final = "ending; please wait until the board is off and the place is free"
 _AGAIN_S: Final = 5.0
 _SHELLS_OFFSET: Final = 128
 CTRL_C: Final = "Ctrl-C"
@@ -30,7 +29,7 @@ _NAMES: Final = {signal.SIGINT: CTRL_C, signal.SIGTERM: "SIGTERM", signal.SIGHUP
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal wants the run to end."""
+    """A signal asks the run to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(_NAMES[signal.Signals(number)])
@@ -39,7 +38,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class _State:
-    """Of the process, whose main thread alone gets signals. `shields` counts what must not be left in between."""
+    """State of the process, whose main thread alone gets signals. `shields` counts open `shielded` bodies."""
 
     handled: bool = False
     armed: bool = False
@@ -54,19 +53,19 @@ _state = _State()
 
 
 def install() -> None:
-    """Handle the signals from now on, until `restore`. For the main thread."""
+    """Handle the signals from now on, until `restore`. Call it from the main thread."""
     _state.handled, _state.armed, _state.shields = True, False, 0
     _state.number, _state.raised_s, _state.told = None, None, False
     for each in SIGNALS:
-        # Ignored, or handled by something that is not Python's and cannot be put back.
+        # Not ignored, and not handled outside Python, which could not be restored.
         if signal.getsignal(each) not in (signal.SIG_IGN, None):
             _state.former[each] = signal.signal(each, _handle)
 
 
 def restore() -> None:
-    """Give the signals back to whoever had them. What has come is still known.
+    """Give the signals back to their former handlers. A signal that has come is still known.
 
-    After one that has come, the program is at its end: another one must not change with what it ends.
+    After a signal the program is about to end: another one must not change its exit code.
     """
     for each, handler in _state.former.items():
         signal.signal(each, handler if _state.number is None else signal.SIG_IGN)
@@ -76,9 +75,9 @@ def restore() -> None:
 
 @contextmanager
 def handled() -> Generator[None]:
-    """Handle the signals in the body; does nothing within another one's.
+    """Handle the signals while the body runs; nested use does nothing.
 
-    Raises Interrupted at its end if a signal came that nothing has raised yet.
+    Raises Interrupted at its end if a signal came and nothing has raised it yet.
     """
     if _state.handled or threading.current_thread() is not threading.main_thread():
         yield
@@ -92,29 +91,29 @@ def handled() -> Generator[None]:
 
 
 def pending() -> str | None:
-    """The signal that wants the run to end, by its name, if one has come."""
+    """The name of the signal that has come, or None."""
     return None if _state.number is None else _NAMES[signal.Signals(_state.number)]
 
 
 def reason() -> str | None:
-    """Why a run ends before its time, if a signal wants it to."""
+    """The reason why a run ends early, if a signal has come."""
     name = pending()
     return name and ("interrupted" if name == CTRL_C else f"interrupted by {name}")
 
 
 def exit_code() -> int | None:
-    """What a shell says of a program that the signal ended, if one has come: 130 after Ctrl-C."""
+    """A shell's exit code for a program ended by the signal, if one has come: 130 after Ctrl-C."""
     return None if _state.number is None else _SHELLS_OFFSET + _state.number
 
 
 def check() -> None:
-    """Raise Interrupted if a signal has come. For code that is called where signals are only noted."""
+    """Raise Interrupted if a signal has come. For code in which signals are only noted."""
     if _state.number is not None and not _state.shields:
         _raise()
 
 
-class interruptible:  # noqa: N801 - used as a function is
-    """In the body a signal raises Interrupted at once; also one that came before. A shield around it is stronger."""
+class interruptible:  # noqa: N801 - used like a function
+    """In the body a signal raises Interrupted at once, even one that came before. An outer `shielded` prevents that."""
 
     def __init__(self) -> None:
         self.before = _state.armed
@@ -131,10 +130,10 @@ class interruptible:  # noqa: N801 - used as a function is
             _state.armed = self.before
 
 
-class shielded:  # noqa: N801 - used as a function is
-    """In the body signals are only noted, and raised at its end. For what must be done as a whole, and is short.
+class shielded:  # noqa: N801 - used like a function
+    """In the body signals are only noted, and raised at its end. For short work that must not be divided.
 
-    Without `install` it shields from Ctrl-C, the only one that raises then.
+    Without `install` it shields from Ctrl-C, the only signal that raises then.
     """
 
     def __init__(self) -> None:
@@ -162,7 +161,7 @@ class shielded:  # noqa: N801 - used as a function is
 
 
 def tell(say: Callable[[str], None]) -> None:
-    """Say once that the end takes a moment, if a signal wants it. For the beginning of a clean-up."""
+    """Say once that ending takes a moment, if a signal has come. Call it when clean-up begins."""
     name = pending()
     if name is not None and not _state.told:
         _state.told = True
@@ -183,19 +182,19 @@ def _raise() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Note a signal, and raise it where that is allowed."""
+    """Note a signal, and raise it if the running code allows."""
     if _state.number is None:
         _state.number = number
     if not _state.armed or _state.shields:
         return
-    # One that was swallowed (Python can do nothing else in a destructor) must not make all later ones nothing.
+    # A signal that was swallowed (in a destructor Python must swallow it) must not disable later ones.
     if _state.raised_s is None or (time.monotonic() - _state.raised_s > _AGAIN_S and not _unwinding()):
         _leave(frame)
         _raise()
 
 
 def _unwinding() -> bool:
-    """Whether clean-up after a signal is under way: what is being handled is its exception, or came of it."""
+    """Whether clean-up after a signal is running: the handled exception is Interrupted or was caused by it."""
     error = sys.exception()
     while error is not None and not isinstance(error, Interrupted):
         error = error.__context__
@@ -203,7 +202,7 @@ def _unwinding() -> bool:
 
 
 def _leave(frame: FrameType | None) -> None:
-    """Do what a region's way in or out would have done, if an exception is about to end that way halfway."""
+    """Finish a region's __enter__ or __exit__ if the exception is about to cut it short."""
     if frame is not None and frame.f_code is _ours.__code__:
         frame = frame.f_back
     if frame is not None and frame.f_code in (interruptible.__enter__.__code__, interruptible.__exit__.__code__):

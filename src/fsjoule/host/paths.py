@@ -1,4 +1,4 @@
-"""Where fsjoule keeps things: the checkout, the cache (may be thrown away), the state of running labs."""
+"""Folders of fsjoule: the checkout, the cache (which may be deleted), the state of running labs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ _STATE: Final = "FSJOULE_STATE_DIR"
 
 
 def cache_dir() -> Path:
-    """What can be built again: card images, the meter's simulator. `FSJOULE_CACHE_DIR` overrides it. Made if absent.
+    """The folder of things that can be built again. `FSJOULE_CACHE_DIR` overrides it. Made if absent.
 
-    What is in a cache that cannot be written can be used. Raises ConfigError for a folder that cannot be used at all.
+    A read-only cache can be used. Raises ConfigError for a folder that cannot be used at all.
     """
     return _made(_CACHE, platformdirs.user_cache_path("fsjoule"))
 
 
 def cache_folder(name: str) -> Path:
-    """A folder in the cache, made if absent.
-
-    Raises ConfigError as `cache_dir` does and for what is no folder, StorageError if it cannot be made.
-    """
+    """A folder in the cache, made if absent. Raises ConfigError if unusable, StorageError if it cannot be made."""
     path = cache_dir() / name
     try:
         path.mkdir(exist_ok=True)
     except FileExistsError as error:
-        raise ConfigError(f"{path} is no folder", hint=f"remove it, or name another folder: {_CACHE}=FOLDER") from error
+        raise ConfigError(
+            f"{path} is not a folder", hint=f"remove it, or name another folder: {_CACHE}=FOLDER"
+        ) from error
     except OSError as error:
         raise StorageError(
             f"the cache cannot be written: {path}: {error.strerror}",
@@ -42,10 +41,7 @@ def cache_folder(name: str) -> Path:
 
 
 def state_dir() -> Path:
-    """What is running: one folder a lab. `FSJOULE_STATE_DIR` overrides it. Made if absent.
-
-    Raises ConfigError for a folder that cannot be written.
-    """
+    """One folder per running lab. `FSJOULE_STATE_DIR` overrides it. Made if absent. Raises ConfigError."""
     path = _made(_STATE, platformdirs.user_state_path("fsjoule"))
     if not os.access(path, os.W_OK):
         raise _unusable(_STATE, path, "it cannot be written")
@@ -53,10 +49,7 @@ def state_dir() -> Path:
 
 
 def project_dir() -> Path:
-    """The checkout that this package is run from; recipes, environment files and the meter's sources are data in it.
-
-    Raises ConfigError if the package was installed without its checkout.
-    """
+    """The checkout of this package, with recipes, environment files and the meter's sources. Raises ConfigError."""
     root = Path(__file__).resolve().parents[3]
     if not (root / "images").is_dir():
         raise ConfigError(
@@ -67,7 +60,7 @@ def project_dir() -> Path:
 
 
 def _made(variable: str, default: Path) -> Path:
-    # Set to nothing is as not set: so scripts take a variable back, and so XDG's own are read.
+    # An empty variable counts as unset, as with XDG's variables.
     named = os.environ.get(variable) or None
     path = default.absolute() if named is None else _absolute(variable, named)
     try:
@@ -82,7 +75,7 @@ def _made(variable: str, default: Path) -> Path:
 
 
 def _absolute(variable: str, named: str) -> Path:
-    """The folder that a variable names. Relative ones would be another folder for each command."""
+    """The folder that a variable names. It must be absolute: a relative path would differ per command."""
     path = Path(named)
     if named == "~" or named.startswith("~/"):
         with suppress(RuntimeError):  # a user without a home

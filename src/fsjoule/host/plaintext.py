@@ -1,8 +1,7 @@
-"""Text from outside, as it may be shown: the one rule for what a terminal would obey and XML does not allow.
+"""Text from outside, made safe to show: one rule for everything that a terminal would obey or XML forbids.
 
-Text of run folders is made plain where it is parsed (`store/documents.py`). Names of files, and what an older index
-holds, do not come that way: the terminal (`terminal.py`) and the drawing of charts (`report/svg.py`) apply the rule
-again.
+Text of run folders is made plain where it is parsed (`store/documents.py`). File names and the content of an older
+index do not pass there, so the terminal (`terminal.py`) and the charts (`report/svg.py`) apply the rule again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Control characters except tab and new line, marks and overrides of the writing direction, line separators of Unicode,
-# lone surrogates, characters that are invisible or none at all.
+# lone surrogates, invisible characters and noncharacters.
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufdd0-\ufdef\ufeff"
     "\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
@@ -22,15 +21,15 @@ _BREAKS: Final = re.compile(r"[\t\n]")
 
 
 def is_plain(text: str) -> bool:
-    """Whether `plain` would leave it as it is."""
+    """Whether `plain` would not change the text."""
     return _UNFIT.search(text) is None
 
 
 def plain(text: str) -> str:
-    """The text with a replacement character for each character that is not to be shown. Tabs and new lines stay."""
+    """The text with a replacement character for each unsafe character. Tabs and new lines stay."""
     return _UNFIT.sub(REPLACEMENT, text)
 
 
 def plain_line(text: str) -> str:
-    """The same on one line: for names of files."""
+    """Like `plain`, on one line: for file names."""
     return _BREAKS.sub(REPLACEMENT, plain(text))

@@ -1,4 +1,4 @@
-"""The one door through which programs of the host are started. Argument lists only, always with a time limit."""
+"""The one door for starting programs of the host: argument lists only, always with a time limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PACKAGES: Final[dict[str, str]] = {
     "zstd": "zstd",
 }
 
-# What only `fsjoule kernel build` starts, itself or through tuxmake; not in packages.txt, for it is large.
+# Programs of `fsjoule kernel build` and tuxmake. They are large, so packages.txt leaves them out.
 BUILD_PACKAGES: Final[dict[str, str]] = {
     "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
     "bc": "bc",
@@ -64,7 +64,7 @@ BUILD_PACKAGES: Final[dict[str, str]] = {
     "xz": "xz-utils",
 }
 
-# Debian keeps servers and filesystem tools where an unprivileged user's PATH does not look.
+# Debian keeps servers and filesystem tools outside an unprivileged user's PATH.
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -77,9 +77,9 @@ def find_tool(name: str) -> str:
 
 
 def require_root(what: str) -> None:
-    """Raises LabError if this process is not root's: only root can give the board's files to the board's root."""
+    """Raise LabError unless this process is root's: only root can give the board's files to the board's root."""
     if os.geteuid() != 0:
-        raise LabError(f"{what} as root only", hint="run the same command with sudo; what is cached needs no root")
+        raise LabError(f"{what} as root only", hint="run the same command with sudo; cached images need no root")
 
 
 def run(
@@ -93,7 +93,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program to its end and return its output.
 
-    Raises MissingToolError if it is not installed, LabError if it exits non-zero (with `check`) or takes too long.
+    Raises MissingToolError if it is not installed, LabError after a non-zero exit (with `check`) or a timeout.
     """
     command = [find_tool(str(argv[0])), *map(str, argv[1:])]
     try:
@@ -134,12 +134,12 @@ def start(
     new_session: bool = True,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Start a long-lived program in a process group of its own, its output appended to `log`.
+    """Start a long-lived program in its own process group; its output is appended to `log`.
 
-    With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends, however that comes about:
-    call it from a thread that lives as long as the program should.
+    With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends for any reason: call it from
+    a thread that lives as long as the program should.
     """
-    # No code of ours may run between fork and exec: the threads of gRPC, which labgrid has, abort the child there.
+    # None of our code may run between fork and exec: labgrid's gRPC threads would abort the child there.
     wrapper = [find_tool("setpriv"), "--pdeathsig", "TERM"] if die_with_parent else []
     command = [*wrapper, find_tool(str(argv[0])), *map(str, argv[1:])]
     with _output(log) as output:
@@ -156,10 +156,7 @@ def start(
 
 
 def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a program that has this one's terminal, input and output, and its signals, as from a shell.
-
-    Raises ConfigError if it is not there or may not be run.
-    """
+    """Start a program on this one's terminal, input, output and signals, as a shell does. Raises ConfigError."""
     try:
         return subprocess.Popen(list(argv))  # noqa: S603 - argument lists only
     except OSError as error:
@@ -169,7 +166,7 @@ def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:
-    """End a program that `start` started, with its whole process group: SIGTERM, then SIGKILL."""
+    """End a program from `start` with its whole process group: SIGTERM, then SIGKILL."""
     for sig, wait_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 5.0)):
         if process.poll() is None:
             _signal_group(process.pid, sig)
@@ -177,7 +174,7 @@ def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:
                 process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 continue
-    # The leader may be gone while members of its group are not (ser2net below a killed exporter).
+    # The group may outlive its leader (ser2net below a killed exporter).
     _signal_group(process.pid, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Processes by identity: a process number alone may belong to another program by now, its start time tells."""
+"""Processes by identity: a number alone may belong to another program by now, the start time tells."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProcessRef:
-    """A process number with the process's start time (clock ticks since boot): together they are never reused."""
+    """A process number with the process's start time (clock ticks since boot): the pair is never reused."""
 
     pid: int
     start_ticks: int
 
     @classmethod
     def of(cls, pid: int) -> ProcessRef | None:
-        """The living process with this number, if there is one. A zombie is not living."""
+        """The living process with this number, or None. A zombie is not living."""
         found = seen(pid)
         return None if found is None or found.ended else found.process
 
@@ -34,7 +34,7 @@ class ProcessRef:
         return ProcessRef.of(self.pid) == self
 
     def send(self, sig: signal.Signals) -> None:
-        """Signal it, if it still runs and is ours."""
+        """Send a signal if the process still runs and is ours."""
         if self.alive():
             try:
                 os.kill(self.pid, sig)
@@ -42,14 +42,14 @@ class ProcessRef:
                 return
 
     def end(self) -> None:
-        """Ask it to end. One that was stopped goes on for that."""
+        """Ask the process to end. SIGCONT wakes a stopped one for that."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A process as the kernel shows it, a zombie too. `status` is that of a zombie, negative for a signal."""
+    """A process as the kernel shows it. `status` is a zombie's exit status, negative for a signal."""
 
     process: ProcessRef
     name: str
@@ -59,22 +59,21 @@ class Seen:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped by a signal (SIGSTOP); one that a debugger holds is not."""
+        """Whether a signal stopped it (SIGSTOP), not a debugger."""
         return self.state == "T"
 
     @property
     def ended(self) -> bool:
-        """Whether it is a zombie."""
         return self.state in "ZX"
 
 
 def seen(pid: int) -> Seen | None:
-    """What the kernel shows of the process with this number now; None if there is none."""
+    """The process with this number, as the kernel shows it now, or None."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name stands in parentheses and may hold anything, parentheses too.
+    # The command's name is in parentheses and may contain any character, even parentheses.
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
     wait_status = int(fields[49])
@@ -83,7 +82,7 @@ def seen(pid: int) -> Seen | None:
 
 
 def ending(status: int | None) -> str:
-    """How a program ended, in words, by its status: negative for a signal, None if it is not known."""
+    """How a program ended, in words. A negative status is a signal, None is unknown."""
     if status is None:
         return "died"
     if status >= 0:
@@ -96,17 +95,17 @@ def ending(status: int | None) -> str:
 
 
 def become_subreaper() -> None:
-    """Make orphans among this process's descendants its own children, so that `descendants` finds all of them."""
+    """Adopt orphans among this process's descendants, so that `descendants` finds all of them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(pid: int) -> list[ProcessRef]:
-    """All living processes below `pid`, children before their own children."""
+    """All living processes below `pid`, parents before their children."""
     return [each.process for each in family(pid) if not each.ended]
 
 
 def family(pid: int) -> list[Seen]:
-    """All processes below `pid`, zombies too, children before their own children."""
+    """All processes below `pid`, with zombies, parents before their children."""
     by_parent: dict[int, list[Seen]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, none used as a path
         if entry.isdecimal() and (one := seen(int(entry))) is not None:
@@ -121,7 +120,7 @@ def family(pid: int) -> list[Seen]:
 
 
 def wait_gone(processes: Iterable[ProcessRef], timeout_s: float) -> list[ProcessRef]:
-    """Wait until none of them runs, at most `timeout_s`. Returns those that still do."""
+    """Wait at most `timeout_s` until all have ended. Returns the ones that still run."""
     deadline = time.monotonic() + timeout_s
     left = [process for process in processes if process.alive()]
     while left and time.monotonic() < deadline:
@@ -131,13 +130,13 @@ def wait_gone(processes: Iterable[ProcessRef], timeout_s: float) -> list[Process
 
 
 def end_descendants(timeout_s: float = 3.0) -> None:
-    """End everything below the calling process, which must be a subreaper: SIGTERM, then SIGKILL until none is left."""
+    """End all descendants of this process, a subreaper: SIGTERM, then SIGKILL until no process is left."""
     me = os.getpid()
     for process in (first := descendants(me)):
         process.end()
     wait_gone(first, timeout_s)
     deadline = time.monotonic() + timeout_s
-    # A process may start another one between the look and the kill: look again until there is none.
+    # A process may start another one between the look and the kill: look again until there are none.
     while (left := descendants(me)) and time.monotonic() < deadline:
         for process in left:
             process.send(signal.SIGKILL)

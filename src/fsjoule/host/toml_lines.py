@@ -1,4 +1,4 @@
-"""TOML texts whose mistakes are told with file, line and key; the parser of the standard library does not say them."""
+"""TOML texts whose errors are reported with file, line and key, which the standard library's parser lacks."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def path_of(error: ValidationError) -> list[str]:
-    """The keys that lead to the first value that is wrong."""
+    """The keys that lead to the first wrong value."""
     return [str(part) for part in error.errors(include_url=False)[0]["loc"] if part != "[key]"]
 
 
 def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, within: Sequence[str] = ()) -> ConfigError:
-    """What is wrong first in a document, with file, line and the value; `within` is the table that was validated."""
+    """The first error in a document, with file, line and value; `within` is the validated table."""
     first, path = error.errors(include_url=False)[0], path_of(error)
     simple = isinstance(first["input"], str | int | float | list)
     given = f" (given: {first['input']!r})" if simple else ""
@@ -42,9 +42,9 @@ def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, wit
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
-    """The line (from 1) of the key at `path`, or of the nearest table around it if the key itself is missing.
+    """The line (from 1) of the key at `path`, or of the nearest table around a missing key.
 
-    Understands `[tables]` and `key = value` lines, dotted and quoted keys; what it does not find stands at line 1.
+    Understands `[tables]` and `key = value` lines, dotted and quoted keys. An unknown key is at line 1.
     """
     best_line, best_depth = 1, 0
     for number, found in _keys(text):
@@ -67,7 +67,7 @@ def _keys(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _split(dotted: str) -> list[str]:
-    """`kernels."6.1"` -> ["kernels", "6.1"], by the rules of TOML itself."""
+    """`kernels."6.1"` -> ["kernels", "6.1"], by TOML's rules."""
     try:
         level: Any = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Run a long step of a build and keep saying how far it is."""
+"""Long steps of a build, with progress reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsjoule.host import process
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
 import os, signal, sys
-os.read(int(sys.argv[1]), 1)  # returns when the other end is closed: the kernel closes it when its process ends
+os.read(int(sys.argv[1]), 1)  # returns when the other end's process has ended
 try:
     os.killpg(int(sys.argv[2]), signal.SIGKILL)
 except ProcessLookupError:
@@ -35,7 +35,7 @@ def run_watched(
     env: Mapping[str, str] | None = None,
     transient: bool = False,
 ) -> None:
-    """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every few seconds.
+    """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every 5 s.
 
     Raises LabError (`transient` as given) with the end of the log if it fails or takes longer than `timeout_s`.
     """
@@ -61,9 +61,9 @@ def run_watched(
 
 
 def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:
-    """A process that ends a group of processes when this one is no more, however it ended; and the line it waits on.
+    """A process that ends a process group when this process has ended in any way, and the pipe that it waits on.
 
-    The program that we start ends with us, but not what it started: compilers below make, apt below mmdebstrap.
+    The kernel ends only the program itself with us, not its children: compilers below make, apt below mmdebstrap.
     """
     reader, writer = os.pipe()
     try:
@@ -77,7 +77,7 @@ def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def size_mib(*paths: Path) -> float:
-    """MiB of all files below the given files and folders; files may come and go meanwhile."""
+    """MiB of all files below the given files and folders; files may come and go while it counts."""
     total = 0
     for top in paths:
         for path in [top, *top.rglob("*")]:

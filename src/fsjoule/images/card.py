@@ -19,7 +19,7 @@ from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import CardLayout, Recipe
 from fsjoule.model import MIB, ImageFacts
 
-# Raise it when this file, initramfs.py or kernels/image.py changes what is in an entry.
+# Raise it when this file, initramfs.py or kernels/image.py changes an entry's content.
 STAGE_VERSION: Final = 5
 
 _TIMEOUT_S: Final = 120.0
@@ -27,7 +27,6 @@ _DISK_ID: Final = "0x66736a6c"
 
 
 def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
-    """The kernel command line."""
     boot, kind = recipe.boot, recipe.filesystem(filesystem)
     words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait", "rw"]
     if options := kind.as_root.mount_options:
@@ -36,7 +35,7 @@ def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
 
 
 def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str:
-    """extlinux.conf as U-Boot reads it (its doc/develop/distro.rst); the paths are those of partition 1."""
+    """extlinux.conf for U-Boot (its doc/develop/distro.rst); paths are on partition 1."""
     tree = "    FDT /board.dtb\n" if device_tree else ""
     return (
         "DEFAULT fsjoule\n"
@@ -49,7 +48,7 @@ def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str
 
 
 def partition_table(card: CardLayout) -> str:
-    """The partition table as a script for sfdisk. Sectors have 512 bytes."""
+    """The partition table as a script for sfdisk, with sectors of 512 bytes."""
     per_mib = MIB // 512
     return (
         f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n"
@@ -101,7 +100,6 @@ def build_card_files(
 
 
 def read_facts(folder: Path) -> ImageFacts:
-    """The facts of a finished card."""
     return ImageFacts(**json.loads((folder / "facts.json").read_text()))
 
 
@@ -128,14 +126,14 @@ def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout, stea
 
 
 def copy_data(source: Path, target: Path, offset: int) -> None:
-    """Copy the data of a sparse file to `offset` in another; holes stay holes."""
+    """Copy the data of a sparse file to `offset` in another. Holes stay holes."""
     with source.open("rb") as reader, target.open("r+b") as writer:
         end = source.stat().st_size
         position = 0
         while position < end:
             try:
                 start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
-            except OSError:  # ENXIO: nothing but a hole up to the end
+            except OSError:  # ENXIO: only a hole up to the end
                 return
             position = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
             while start < position:

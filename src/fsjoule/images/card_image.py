@@ -1,4 +1,4 @@
-"""The way from a choice of kernel and root filesystem to a card image, one cached stage after the other."""
+"""From a kernel and a root filesystem to a card image, through cached stages."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
 
 
 def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
-    """Bytes of a card's scratch partition, and half of those of its root, which are less than it has free."""
+    """Bytes of a card's scratch partition, and half the size of its root, which is less than its free space."""
     layout = _recipe(recipe).card
     return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
 
 
 def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
-    """One QEMU program for boards with any of those kernels; most run on the installed one, some need a newer.
+    """One QEMU program for boards with any of these kernels: the installed one unless a kernel needs a newer one.
 
-    Raises ConfigError for an unknown kernel, MissingToolError, and LabError, transient if it was the download.
+    Raises ConfigError for an unknown kernel, MissingToolError, LabError (transient if a download failed).
     """
     chosen = _recipe(recipe)
 
@@ -80,10 +80,10 @@ def build_card(
     recipe: str = DEFAULT_RECIPE,
     root: Path | None = None,
 ) -> CardImage:
-    """The card image with that kernel and root filesystem; what is in the cache, or below `root`, is not built again.
+    """The card image with this kernel and root filesystem, from the cache (the usual one, or below `root`) if possible.
 
-    Raises ConfigError for a name that is not in the recipe or a mistake in it, MissingToolError, and LabError,
-    transient if it was the download.
+    Raises ConfigError for an unknown name or an error in the recipe, MissingToolError, LabError (transient if a
+    download failed).
     """
     return _card(kernel, root_filesystem, recipe, progress, root)
 
@@ -91,9 +91,9 @@ def build_card(
 def check_card(
     kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
 ) -> CardImage:
-    """The card image, after it was made a second time from the same kernel and user land, and was equal.
+    """The card image, after a second build from the same kernel and user land gave the same image.
 
-    Raises LabError that says where the two differ, and as `build_card` does.
+    Raises LabError with the first difference, and the errors of `build_card`.
     """
     first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
     place = images_cache() / "card"
@@ -104,14 +104,14 @@ def check_card(
             at = _first_difference(first.path, second.path)
             raise LabError(
                 f"two builds of one card differ from byte {at} on: {first.path}",
-                hint="have the programs that make filesystems changed since the first? fsjoule image clean, and again",
+                hint="the mkfs programs may have changed since the first build: fsjoule image clean, then try again",
             )
     return first
 
 
 @contextmanager
 def _to_compare(place: Path) -> Generator[str]:
-    """A folder that is listed and cleaned as what an interrupted build left, if this one is killed."""
+    """A folder that counts as an interrupted build if this process is killed."""
     sweep(place / "check")
     with tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder:
         yield folder
@@ -120,7 +120,7 @@ def _to_compare(place: Path) -> Generator[str]:
 def _card(
     kernel: str | TakenKernel, root_filesystem: str, recipe: str, progress: Progress, root: Path | None = None
 ) -> CardImage:
-    """A card and its root partition, from the cache or from the one below `root`."""
+    """A card and its root partition, from the usual cache or the one below `root`."""
     chosen = _recipe(recipe)
     kind = chosen.filesystem(root_filesystem)
     needed = kind.modules
@@ -178,7 +178,7 @@ def _card(
         progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
 
     folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root)
-    # The same card can have been built for a kernel that was called something else.
+    # The same card may have been built for a kernel with another label.
     facts = replace(
         read_facts(folder),
         kernel_choice=label,

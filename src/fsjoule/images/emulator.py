@@ -1,6 +1,6 @@
-"""Stage `emulator`: a QEMU for kernels that the installed one cannot emulate a board for.
+"""Stage `emulator`: a QEMU for kernels whose board the installed one cannot emulate.
 
-The entry holds the unpacked package; it needs the libraries of the installed QEMU's package, and nothing is installed.
+The entry holds the unpacked package, which uses the libraries of the installed QEMU's package. Nothing is installed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file changes what is in an entry.
+# Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
 
 
 def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progress) -> Path:
-    """A QEMU of at least the `needed` versions: the installed one if it is new enough, or one fetched into the cache.
+    """A QEMU of at least the `needed` versions: the installed one, or one fetched into the cache.
 
-    Raises MissingToolError if no QEMU is installed, LabError if the one that was fetched does not run on this machine
-    (transient if it could not be fetched).
+    Raises MissingToolError if no QEMU is installed, LabError if the fetched one does not run on this machine (transient
+    if it could not be fetched).
     """
     installed = Path(process.find_tool(recipe.emulator.program))
     if parse_version(_version_text(installed)) >= max(map(parse_version, needed), default=()):
@@ -38,7 +38,7 @@ def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progres
 
 
 def needed_qemu(recipe: Recipe, release: str) -> str:
-    """The oldest QEMU that runs a kernel of that release, by the recipe."""
+    """The recipe's oldest QEMU for a kernel of this release."""
     kernel = parse_version(release)
     needs = [qemu for since, qemu in recipe.emulator.for_kernels_from.items() if kernel >= parse_version(since)]
     return max(needs, key=parse_version, default="0.0")

@@ -1,7 +1,7 @@
-"""Root partitions with a filesystem that no program of the host can fill: the emulated board fills them, once.
+"""Root partitions that no program of the host can fill: the emulated board fills them, once.
 
-The board boots the card's kernel. Its card has the layout of any other: the files to copy are on the scratch partition,
-as ext4, and the root partition is what is made.
+The board boots the card's kernel. Its card has the usual layout: the files to copy are on the scratch partition, as
+ext4, and the root partition is the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POLL_S: Final = 0.5
 _FILLED: Final = "fsjoule: filled"
 _FAILED: Final = ("initramfs: ", "Kernel panic")
 _SOURCE: Final = filesystem("ext4")
-# Its clock counts instructions, and its card answers within one: what it writes, and when, is always the same.
+# Its clock counts instructions, and its card answers within one: it always writes the same, at the same time.
 _GUEST_TIME: Final = ("-icount", "shift=2,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
 _APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
 
@@ -47,15 +47,15 @@ def fill_on_board(
     steady: Mapping[str, str],
     progress: Progress,
 ) -> None:
-    """Make `image` with all that is below `tree`; equal files give an equal image, as the board runs in guest time.
+    """Make `image` with everything below `tree`. Equal files give an equal image, because the board is in guest time.
 
-    Raises ConfigError if the recipe does not say how its board is emulated, LabError if the board does not get there.
+    Raises ConfigError if the recipe has no emulated board, LabError if the board fails.
     """
     emulated = recipe.emulator.board
     if not emulated:
         raise ConfigError(
             f"a root partition with {kind.name} is filled on an emulated board, and {recipe.name} has none",
-            hint="emulator.board in the recipe says how QEMU emulates it",
+            hint="add emulator.board to the recipe, with QEMU's arguments",
         )
     folder, layout = image.parent, recipe.card
     source, card, initrd, log = (folder / name for name in ("source.img", "fill.img", "fill.initrd", "fill.log"))
@@ -67,7 +67,7 @@ def fill_on_board(
     modules = [*recipe.modules.card, *_SOURCE.modules, *kind.modules]
     initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))
     program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)], progress=progress)
-    progress(f"root partition: the emulated board makes {kind.name} and copies the files, minutes")
+    progress(f"root partition: the emulated board makes {kind.name} and copies the files; this takes minutes")
     _boot([program, *_arguments(recipe, kind, kernel, card, initrd)], log)
     with image.open("wb") as file:
         file.truncate(layout.root_mib * MIB)
@@ -79,7 +79,7 @@ def fill_on_board(
 
 
 def _arguments(recipe: Recipe, kind: Filesystem, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
-    """QEMU's arguments. The card is the one of the recipe's board, and its console is on standard output."""
+    """QEMU's arguments. The console is on standard output."""
     root = recipe.boot.root_device
     words = [
         *recipe.boot.arguments,
@@ -105,7 +105,7 @@ def _scratch_device(root_device: str) -> str:
 
 
 def _boot(argv: Sequence[str | Path], log: Path) -> None:
-    """Run the board until it says that it is done, then cut its power."""
+    """Run the board until it reports the end, then cut its power."""
     board = process.start(argv, log=log)
     try:
         end_s = time.monotonic() + _TIMEOUT_S
@@ -119,14 +119,14 @@ def _boot(argv: Sequence[str | Path], log: Path) -> None:
 
 
 def _cut_out(card: Path, offset: int, image: Path) -> None:
-    """Copy the data of a partition of a card; holes stay holes."""
+    """Copy the data of a card's partition. Holes stay holes."""
     with card.open("rb") as reader, image.open("r+b") as writer:
         end = offset + image.stat().st_size
         position = offset
         while position < end:
             try:
                 start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
-            except OSError:  # ENXIO: nothing but a hole up to the end
+            except OSError:  # ENXIO: only a hole up to the end
                 return
             position = min(end, os.lseek(reader.fileno(), start, os.SEEK_HOLE))
             while start < position:

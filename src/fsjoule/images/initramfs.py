@@ -1,7 +1,7 @@
 """The initramfs: busybox, the modules of the card and of one root filesystem, and `images/initramfs/init`.
 
-The archive is written here, in the format "new ASCII" (kernel documentation: driver-api/early-userspace/buffer-format):
-every file is root's, device nodes need no privilege, and equal content gives an equal archive.
+The archive is written here, in the format "new ASCII" (kernel documentation: driver-api/early-userspace/buffer-format).
+So every file is root's, device nodes need no privilege, and equal content gives an equal archive.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _FOLDERS: Final = ("bin", "dev", "modules", "proc", "root", "sys")
 def build_initramfs(
     *, init: Path, busybox: Path, kernel: Kernel, modules: Sequence[str], applets: Sequence[str] = ()
 ) -> bytes:
-    """The archive, uncompressed: unpacking it is then the fastest there is on an emulated CPU.
+    """The archive, uncompressed, which an emulated CPU unpacks fastest.
 
-    `modules` are names; they and their dependencies are loaded in this order. `applets` are busybox's, besides those
-    that every `init` needs.
+    `modules` are loaded in this order, after their dependencies. `applets` are busybox's, in addition to those that
+    every `init` needs.
     """
     index = kernel.index()
     folder = kernel.modules_root / "lib" / "modules" / kernel.release
     archive = CpioArchive()
     for name in _FOLDERS:
         archive.add(name, stat.S_IFDIR | 0o755)
-    # The kernel opens it before anything is mounted; without it the first messages are lost.
+    # The kernel opens it before any mount; without it the first messages are lost.
     archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
     archive.add("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes())
     for name in (*_APPLETS, *applets):
@@ -51,7 +51,7 @@ class CpioArchive:
         self._inode = 0
 
     def add(self, name: str, mode: int, content: bytes = b"", *, device: tuple[int, int] = (0, 0)) -> None:
-        """Add one file, folder, link (its target as content) or device node, owned by root, with no time."""
+        """Add one file, folder, link (its target as content) or device node, owned by root, without a time."""
         self._inode += 1
         encoded = name.encode() + b"\0"
         links = 2 if stat.S_ISDIR(mode) else 1
@@ -60,7 +60,7 @@ class CpioArchive:
         self._parts += [_padded(header + encoded), _padded(content)]
 
     def finish(self) -> bytes:
-        """The whole archive, with its trailer, a multiple of 512 bytes."""
+        """The whole archive with its trailer, padded to a multiple of 512 bytes."""
         self.add("TRAILER!!!", 0)
         joined = b"".join(self._parts)
         return joined + bytes(-len(joined) % 512)

@@ -15,17 +15,15 @@ from fsjoule.model import MIB
 from fsjoule.model.filesystem import Filesystem
 
 _TIMEOUT_S: Final = 300.0
-# Equal files, times and options give an equal image, byte for byte: its layout must not move what is measured.
+# Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
 _UUID: Final = uuid5(NAMESPACE_DNS, "root.fsjoule.invalid")
 _PROTOTYPE: Final = "{prototype}"
 
 
 def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int, steady: Mapping[str, str]) -> None:
-    """Make `image` with all that is below `tree`, as the filesystem's `root` says.
+    """Make `image` with everything below `tree`, as the filesystem's `root` says, in the environment `steady`.
 
-    `steady` is the environment of the programs that make it (`steady_environment`).
-
-    Raises ConfigError for a filesystem that no root partition can have, LabError if its tools fail.
+    Raises ConfigError for a filesystem that cannot be a root partition, LabError if its tools fail.
     """
     root = kind.as_root
     with image.open("wb") as file:
@@ -47,7 +45,7 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
 
 
 def with_extended(options: Sequence[str], extended: str) -> list[str]:
-    """mke2fs's options with one more extended option, if there is one."""
+    """mke2fs's options with one more extended option, unless it is empty."""
     merged = list(options)
     if not extended:
         return merged
@@ -61,7 +59,7 @@ def with_extended(options: Sequence[str], extended: str) -> list[str]:
 def xfs_prototype(tree: Path) -> str:
     """All files below `tree` in the format of `mkfs.xfs -p`, owned by root.
 
-    Raises LabError for names with blanks, which the format cannot hold, and for special files.
+    Raises LabError for names with blanks, which the format lacks, and for special files.
     """
     return "\n".join(["/", "0 0", "d--755 0 0", *_xfs_entries(tree), "$", "$", ""])
 
@@ -70,7 +68,7 @@ def _xfs_entries(folder: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted(folder.iterdir()):
         if any(character.isspace() for character in path.name):
-            raise LabError(f"mkfs.xfs cannot take a file name with a blank: {path}")
+            raise LabError(f"mkfs.xfs cannot read a file name with a blank: {path}")
         mode = path.lstat().st_mode
         flags = ("u" if mode & stat.S_ISUID else "-") + ("g" if mode & stat.S_ISGID else "-")
         suffix = f"{flags}{mode & 0o777:03o} 0 0"
@@ -86,7 +84,7 @@ def _xfs_entries(folder: Path) -> list[str]:
 
 
 def fill_holes(image: Path) -> None:
-    """Write zeros wherever a sparse file has holes."""
+    """Write zeros into all holes of a sparse file."""
     end = image.stat().st_size
     zeros = bytes(MIB)
     with image.open("r+b") as file:
@@ -103,5 +101,5 @@ def fill_holes(image: Path) -> None:
 def _next_data(descriptor: int, position: int, end: int) -> int:
     try:
         return os.lseek(descriptor, position, os.SEEK_DATA)
-    except OSError:  # ENXIO: nothing but a hole up to the end
+    except OSError:  # ENXIO: only a hole up to the end
         return end

@@ -18,7 +18,7 @@ from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file, make_filesystem.py or fill.py changes what is in an entry.
+# Raise it when this file, make_filesystem.py or fill.py changes an entry's content.
 STAGE_VERSION: Final = 6
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
@@ -29,7 +29,7 @@ _TIMEOUT_S: Final = 300.0
 def partition_key(
     recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, *, overlay: Path, fill: Path
 ) -> str:
-    """Digest of everything that goes into a root partition. `fill` is the program that fills it on the board."""
+    """Digest of everything that goes into a root partition. `fill` is the board's program that fills it."""
     kind = recipe.filesystem(filesystem)
     inputs: dict[str, object] = {
         "version": STAGE_VERSION,
@@ -60,9 +60,9 @@ def root_partition(
     progress: Progress,
     root: Path | None = None,
 ) -> Path:
-    """The image of a root partition, in the cache or in the one below `root`.
+    """The image of a root partition, from the usual cache or the one below `root`.
 
-    Raises ConfigError for a filesystem that can neither be made without mounting it nor on an emulated board.
+    Raises ConfigError for a filesystem that neither the host nor an emulated board can make.
     """
 
     def build(folder: Path) -> None:
@@ -86,11 +86,11 @@ def root_partition(
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
-    """All files of the root filesystem, with their final owners, modes and times, whoever made the parts."""
-    # Hard links are broken up: mkfs.btrfs --rootdir counts links that it does not make.
+    """All files of the root filesystem, with their final owners, modes and times."""
+    # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
     for place, source in parts.items():
-        # Holes are filled: makers keep them as holes, and where a file has some depends on how the cache was copied.
+        # Holes are filled: their places depend on how the cache was copied, and mkfs would keep them.
         copy = ("cp", "--archive", "--no-preserve=links", "--sparse=never", "--no-target-directory")
         process.run([*copy, source, tree / place], timeout_s=_TIMEOUT_S)
     modules = tree / "usr" / "lib" / "modules"
@@ -115,7 +115,7 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
 
 
 def _give_to_root(path: Path) -> None:
-    """What a checkout or a cache has may belong to any user, and have the modes that his umask left."""
+    """A checkout or a cache may belong to any user, with modes from any umask."""
     os.chown(path, 0, 0, follow_symlinks=False)
     if not path.is_symlink():
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)

@@ -1,9 +1,8 @@
-"""Programs that make filesystems, cut off from what differs between two runs of them: `images/steady/steady.c`.
+"""Environment in which programs that make filesystems give the same result each time: `images/steady/steady.c`.
 
-Their own options for reproducible images (SOURCE_DATE_EPOCH and the like) do not go far enough in the versions of
-Debian 12: mkfs.btrfs takes the numbers of files from the host, mkfs.xfs the time, all of them the order of a folder.
-
-The entry of stage `steady` holds the library.
+Their own options for reproducible images (SOURCE_DATE_EPOCH and the like) do not suffice in Debian 12: mkfs.btrfs takes
+inode numbers from the host, mkfs.xfs takes the time, and all of them take the order of a folder. The entry of stage
+`steady` holds the library.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ IMAGE_TIME_S: Final = 1_767_225_600
 
 
 def steady_source() -> str:
-    """The library's source: what images are made from, beside files and options."""
+    """The library's source, which goes into the keys of images."""
     return _source().read_text(encoding="utf-8")
 
 
 def steady_environment(*, progress: Progress) -> Mapping[str, str]:
-    """What a program that makes a filesystem is to find in its environment; the library is built if it is not cached.
+    """The environment for a program that makes a filesystem. The library is built unless it is cached.
 
-    Raises MissingToolError if the C compiler is missing, LabError if the build fails.
+    Raises MissingToolError without a C compiler, LabError if the build fails.
     """
     library = shared_library(_source(), "steady", progress=progress)
     return {

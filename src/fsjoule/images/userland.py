@@ -1,4 +1,4 @@
-"""Stage `userland`: Debian packages unpacked into a folder, without running any of their scripts.
+"""Stage `userland`: Debian packages unpacked into a folder; none of their scripts runs.
 
 The entry holds `tree/` and `packages.json` (Debian versions by name).
 """
@@ -19,7 +19,7 @@ from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_dig
 from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file changes what is in an entry.
+# Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 4
 
 _TIMEOUT_S: Final = 1200.0
@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 1200.0
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """A built entry. `digest` is that of all its files."""
+    """A built entry. `digest` covers all its files."""
 
     digest: str
     tree: Path
@@ -35,7 +35,7 @@ class Userland:
 
 
 def userland(recipe: Recipe, *, progress: Progress) -> Userland:
-    """The unpacked packages, fetched if they are not in the cache. Raises LabError, transient: often the network."""
+    """The unpacked packages, fetched unless they are cached. Raises a transient LabError, often for the network."""
     inputs = {
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
@@ -52,14 +52,14 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
-    progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and what they depend on")
+    progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and their dependencies")
     run_watched(
         [
             "mmdebstrap",
             "--variant=extract",
             f"--architectures={recipe.architecture}",
             f"--include={','.join(wanted.packages)}",
-            # Their file names say which versions were unpacked; nothing else does in this variant.
+            # In this variant only their file names tell the unpacked versions.
             "--skip=cleanup/apt/cache",
             wanted.suite,
             tree,
@@ -90,7 +90,7 @@ def _name_and_version(file: Path) -> tuple[str, str]:
 
 
 def _merge_usr(tree: Path) -> None:
-    """Turn /bin, /sbin and /lib into links to those in /usr, as Debian's installer does; newer packages expect it."""
+    """Turn /bin, /sbin and /lib into links into /usr, like Debian's installer; newer packages expect it."""
     wide = ["lib64"] if (tree / "usr" / "lib64").exists() else []
     for name in ("bin", "sbin", "lib", *wide):
         merged = tree / "usr" / name
@@ -102,7 +102,7 @@ def _merge_usr(tree: Path) -> None:
 
 
 def _drop_privileges(tree: Path) -> None:
-    """No file runs as another user: the board has root only, and archives of a cache lose such modes."""
+    """Remove set-user-ID modes: the board has only root, and archives of a cache lose such modes."""
     for path in tree.rglob("*"):
         mode = path.lstat().st_mode
         if mode & (stat.S_ISUID | stat.S_ISGID):

@@ -1,13 +1,12 @@
-"""Kernels: where they come from, how they are built, what goes onto a card.
+"""Kernels: their sources, their builds, and their parts on a card.
 
-For: Debian's kernels, package files, build folders, and kernels built from a revision of your tree. docs/kernels.md is
-the guide.
+For: Debian's kernels, package files, build folders, and kernels built from a revision of a repository. docs/kernels.md
+is the guide.
 Called by: `images`, `runs`, `gitlab`, `cli`.
 May call: `host`, `model`, `errors`.
 
 Entry points: `take_kernels` (names become kernels, ready for cards), `build_kernel` (cross-build a revision),
-`check_kernel` and `kernel_choices` (what `--kernel` takes), `recipe.load_recipe` and `DEFAULT_RECIPE` (recipes of card
-images).
+`check_kernel` and `kernel_choices` (values of `--kernel`), `recipe.load_recipe` and `DEFAULT_RECIPE` (card recipes).
 """
 
 from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels

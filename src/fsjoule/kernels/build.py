@@ -1,10 +1,9 @@
 """`fsjoule kernel build`: a kernel cross-built with tuxmake for a recipe's board, cached by source and configuration.
 
-What is built lies in `<cache>/kernels/built/<name>-<key>/`, as tuxmake leaves it, with our notes beside it. It is built
-in `<cache>/kernels/trees/<repository>/`: the source there is switched from revision to revision, and each configuration
-has a build folder of its own that is never cleaned, so that the next revision takes only what differs.
-
-The same source and configuration give the same kernel, byte for byte, whatever was built before and wherever.
+A built kernel is in `<cache>/kernels/built/<name>-<key>/`, with tuxmake's files and our notes. It is built in
+`<cache>/kernels/trees/<repository>/`. The source there switches from revision to revision, and each configuration has a
+build folder that is never cleaned, so that the next revision compiles only what differs.
+The same source and configuration give the same kernel, byte for byte, independent of place and history.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import Revision, check_out, find_revision, has_changes, kernels_cache
 from fsjoule.model import DEFAULT_RECIPE
 
-# Raise it when this file changes what is built from the same source and configuration.
+# Raise it when this file changes the result from the same source and configuration.
 STAGE_VERSION: Final = 1
 
 _log: Final = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ _LOG: Final = "tuxmake.log"
 _TIMEOUT_S: Final = 4 * 3600.0
 _COMPILER: Final = "arm-linux-gnueabihf-gcc"
 
-# Nothing of when, where and by whom goes into the kernel, and nothing of the commit beside its content.
+# Time, place and user do not go into the kernel, nor anything of the commit except its content.
 _EPOCH: Final = "946684800"
 _ENVIRONMENT: Final = {
     "KBUILD_BUILD_TIMESTAMP": "Sat Jan  1 00:00:00 UTC 2000",
@@ -54,13 +53,13 @@ _ENVIRONMENT: Final = {
     "SOURCE_DATE_EPOCH": _EPOCH,
     "LOCALVERSION": "",
 }
-# What make would take from whoever called us.
+# Variables that make would inherit.
 _CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildNotes:
-    """What is kept beside a built kernel. `not_granted` are wishes of its fragments that the source did not grant."""
+    """Notes beside a built kernel. `not_granted` are settings of its fragments that the source did not accept."""
 
     git_describe: str
     git_commit: str
@@ -78,7 +77,7 @@ _NOTES: Final = TypeAdapter(BuildNotes)
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """The base is a target of the kernel's makefile; of the fragments' lines a later one overrides an earlier one."""
+    """`base` is a target of the kernel's makefile. Later lines of the fragments override earlier ones."""
 
     base: str
     fragments: tuple[str, ...]
@@ -101,7 +100,7 @@ def build_kernel(
     jobs: int | None = None,
     recipe: str = DEFAULT_RECIPE,
 ) -> Path:
-    """The folder of the kernel built from that revision of a repository, for `--kernel`.
+    """The folder of the kernel built from a revision of a repository, for `--kernel`.
 
     A fragment is a file, or one line of it (`CONFIG_NAME=y`). Raises ConfigError for a wrong repository, revision or
     fragment, MissingToolError with the package of a missing tool, KernelBuildError if the source does not build.
@@ -111,7 +110,7 @@ def build_kernel(
     configuration = _configuration(chosen, fragments)
     compiler = _tools()
     if has_changes(tree, found):
-        progress(f"{tree} has changes that are not committed: they are not built")
+        progress(f"{tree} has uncommitted changes, which are not built")
     inputs = {
         "version": STAGE_VERSION,
         "tree": found.tree,
@@ -132,7 +131,7 @@ def build_kernel(
         notes = _notes(folder, found, configuration, compiler, seconds=time.monotonic() - started)
         (folder / NOTES).write_bytes(_NOTES.dump_json(notes, indent=2) + b"\n")
         if notes.not_granted:
-            progress(f"kernel build: this source does not grant {', '.join(notes.not_granted)}")
+            progress(f"kernel build: this source does not accept {', '.join(notes.not_granted)}")
         progress(f"kernel build: {found.describe} done in {notes.seconds:.0f} s")
 
     name = f"{chosen.name}-{found.tree[:12]}"
@@ -142,7 +141,7 @@ def build_kernel(
 
 
 def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
-    """All kernels that were built, with what is noted about them, oldest first. Damaged ones are said and left out."""
+    """All built kernels with their notes, oldest first. Damaged ones are reported and left out."""
     entries = sorted(cached(kernels_cache(), (_STAGE,)), key=lambda entry: entry.created_utc)
     for entry in entries:
         if entry.damage:
@@ -151,7 +150,7 @@ def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
 
 
 def clean_kernels(*, progress: Progress) -> int:
-    """Remove all built kernels and what they were built in; returns the bytes set free."""
+    """Remove all built kernels and their build folders. Returns the freed bytes."""
     freed = clean(cached(kernels_cache(), (_STAGE,)), progress=progress)
     for place in sorted((kernels_cache() / "trees").glob("*")):
         with locked(place / ".lock", f"a kernel in {place.name}", progress, timeout_s=5.0):
@@ -166,7 +165,7 @@ def _configuration(recipe: Recipe, fragments: Sequence[str]) -> _Configuration:
     wanted = recipe.kernel_build
     if wanted is None:
         raise ConfigError(
-            f"the recipe {recipe.name!r} does not say how a kernel for its board is configured",
+            f"the recipe {recipe.name!r} has no configuration for a kernel build",
             hint=f"build it by hand and name its folder, or add [kernel_build] to images/{recipe.name}.toml",
         )
     board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
@@ -174,7 +173,7 @@ def _configuration(recipe: Recipe, fragments: Sequence[str]) -> _Configuration:
 
 
 def _fragment(given: str) -> str:
-    """The text of a fragment: what is in a file, or the line itself."""
+    """The text of a fragment: a file's content, or the line itself."""
     if parse_config(given):
         return given
     file = Path(given).expanduser()
@@ -188,7 +187,7 @@ def _fragment(given: str) -> str:
 
 
 def _tools() -> str:
-    """Which compiler it is. Raises MissingToolError for the first tool that is not there."""
+    """The compiler's version. Raises MissingToolError for the first missing tool."""
     for tool in process.BUILD_PACKAGES:
         process.find_tool(tool)
     return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
@@ -197,7 +196,7 @@ def _tools() -> str:
 def _run_tuxmake(place: Path, into: Path, configuration: _Configuration, jobs: int, progress: Progress) -> None:
     source, build = place / "source", place / f"build-{configuration.digest}"
     build.mkdir(exist_ok=True)
-    # tuxmake takes a configuration that is there for the wanted one. make compares it with the one before.
+    # tuxmake would use an existing configuration. make itself compares it with the one before.
     (build / ".config").unlink(missing_ok=True)
     files = [build / f"fragment-{number}.config" for number in range(len(configuration.fragments))]
     for file, text in zip(files, configuration.fragments, strict=True):
@@ -226,13 +225,13 @@ def _run_tuxmake(place: Path, into: Path, configuration: _Configuration, jobs: i
             raise
         raise KernelBuildError(
             f"the kernel does not build:\n{_errors(log)}",
-            hint=f"a build by hand starts in {build} (O=) from {source}; clean: fsjoule kernel clean",
+            hint=f"to build by hand: source {source}, O={build}; to start again: fsjoule kernel clean",
         ) from error
     log.unlink()  # build.log has the same
 
 
 def _how_far(log: Path) -> str:
-    """Which file is being compiled, and how many were; how many there will be depends on what is up to date."""
+    """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
     made = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
     return f"kernel build: {len(made)} files, {made[-1].split()[-1]}" if made else "kernel build: configuring"
 

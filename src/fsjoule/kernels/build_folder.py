@@ -1,4 +1,4 @@
-"""Kernels in build folders: as `make` and `make modules_install` leave them, as tuxmake does, or collected by hand."""
+"""Kernels in build folders: from `make` and `make modules_install`, from tuxmake, or collected by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
 from fsjoule.kernels.recipe import Boot, Recipe
 
 _IMAGES: Final = ("", "arch/arm/boot", "arch/x86/boot", "boot")
-# Where INSTALL_MOD_PATH usually points: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
+# Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
 _MODULES: Final = ("lib/modules", "usr/lib/modules", "modules/lib/modules", "modinstall/lib/modules")
 _DEVICE_TREES: Final = ("arch/arm/boot/dts", "dtbs", "boot", "usr/lib")
 _TARS: Final = (".tar", ".tar.xz", ".tar.gz")
@@ -28,10 +28,10 @@ _GIT_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
-    """What was found in a build folder.
+    """The parts found in a build folder.
 
     `dtb` is the device tree or an archive of device trees, for a board that has one. `modules` is a folder
-    lib/modules/<release>, an archive of one, or the list of what is built in, for a kernel that has no modules.
+    lib/modules/<release>, an archive of it, or the list of built-in modules of a kernel without modules.
     """
 
     folder: Path
@@ -42,17 +42,16 @@ class BuildFolder:
 
     @property
     def label(self) -> str:
-        """What to call its kernel in tables."""
         return self.git_describe or self.folder.name
 
     def files(self) -> dict[str, str]:
-        """SHA-256 of all that is used of it, by path within the folder."""
+        """SHA-256 of all used files, by path in the folder."""
         used = (self.image, self.dtb, self.modules)
         return {path.relative_to(self.folder).as_posix(): _sha256(path) for path in used if path is not None}
 
 
 def build_folder(folder: Path, boot: Boot) -> BuildFolder:
-    """Look into a build folder. Raises ConfigError with all that is missing in it, and the command that makes it."""
+    """Examine a build folder. Raises ConfigError with all missing parts and the commands that make them."""
     images = [Path(place) / boot.image for place in _IMAGES]
     image = _first(folder / name for name in images)
     tree = None if boot.dtb is None else _found_device_tree(folder, boot.dtb)
@@ -63,16 +62,16 @@ def build_folder(folder: Path, boot: Boot) -> BuildFolder:
             tree or boot.dtb is None
         ),
         f"no modules: {_MODULES[0]}/RELEASE or modules.tar.xz; "
-        f"`make modules_install INSTALL_MOD_PATH={folder}` puts them there": modules,
+        f"`make modules_install INSTALL_MOD_PATH={folder}` installs them there": modules,
     }
     if image is None or modules is None or not all(missing.values()):
         listed = "".join(f"\n  {what}" for what, found in missing.items() if not found)
-        raise ConfigError(f"{folder} is no build folder of a kernel for this board:{listed}")
+        raise ConfigError(f"{folder} is not a build folder of a kernel for this board:{listed}")
     return BuildFolder(folder, image, tree, modules, git_describe(folder))
 
 
 def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> Kernel:
-    """The kernel in a build folder. Raises ConfigError if it lacks something that the board needs to boot."""
+    """The kernel in a build folder. Raises ConfigError if it lacks a part that the board needs to boot."""
     files = build.files()
 
     def collect(work: Path) -> Parts:
@@ -90,11 +89,11 @@ def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> 
 
 
 def git_describe(folder: Path) -> str:
-    """Which revision was built, as was noted beside it, or by the source that the folder is; empty if unknown."""
+    """The built revision, from notes beside it or from the source in the folder; empty if unknown."""
     for noted in (folder / NOTES, folder / "metadata.json"):
         if noted.is_file():
             return _noted_revision(noted)
-    source = folder / "source"  # a link that the kernel's own makefile leaves in a build folder of its own
+    source = folder / "source"  # a link by the kernel's makefile in a separate build folder
     for tree in (folder, source):
         if (tree / "Kbuild").is_file() and (tree / ".git").exists():
             command = ["git", "-C", tree, "describe", "--tags", "--always", "--dirty"]
@@ -106,10 +105,10 @@ def git_describe(folder: Path) -> str:
 def _noted_revision(file: Path) -> str:
     try:
         notes = json.loads(file.read_text())
-        git = notes.get("git", notes)  # tuxmake has a table of its own for it
+        git = notes.get("git", notes)  # tuxmake has its own table for it
         return str(git.get("git_describe") or git.get("git_commit", "")[:12])
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"its notes cannot be read: {error}", file=file, hint="build the kernel again") from error
+        raise ConfigError(f"the notes cannot be read: {error}", file=file, hint="build the kernel again") from error
 
 
 def _modules(folder: Path) -> Path | None:
@@ -128,7 +127,7 @@ def _modules(folder: Path) -> Path | None:
 
 
 def _all_built_in(folder: Path) -> Path | None:
-    """The list of what is built in, if nothing was built as a module (the makefile lists those in modules.order)."""
+    """The list of built-in modules, if there are no others (the makefile lists those in modules.order)."""
     order = folder / "modules.order"
     if order.is_file() and order.read_text().strip():
         return None
@@ -136,14 +135,14 @@ def _all_built_in(folder: Path) -> Path | None:
 
 
 def _installed(build: BuildFolder, tree: Path) -> Path:
-    """A folder lib/modules/<release> below `tree`, for depmod to write into."""
+    """A folder lib/modules/<release> below `tree`, which depmod may write."""
     source, modules = build.modules, tree / "lib" / "modules"
     modules.mkdir(parents=True)
     if source.name == _BUILT_IN:
         release = kernel_release(build.image.read_bytes())
         if release is None:
             raise ConfigError(
-                f"{build.image} does not say its release: it is packed in a way that is not known here",
+                f"{build.image} does not tell its release: its compression is not supported",
                 hint="build it with CONFIG_KERNEL_GZIP or CONFIG_KERNEL_XZ, or install its modules as well",
             )
         (modules / release).mkdir()
@@ -155,7 +154,7 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
     _unpack(source, tree)
     found = [path for path in modules.glob("*") if path.is_dir()]
     if len(found) != 1:
-        raise ConfigError(f"{source} holds the modules of {len(found)} kernels", hint="one is wanted: build it again")
+        raise ConfigError(f"{source} holds the modules of {len(found)} kernels", hint="it must be one: build it again")
     return found[0]
 
 
@@ -165,7 +164,7 @@ def _device_tree(found: Path | None, dtb: str | None, work: Path) -> Path | None
     _unpack(found, work)
     inside = _first(work.rglob(dtb))
     if inside is None:
-        raise ConfigError(f"{found} holds no {dtb}", hint="switch on what the board needs, then `make dtbs`")
+        raise ConfigError(f"{found} holds no {dtb}", hint="enable the board's device tree, then `make dtbs`")
     return inside
 
 
@@ -191,7 +190,7 @@ def _first(candidates: Iterable[Path]) -> Path | None:
 
 
 def _sha256(path: Path) -> str:
-    """Of a file, or of all files below a folder."""
+    """SHA-256 of a file, or of all files below a folder."""
     if path.is_dir():
         return folder_digest(path)
     with path.open("rb") as file:

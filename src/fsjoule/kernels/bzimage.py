@@ -1,7 +1,8 @@
-"""An x86 kernel (bzImage), and the kernel unpacked from it when the card is made: a vmlinux that is started by PVH.
+"""An x86 kernel (bzImage), and the vmlinux unpacked from it for a start by PVH when the card is made.
 
-Unpacking takes an emulated CPU five times as long as all of the rest of a boot. Whoever loads an ELF file with a PVH
-entry (QEMU does) starts it as it is.
+To unpack it at boot takes an emulated CPU five times as long as the rest of the boot. A loader of ELF files with a PVH
+entry, such as QEMU, starts the vmlinux directly.
+
 Sources: the kernel's Documentation/arch/x86/boot.rst, and the Xen project's x86/HVM direct boot ABI (PVH).
 """
 
@@ -42,16 +43,16 @@ def is_bzimage(image: bytes) -> bool:
 
 
 def release(image: bytes) -> str | None:
-    """The release that a bzImage says it is; None if it says nothing."""
+    """The release in a bzImage's header, or None."""
     (offset,) = struct.unpack_from("<H", image, _RELEASE_OFFSET)
     text = image[offset + _SECTOR_BYTES :].partition(b"\0")[0] if offset else b""
     return text.split()[0].decode(errors="replace") if text.split() else None
 
 
 def unpacked(image: bytes) -> bytes | None:
-    """The vmlinux in a bzImage; None if it is packed in a way not known here, or has no PVH entry.
+    """The vmlinux in a bzImage; None if its compression is not supported, or without a PVH entry.
 
-    Raises MissingToolError without zstd, LabError for a payload that is damaged.
+    Raises MissingToolError without zstd, LabError for a damaged payload.
     """
     (sectors,) = _SETUP_SECTORS.unpack_from(image, _SETUP_SECTORS_OFFSET)
     offset, length = _PAYLOAD.unpack_from(image, _PAYLOAD_OFFSET)
@@ -75,12 +76,11 @@ def _decompressed(payload: bytes) -> bytes | None:
 
 
 def has_pvh_entry(vmlinux: bytes) -> bool:
-    """Whether an ELF file has the note that tells where PVH starts it."""
+    """Whether an ELF file has the note with its PVH entry."""
     return any(note == _PVH_NOTE for note in _notes(vmlinux))
 
 
 def _notes(elf: bytes) -> Iterator[tuple[bytes, int]]:
-    """Name and type of each note."""
     if not elf.startswith(_ELF_MAGIC):
         return
     table, entry_bytes, entries = _ELF_PROGRAMS.unpack_from(elf)

@@ -1,4 +1,4 @@
-"""Which kernels a board of a recipe can have, and those kernels, ready for its cards."""
+"""Choices of kernels for a recipe's board, and the kernels, ready for its cards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fsjoule.model import DEFAULT_RECIPE
 
 
 def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
-    """Names of the kernels that a card can have, in the recipe's order; package files and build folders come on top."""
+    """Names of the recipe's kernels in its order. Package files and build folders are possible, too."""
     return tuple(_recipe(recipe).kernels)
 
 
 def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()) -> None:
-    """Raises ConfigError if that is no kernel: an unknown name, no such file, a build folder that lacks something.
+    """Raise ConfigError for an unknown name, a missing file, an incomplete build folder, or an impossible module.
 
-    Also if there cannot be one of the modules for it. What a kernel turns out to lack is in its facts.
+    Modules that the kernel lacks in the end are in its facts.
     """
     sources.kernel_choice(_recipe(recipe), kernel)
     modules_to_build(_recipe(recipe), kernel, modules)
@@ -29,10 +29,10 @@ def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[
 def take_kernels(
     asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()
 ) -> tuple[TakenKernel, ...]:
-    """Kernels by name, package file or build folder, ready for cards, each with a label of its own.
+    """Kernels by name, package file or build folder, ready for cards, each with its own label.
 
-    Of the modules that filesystems need, those that the kernel does not come with are built. Raises ConfigError for
-    what is no kernel for this board, and LabError, transient if it was the download.
+    Modules that filesystems need and the kernel lacks are built. Raises ConfigError for a wrong kernel, LabError
+    (transient if a download failed).
     """
     return sources.take_kernels(_recipe(recipe), asked, modules, progress=progress)
 

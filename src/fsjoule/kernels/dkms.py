@@ -1,9 +1,8 @@
-"""Stage `dkms`: kernel modules that Debian has as source only, built for one of the archive's kernels.
+"""Stage `dkms`: kernel modules that Debian has only as source, built for one of the archive's kernels.
 
-They are built with the headers and the compiler that Debian has for that kernel, in an unpacked Debian of its suite
-that is thrown away afterwards. No package script runs, and nothing is installed on this machine.
-
-The entry holds the modules (`*.ko`), `dkms.json` and the build's log.
+They are built with Debian's headers and compiler for that kernel, in an unpacked Debian of its suite, which is removed
+afterwards. No package script runs, and nothing is installed on this machine. The entry holds the modules (`*.ko`),
+`dkms.json` and the build's log.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
 
-# Raise it when this file changes what is in an entry.
+# Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
 
 _UNPACK_TIMEOUT_S: Final = 1200.0
 _BUILD_TIMEOUT_S: Final = 3600.0
-# What dkms, a configure script and make start. The rest comes as their dependencies, and with the kernel's headers.
+# Programs of dkms, a configure script and make. Others come as their dependencies, and with the kernel's headers.
 _TOOLS: Final = (
     *("dkms", "libc6-dev", "dash", "bash", "coreutils", "sed", "grep", "findutils", "mawk", "diffutils", "tar", "gzip"),
     *("perl-base", "file"),
@@ -40,7 +39,7 @@ _ENVIRONMENT: Final = ("-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C")
 
 @dataclass(frozen=True, slots=True)
 class BuiltModule:
-    """A built entry: a module, those that came with it, and the package that has their source."""
+    """A built entry: a module, the modules built with it, and the package of their source."""
 
     folder: Path
     package: str
@@ -54,10 +53,7 @@ class BuiltModule:
 
 
 def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tuple[str, ...]:
-    """Those of the needed modules that a kernel does not come with. A kernel is given as the user has asked for it.
-
-    Raises ConfigError for a module that there is not on cards with that kernel.
-    """
+    """The needed modules that a kernel lacks. `kernel` is the user's word. Raises ConfigError for impossible ones."""
     known = wanted_modules(recipe)
     missing = sorted({name for name in needed if name not in known})
     for name in missing:
@@ -65,11 +61,11 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
         if row is None:
             raise ConfigError(
                 f"cards of the recipe {recipe.name!r} have no module {name}",
-                hint=f"leave the filesystem out; if kernels have it, add it to [modules] of images/{recipe.name}.toml",
+                hint=f"leave the filesystem out; modules of kernels belong in [modules] of images/{recipe.name}.toml",
             )
         if kernel not in row.kernels:
             raise ConfigError(
-                f"there is no module {name} for the kernel {kernel}: {row.package} is not built for it",
+                f"the kernel {kernel} has no module {name}: {row.package} is not built for it",
                 hint=f"choose from: {', '.join(row.kernels)}; or leave the filesystem out",
             )
     return tuple(missing)
@@ -78,9 +74,9 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
 def built_module(
     recipe: Recipe, name: str, source: KernelSource, *, release: str, version: str, progress: Progress
 ) -> BuiltModule:
-    """One of `[modules.dkms]` for a kernel of the archive, given its release and the version of its package.
+    """A module from `[modules.dkms]` for a kernel of the archive, by its release and its package's version.
 
-    Raises LabError, transient if the download failed, and ConfigError if it cannot be built on this machine.
+    Raises LabError (transient if a download failed), and ConfigError if it cannot be built on this machine.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -95,7 +91,7 @@ def built_module(
         tree, package = folder / "tree", folder / "package"
         _unpack_tools(recipe, source, tree, progress)
         if not (tree / "usr" / "src" / f"linux-headers-{release}").is_dir():
-            raise LabError(f"{source.suite} has other headers than those of {release}", hint="fsjoule image clean")
+            raise LabError(f"{source.suite} has headers of another kernel than {release}", hint="fsjoule image clean")
         package.mkdir()
         notes = _fetch(recipe, name, package, tree, progress)
         _run_dkms(tree, folder / "build.log", name, release, progress)
@@ -114,7 +110,7 @@ def _check_machine(recipe: Recipe, name: str) -> None:
     here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     if here != recipe.architecture:
         raise ConfigError(
-            f"{recipe.architecture}'s own compiler builds the module {name}: it does not run on {here}",
+            f"the module {name} needs a compiler that runs on {recipe.architecture}, not on {here}",
             hint="leave the filesystem out, or build the card on another machine",
         )
 
@@ -137,14 +133,14 @@ def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Pr
         progress=progress,
         transient=True,
     )
-    # A script of its package would have made this link.
+    # A script of the package would make this link.
     (tree / "usr" / "bin" / "awk").symlink_to("mawk")
 
 
 def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress) -> dict[str, str]:
-    """Put the module's source where dkms looks for it; returns what is to be noted about it.
+    """Put the module's source where dkms expects it. Returns notes about it.
 
-    It is of the same suite as the user land: a filesystem's tools and its module are one version.
+    It is from the user land's suite: a filesystem's tools and its module need the same version.
     """
     suite, components = recipe.userland.suite, recipe.userland.components
     line = source_line(debian_mirror(), suite, components)

@@ -1,4 +1,4 @@
-"""A kernel image as a build leaves it, ARM's zImage or x86's bzImage: what it says it is, what goes onto the card."""
+"""A kernel image from a build, ARM's zImage or x86's bzImage: its release, and its form on the card."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from fsjoule.kernels import bzimage, zimage
 
 
 def kernel_release(image: bytes) -> str | None:
-    """The release that the kernel calls itself; None if it is packed in a way not known here."""
+    """The kernel's own release; None if its compression is not supported."""
     return bzimage.release(image) if bzimage.is_bzimage(image) else zimage.kernel_release(image)
 
 
 def unpacked_kernel(image: bytes, *, memory_base: int | None, name: str) -> tuple[str, bytes] | None:
-    """File name and content of the kernel made ready to start, so that the board need not unpack it at every boot.
+    """File name and content of the unpacked kernel, so that the board need not unpack it at every boot.
 
-    `memory_base` is where the board's memory begins, for a format that says where the kernel belongs. None if it
-    cannot be done; the image itself boots all the same.
+    `memory_base` is the start of the board's memory, for a format that contains the kernel's address. None if it cannot
+    be unpacked; the image itself boots, too.
     """
     if bzimage.is_bzimage(image):
         file, content = "vmlinux", bzimage.unpacked(image)

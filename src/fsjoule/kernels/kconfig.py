@@ -1,4 +1,4 @@
-"""Kernel configurations as text: fragments, and which of their wishes a configuration did not grant. Pure functions."""
+"""Kernel configurations as text: fragments, and their settings that a configuration did not accept. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OFF: Final = "n"
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Symbol -> value of a configuration or a fragment; `n` for what is not set. Other lines are passed over."""
+    """Symbol -> value of a configuration or a fragment; `n` for "is not set". Other lines are ignored."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         if match := _SET.fullmatch(line.strip()):
@@ -26,12 +26,12 @@ def parse_config(text: str) -> dict[str, str]:
 
 
 def check_fragment(text: str, *, file: Path | None = None) -> None:
-    """Raises ConfigError, with its line, for what is neither a symbol, a comment nor blank; kconfig passes over it."""
+    """Raise ConfigError for a line that is neither symbol, comment nor blank; kconfig would ignore it."""
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#") and not _SET.fullmatch(stripped):
             raise ConfigError(
-                f"{stripped!r} is no line of a kernel configuration",
+                f"{stripped!r} is not a line of a kernel configuration",
                 file=file,
                 line=number,
                 hint="write CONFIG_NAME=y, or # CONFIG_NAME is not set",
@@ -39,5 +39,5 @@ def check_fragment(text: str, *, file: Path | None = None) -> None:
 
 
 def not_granted(wanted: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
-    """The wishes that a configuration did not take over: unknown symbols, and those that depend on one that is off."""
+    """The settings that a configuration did not accept: unknown symbols, and symbols that depend on a disabled one."""
     return sorted(f"{symbol}={value}" for symbol, value in wanted.items() if config.get(symbol, _OFF) != value)

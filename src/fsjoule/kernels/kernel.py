@@ -1,6 +1,6 @@
-"""Stage `kernel`: one kernel, cut down to what the recipe needs, wherever it came from.
+"""Stage `kernel`: one kernel, reduced to what the recipe needs, from any source.
 
-The entry holds the kernel's image, by the name that the recipe has for it, `board.dtb` if the board has a device tree,
+The entry holds the kernel's image under the recipe's name, `board.dtb` if the board has a device tree,
 `modules/lib/modules/<release>/` (uncompressed, with depmod's indexes) and `kernel.json`.
 """
 
@@ -24,7 +24,7 @@ from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import Recipe
 
-# Raise it when this file changes what is in an entry.
+# Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 3
 
 _DEVICE_TREE: Final = "board.dtb"
@@ -33,10 +33,10 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A built entry. `content` is a digest of all its files, `package` is empty if it did not come in one.
+    """A built entry. `content` is a digest of all its files; `package` is empty if it did not come in a package.
 
-    `package_sha256` is by name of the files that it came from, `packages` Debian versions by name; `lacks` are modules
-    of the recipe that it does not have.
+    `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks` are modules of the
+    recipe that it does not have.
     """
 
     content: str
@@ -55,14 +55,14 @@ class Kernel:
 
     @property
     def modules_root(self) -> Path:
-        """A folder with lib/modules/<release> in it."""
+        """A folder that contains lib/modules/<release>."""
         return self.folder / "modules"
 
     def index(self) -> ModuleIndex:
         return read_index(self.modules_root / "lib" / "modules" / self.release)
 
     def digest(self) -> str:
-        """SHA-256 of all that goes onto the card: image, device tree, modules (their indexes follow from them)."""
+        """SHA-256 of its files on the card: image, device tree, modules (but not their indexes)."""
         tree = [] if self.device_tree is None else [self.device_tree]
         files = [self.image, *tree, *sorted(self.modules_root.rglob("*.ko"))]
         digest = hashlib.sha256()
@@ -74,9 +74,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A kernel before it is cut down. `modules` is a folder lib/modules/<release> that depmod may write into.
+    """A kernel before its reduction. `modules` is a folder lib/modules/<release> that depmod may write.
 
-    The rest says where it came from, as in `Kernel`.
+    The other fields tell its source, as in `Kernel`.
     """
 
     image: Path
@@ -97,11 +97,10 @@ def kernel_entry(
     built: Sequence[str] = (),
     progress: Progress,
 ) -> Kernel:
-    """The entry of a kernel; `collect` is called with an empty folder to work in if there is none yet.
+    """The entry of a kernel; `collect` is called with an empty work folder if there is none yet.
 
-    `built` are modules beside those of the recipe, which `collect` brings. `source` is what the entry's key is made
-    from, beside the recipe. Raises ConfigError if the kernel lacks one of the modules in `needs`, or does not fit
-    together.
+    `built` are additional modules that `collect` brings. `source` goes into the entry's key, beside the recipe. Raises
+    ConfigError if the kernel lacks a module in `needs`, or if its parts do not match.
     """
     wanted = sorted({*wanted_modules(recipe), *built})
     inputs = {
@@ -121,27 +120,27 @@ def kernel_entry(
     key = cache_key(inputs)
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
-    lacks = tuple(stored.pop("lacks", ()))  # entries of before have none
+    lacks = tuple(stored.pop("lacks", ()))  # older entries have none
     return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
-    """All module names of a recipe: of the card, of the root filesystems, and those loaded on demand; none to build."""
+    """Module names of a recipe: for card, root filesystems and loading on demand, without modules to build."""
     return sorted({*recipe.modules.card, *recipe.modules.root, *modules_of(recipe.filesystems)})
 
 
 def read_index(folder: Path) -> ModuleIndex:
-    """The indexes that depmod wrote below `lib/modules/<release>`."""
+    """The indexes of depmod from `lib/modules/<release>`."""
     names = {"dep": "modules.dep", "softdep": "modules.softdep", "alias": "modules.alias", "builtin": "modules.builtin"}
     return parse_index(**{part: (folder / file).read_text() for part, file in names.items()})
 
 
 def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], needs: Sequence[str]) -> dict[str, Any]:
-    """Take kernel, device tree and needed modules out of the parts; returns what is to be kept about them."""
+    """Copy kernel, device tree and needed modules from the parts. Returns notes about them."""
     release = parts.modules.name
     if not (parts.modules / "modules.builtin").is_file():
         raise ConfigError(
-            f"the modules of {release} are not whole: there is no modules.builtin",
+            f"the modules of {release} are incomplete: there is no modules.builtin",
             hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
         )
     _check_release(parts.image, release)
@@ -154,7 +153,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
     if missing := [name for name in lacks if name in needs]:
         raise ConfigError(
             f"the kernel {release} has no {', '.join(missing)}, neither built in nor as a module",
-            hint="switch them on in its configuration, build it, and install its modules as well",
+            hint="enable them in its configuration, build it, and install its modules as well",
         )
     target = folder / "modules" / "lib" / "modules" / release
     target.mkdir(parents=True)
@@ -172,11 +171,11 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
 
 
 def _check_release(image: Path, release: str) -> None:
-    """An image that was built anew, beside modules that were not installed anew, would boot and find no module."""
+    """A newly built image beside old modules would boot and find no module."""
     own = kernel_release(image.read_bytes())
     if own is not None and own != release:
         raise ConfigError(
-            f"the kernel image is {own}, its modules are those of {release}",
+            f"the kernel image is {own}, but its modules belong to {release}",
             hint="install the modules of the same build: make modules_install INSTALL_MOD_PATH=FOLDER",
         )
 
@@ -188,7 +187,7 @@ def _change_device_tree(file: Path, recipe: Recipe) -> None:
         except LabError as error:
             raise ConfigError(
                 f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
-                hint=f"mend [boot.device_tree] in images/{recipe.name}.toml, or take another device tree",
+                hint=f"correct [boot.device_tree] in images/{recipe.name}.toml, or use another device tree",
             ) from error
         for name, text in properties.items():
             if text is not False:
@@ -198,7 +197,7 @@ def _change_device_tree(file: Path, recipe: Recipe) -> None:
 
 
 def _decompressed(module: Path) -> bytes:
-    """A module's ELF file; uncompressed ones load fastest on a slow CPU, and every modprobe can read them."""
+    """A module's ELF file: uncompressed, it loads fastest on a slow CPU, and every modprobe can read it."""
     match module.suffix:
         case ".xz":
             return lzma.decompress(module.read_bytes())

@@ -1,4 +1,4 @@
-"""Which kernel modules a list of modules needs, from depmod's indexes. Pure functions over their texts."""
+"""The dependencies of kernel modules, from the texts of depmod's indexes. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SUFFIX = re.compile(r"\.ko(\.(xz|zst|gz))?$")
 
 @dataclass(frozen=True, slots=True)
 class ModuleIndex:
-    """depmod's knowledge of one kernel. Module names are spelt with underscores, paths are relative to the index.
+    """depmod's indexes of one kernel. Module names have underscores, paths are relative to the index.
 
-    `soft` are modules that one wants loaded before or after it (`softdep`), by name or alias; not all need exist.
+    `soft` has modules to load before or after another (`softdep`), by name or alias; not all of them exist.
     """
 
     paths: Mapping[str, str]
@@ -27,14 +27,14 @@ class ModuleIndex:
     builtin: frozenset[str]
 
     def resolve(self, wanted: str) -> tuple[str, ...]:
-        """The modules that a name or an alias stands for; none if it is built in or does not exist."""
+        """The modules of a name or an alias; empty if it is built in or does not exist."""
         name = module_name(wanted)
         if name in self.paths:
             return (name,)
         return tuple(dict.fromkeys(module for pattern, module in self.aliases if fnmatchcase(wanted, pattern)))
 
     def has(self, wanted: str) -> bool:
-        """Whether the kernel has it at all, built in or as a module."""
+        """Whether the kernel has it, built in or as a module."""
         return bool(self.resolve(wanted)) or module_name(wanted) in self.builtin
 
 
@@ -68,9 +68,9 @@ def parse_index(*, dep: str, softdep: str, alias: str, builtin: str) -> ModuleIn
 
 
 def closure(wanted: Iterable[str], index: ModuleIndex) -> tuple[str, ...]:
-    """All modules to load, with hard and soft dependencies, each after the ones it needs.
+    """All modules to load, with hard and soft dependencies, each after its dependencies, without built-in ones.
 
-    Modules that are built into the kernel are left out. Raises ConfigError for a name that the kernel does not have.
+    Raises ConfigError for a name that the kernel does not have.
     """
     order: dict[str, None] = {}
     visiting: set[str] = set()
@@ -90,7 +90,7 @@ def closure(wanted: Iterable[str], index: ModuleIndex) -> tuple[str, ...]:
         found = index.resolve(name)
         if not found and module_name(name) not in index.builtin:
             raise ConfigError(
-                f"the kernel has no module {name!r}", hint="mend [modules] or [filesystems] in the recipe"
+                f"the kernel has no module {name!r}", hint="correct [modules] or [filesystems] in the recipe"
             )
         for module in found:
             visit(module)

@@ -1,4 +1,4 @@
-"""Kernels in Debian packages: those of the archive, and package files that the user names."""
+"""Kernels in Debian packages: from the archive, and package files that the user names."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _IMAGE: Final = "linux-image-"
 
 
 def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
-    """One of the recipe's kernels, fetched from Debian's archive if it is not in the cache.
+    """One of the recipe's kernels, fetched from Debian's archive unless it is cached.
 
-    `built` are modules of `[modules.dkms]` that it is to have. Raises ConfigError for an unknown kernel or module,
-    LabError, transient, if the download failed.
+    `built` are modules of `[modules.dkms]` to add. Raises ConfigError for an unknown kernel or module, LabError
+    (transient if the download failed).
     """
     source = recipe.kernel(choice)
 
@@ -79,7 +79,7 @@ def _with_module(parts: Parts, module: BuiltModule) -> Parts:
 
 
 def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Package]:
-    """The metapackage and the packages of the same kernel below it, however the release splits them; largest last."""
+    """The metapackage and all packages of its kernel, in any division; largest last."""
     found: dict[str, Package] = {}
     names = [metapackage]
     while names:
@@ -95,7 +95,7 @@ def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Pa
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """A Debian package as a file, and what its control fields say."""
+    """A Debian package file with its control fields."""
 
     path: Path
     name: str
@@ -110,25 +110,25 @@ class PackageFile:
 
 
 def package_file(path: Path, architecture: str) -> PackageFile:
-    """Look into a package file. Raises ConfigError if it holds no kernel for that architecture."""
+    """Examine a package file. Raises ConfigError if it has no kernel for the architecture."""
     package = _read_package(path)
     if not package.name.startswith(_IMAGE):
         raise ConfigError(
-            f"{path} is the package {package.name}, which is no kernel",
-            hint="a kernel's package is called linux-image-RELEASE; `make bindeb-pkg` makes one",
+            f"{path} is the package {package.name}, which is not a kernel",
+            hint="a kernel's package is named linux-image-RELEASE; `make bindeb-pkg` makes one",
         )
     if package.architecture != architecture:
         raise ConfigError(
-            f"{path} is for {package.architecture}; the board takes {architecture}",
+            f"{path} is for {package.architecture}; the board needs {architecture}",
             hint=f"build it for {architecture}",
         )
     return package
 
 
 def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> Kernel:
-    """The kernel in a package file; packages that it needs are looked for beside it.
+    """The kernel in a package file and in its dependencies in the same folder.
 
-    Raises ConfigError if the packages hold no kernel for the board.
+    Raises ConfigError if the packages have no kernel for the board.
     """
     files = _with_neighbours(package)
     sha256 = {file.path.name: _sha256(file.path) for file in files}
@@ -166,20 +166,20 @@ def _read_package(path: Path) -> PackageFile:
 
 
 def _with_neighbours(package: PackageFile) -> list[PackageFile]:
-    """The package and those of the same folder and version that it depends on, as newer kernels are split."""
+    """The package and its dependencies of the same folder and version: newer kernels are split."""
     nearby = {
         file.name: file
         for path in sorted(package.path.parent.glob("linux-*.deb"))
         if path != package.path and (file := _read_package(path)).version == package.version
     }
     found = [package]
-    for file in found:  # grows while it is walked
+    for file in found:  # the loop appends to it
         found += [nearby.pop(name) for name in file.depends if name in nearby]
     return found
 
 
 def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
-    """A kernel's parts from packages unpacked into `tree`. Raises LabError naming what they do not hold."""
+    """A kernel's parts from packages, which are unpacked into `tree`. Raises LabError with a missing part."""
     for file in files:
         process.run(["dpkg-deb", "--extract", file, tree], timeout_s=300)
     # Newer packages keep everything below /usr/lib/modules/<release>.
@@ -201,7 +201,7 @@ def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:
     for path in candidates:
         if path.exists():
             return path
-    raise LabError(f"no {what}: {where}", hint="has the packaging changed? see docs/images.md")
+    raise LabError(f"no {what}: {where}", hint="the packaging may have changed: see docs/images.md")
 
 
 def _names(files: Sequence[Path]) -> str:

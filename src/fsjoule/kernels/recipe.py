@@ -1,4 +1,4 @@
-"""Recipes of card images: `images/<name>.toml`, checked, with the line of whatever is wrong."""
+"""Recipes of card images: `images/<name>.toml`, checked; errors have a line number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mebibytes = Annotated[int, Field(gt=0, le=65536)]
 
 
 def _root_name(name: str) -> str:
-    """A filesystem that a root partition can have."""
+    """Check the name of a root partition's filesystem."""
     choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
@@ -40,7 +40,7 @@ class _Table(BaseModel):
 
 
 class CardLayout(_Table):
-    """Three partitions in an MBR: boot (FAT), root, and scratch in what is left. Sizes in MiB."""
+    """Three partitions in an MBR: boot (FAT), root, and scratch in the remaining space. Sizes in MiB."""
 
     size_mib: Mebibytes
     align_mib: Mebibytes
@@ -50,7 +50,7 @@ class CardLayout(_Table):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.size_mib & (self.size_mib - 1):
-            raise ValueError(f"size_mib = {self.size_mib} is not a power of two, the only sizes an emulated card takes")
+            raise ValueError(f"size_mib = {self.size_mib} is not a power of two, as QEMU's card requires")
         if self.scratch_mib < self.align_mib:
             raise ValueError(f"boot and root leave no room for the scratch partition on a card of {self.size_mib} MiB")
         return self
@@ -73,11 +73,11 @@ class CardLayout(_Table):
 
 
 class Boot(_Table):
-    """What the boot loader starts and hands to the kernel.
+    """Boot loader settings: the kernel, and what is handed to it.
 
-    `image` is the kernel's file as a build calls it. `dtb` is the device tree, for boards that have one; `device_tree`
-    holds changes to it: path or alias of a node -> property -> its new text, or False for a property to delete.
-    `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage names.
+    `image` is the build's name of the kernel file. `dtb` is the device tree, if the board has one; `device_tree` has
+    changes to it: path or alias of a node -> property -> its new text, or False to delete the property. `memory_base`
+    is the physical address of the board's memory, which the format of an unpacked zImage contains.
     """
 
     image: Literal["zImage", "bzImage"] = "zImage"
@@ -91,12 +91,12 @@ class Boot(_Table):
     @model_validator(mode="after")
     def _has_the_tree_that_it_changes(self) -> Self:
         if self.device_tree and self.dtb is None:
-            raise ValueError("device_tree changes a device tree, and there is none: dtb names it")
+            raise ValueError("device_tree changes a device tree, but dtb names none")
         return self
 
 
 class DkmsModule(_Table):
-    """A module that Debian has as source only: its package, from the user land's suite, and the kernels that get it."""
+    """A module that Debian has only as source: its package, from the user land's suite, and its kernels."""
 
     package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.+-]+-dkms$")]
     kernels: Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -105,7 +105,7 @@ class DkmsModule(_Table):
 class Modules(_Table):
     """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`).
 
-    Those of `dkms` are built, and only for runs that measure a filesystem which needs them.
+    Modules of `dkms` are built, and only for runs with a filesystem that needs them.
     """
 
     card: tuple[Name, ...]
@@ -114,9 +114,9 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """Debian packages of the root filesystem and the archive's components that they are from.
+    """Debian packages of the root filesystem, and their archive components.
 
-    `remove` are paths (globs) to leave out, `applets` links to busybox to add.
+    `remove` are paths (globs) to delete, `applets` links to busybox to add.
     """
 
     suite: Name
@@ -127,7 +127,7 @@ class Userland(_Table):
 
 
 class KernelSource(_Table):
-    """A Debian kernel: the metapackage, the suite it is taken from, and the QEMU that it takes to emulate its board."""
+    """A Debian kernel: its metapackage, its suite, and the oldest QEMU that emulates a board for it."""
 
     suite: Name
     package: Annotated[str, StringConstraints(pattern=r"^linux-image-[a-z0-9-]+$")]
@@ -136,15 +136,15 @@ class KernelSource(_Table):
 
     @property
     def flavour(self) -> str:
-        """The last part of the names of all packages of this kernel: `armmp`."""
+        """The last part of all package names of this kernel: `armmp`."""
         return self.package.removeprefix("linux-image-")
 
 
 class Emulator(_Table):
-    """Where a QEMU comes from when the installed one is too old for a kernel: a package for the host itself.
+    """The source of a QEMU for kernels that the installed one is too old for: a package for the host.
 
-    `for_kernels_from` maps the first kernel version that needs a QEMU to that QEMU's; it is for kernels that are not in
-    the recipe. `board` are QEMU's arguments for a board that fills root partitions, `card` those of its card's drive.
+    `for_kernels_from` maps a kernel version to the oldest QEMU for it and later kernels, for kernels outside the
+    recipe. `board` are QEMU's arguments for a board that fills root partitions, `card` its card's -drive arguments.
     """
 
     program: Name
@@ -156,21 +156,21 @@ class Emulator(_Table):
 
 
 class KernelBuild(_Table):
-    """How `fsjoule kernel build` configures a kernel: a target of its makefile, and a fragment beside the recipe."""
+    """Configuration for `fsjoule kernel build`: a target of the makefile, and a fragment next to the recipe."""
 
     base: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+config$")]
     fragment: Name
 
 
 class RootFilesystem(_Table):
-    """What a recipe has otherwise than `filesystems.py` for a root partition: options of its mkfs and of its mount."""
+    """A recipe's own options for mkfs and mount of a root partition, instead of those in `filesystems.py`."""
 
     make_options: Words | None = None
     mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 
 class Recipe(_Table):
-    """One kind of card image: which kernels and root filesystems it can have, and what is on it."""
+    """One kind of card image: its content, and its choices of kernels and root filesystems."""
 
     name: Name
     architecture: Name
@@ -188,17 +188,17 @@ class Recipe(_Table):
     def _builds_for_its_own_kernels(self) -> Self:
         for name, row in self.modules.dkms.items():
             if unknown := set(row.kernels) - self.kernels.keys():
-                raise ValueError(f"modules.dkms.{name} is for kernels that there are not: {', '.join(sorted(unknown))}")
+                raise ValueError(f"modules.dkms.{name} names unknown kernels: {', '.join(sorted(unknown))}")
         return self
 
     def kernel(self, choice: str) -> KernelSource:
-        """The kernel of that name. Raises ConfigError with the choices."""
+        """The kernel of this name. Raises ConfigError with the choices."""
         if choice not in self.kernels:
             raise ConfigError.unknown("kernel", choice, self.kernels)
         return self.kernels[choice]
 
     def filesystem(self, choice: str) -> Filesystem:
-        """The root filesystem of that name, made as this recipe has it. Raises ConfigError with the choices."""
+        """The root filesystem of this name with the recipe's options. Raises ConfigError with the choices."""
         if choice not in self.filesystems:
             raise ConfigError.unknown("root filesystem", choice, self.filesystems)
         kind, own = FILESYSTEMS[choice], self.filesystems[choice]
@@ -208,15 +208,12 @@ class Recipe(_Table):
 
 
 def recipes_folder() -> Path:
-    """Where recipes are: `images/` of the project."""
+    """The project's `images/`."""
     return project_dir() / "images"
 
 
 def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
-    """Read `<folder>/<name>.toml`.
-
-    Raises ConfigError: an unknown name lists the choices, a mistake in the file names file, line and what is wrong.
-    """
+    """Read `<folder>/<name>.toml`. Raises ConfigError with the choices, or with the file, line and error."""
     choices = sorted(path.stem for path in folder.glob("*.toml"))
     if name not in choices:
         raise ConfigError.unknown("image recipe", name, choices)
@@ -225,10 +222,7 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text. `file` is for error messages, and has beside it what it is based on, `base/<base>.toml`.
-
-    Raises ConfigError with file and line.
-    """
+    """A recipe from its text. Its base is `base/<base>.toml` next to `file`. Raises ConfigError with file and line."""
     own, base, base_file = parse_toml(text, file), dict[str, Any](), file
     if "base" in own:
         base_file = _base_file(own.pop("base"), text, file)
@@ -248,7 +242,7 @@ def _base_file(base: object, text: str, file: Path) -> Path:
     choices = sorted(path.stem for path in folder.glob("*.toml"))
     if base not in choices:
         raise ConfigError(
-            f"there is no {base!r} to base a recipe on",
+            f"there is no base recipe {base!r}",
             file=file,
             line=line_of(text, ["base"]),
             hint=f"choose from: {', '.join(choices)}",
@@ -257,14 +251,14 @@ def _base_file(base: object, text: str, file: Path) -> Path:
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged, everything else of `own` goes before."""
+    """Merge tables; other values of `own` win."""
     both = base.keys() & own.keys()
     tables = {key for key in both if isinstance(base[key], dict) and isinstance(own[key], dict)}
     return {**base, **own, **{key: _merged(base[key], own[key]) for key in tables}}
 
 
 def _holds(document: Any, path: Sequence[str]) -> bool:  # noqa: ANN401 - TOML has many types
-    """Whether there is something at that path, or a list on the way to it."""
+    """Whether the document has the path, or a list on the way to it."""
     for key in path:
         if not isinstance(document, dict):
             return True

@@ -1,6 +1,6 @@
-"""Revisions of a kernel's source, checked out in a tree of our own: the user's is not touched.
+"""Revisions of a kernel's source, checked out in our own tree: the user's tree is not touched.
 
-Switching it from revision to revision leaves alone what both have, so that `make` builds only what differs.
+A switch between revisions changes only the files that differ, so that `make` builds only what differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OWN_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A commit of a repository. `tree` is the hash of its content, `git_dir` where the repository keeps its objects."""
+    """A commit of a repository. `tree` is the hash of its content, `git_dir` is its folder of objects."""
 
     git_dir: Path
     commit: str
@@ -34,7 +34,7 @@ class Revision:
 
     @property
     def repository_id(self) -> str:
-        """Short, and another one for each repository of this machine."""
+        """A short name, unique to each repository of this machine."""
         return hashlib.sha256(str(self.git_dir).encode()).hexdigest()[:12]
 
     @property
@@ -47,39 +47,39 @@ class Revision:
 
 
 def kernels_cache() -> Path:
-    """The folder of built kernels and of what they are built in; made if absent."""
+    """The folder of built kernels and their build folders; made if absent."""
     return cache_folder("kernels")
 
 
 def find_revision(tree: Path, name: str) -> Revision:
-    """Look a revision up. Raises ConfigError if that is no repository, has no such revision, or holds no kernel."""
+    """Look up a revision. Raises ConfigError without a repository, such a revision, or a kernel in it."""
     try:
         git_dir = _git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     except LabError as error:
         hint = "give a clone of the kernel's repository; for sources without one: git init, git add -A, git commit"
-        raise ConfigError(f"{tree} is no git repository that can be read: {error.what}", hint=hint) from error
+        raise ConfigError(f"{tree} is not a readable git repository: {error.what}", hint=hint) from error
     try:
         commit = _git(tree, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
     except LabError as error:
         raise ConfigError(
-            f"{tree} has no revision {name!r}", hint="give a commit, a tag or a branch that is there, or fetch it"
+            f"{tree} has no revision {name!r}", hint="give an existing commit, tag or branch, or fetch it"
         ) from error
     try:
         _git(tree, "cat-file", "-e", f"{commit}:arch/arm/Kconfig")
     except LabError as error:
         hint = "give the repository of the kernel itself, at its top"
-        raise ConfigError(f"{name} of {tree} is no kernel's source: it has no arch/arm", hint=hint) from error
+        raise ConfigError(f"{name} of {tree} is not a kernel's source: it has no arch/arm", hint=hint) from error
     describe = _git(tree, "describe", "--tags", "--always", commit)
     return Revision(Path(git_dir), commit, _git(tree, "rev-parse", f"{commit}^{{tree}}"), describe)
 
 
 def has_changes(tree: Path, revision: Revision) -> bool:
-    """Whether the user's own tree is at that revision, with changes that are not committed."""
+    """Whether the user's own tree is at that revision and has uncommitted changes."""
     return _git(tree, "rev-parse", "HEAD") == revision.commit and has_any_changes(tree)
 
 
 def has_any_changes(tree: Path) -> bool:
-    """Whether the user's own tree, if there is one, has changes of tracked files that are not committed."""
+    """Whether the user's own tree, if there is one, has uncommitted changes of tracked files."""
     if _git(tree, "rev-parse", "--is-inside-work-tree") != "true":
         return False
     return bool(_git(tree, "status", "--porcelain", "--untracked-files=no", timeout_s=CHECKOUT_S))
@@ -98,12 +98,12 @@ def borrow(git_dir: Path, into: Path) -> None:
 
 
 def check_out(revision: Revision, into: Path) -> None:
-    """Bring a tree of our own to a revision; made if it is not there yet. It borrows the repository's objects.
+    """Switch our own tree, made if absent, to a revision. It borrows the repository's objects.
 
-    Only one process at a time may do so. Raises LabError if git fails (a full disk).
+    Only one process at a time may call it. Raises LabError if git fails (a full disk).
     """
     borrow(revision.git_dir, into)
-    (into / ".git" / "index.lock").unlink(missing_ok=True)  # of a checkout that was killed
+    (into / ".git" / "index.lock").unlink(missing_ok=True)  # from a killed checkout
     own_git(into, "checkout", "--quiet", "--force", "--detach", revision.commit, timeout_s=CHECKOUT_S)
 
 

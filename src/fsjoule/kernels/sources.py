@@ -1,4 +1,4 @@
-"""What `--kernel` can be, and the kernels themselves: by name, in a package file, in a build folder."""
+"""Values of `--kernel`, and their kernels: by name, in a package file, in a build folder."""
 
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ KernelChoice = str | PackageFile | BuildFolder
 
 @dataclass(frozen=True, slots=True)
 class TakenKernel:
-    """A kernel that is ready to go onto a card."""
-
     facts: KernelFacts
     files: Kernel
 
     @property
     def short_name(self) -> str:
-        """For names of cache entries, which hold no path and no blank."""
+        """For names of cache entries, which have no path and no blank."""
         return self.facts.asked if self.facts.origin is KernelOrigin.DEBIAN else self.facts.release
 
 
 def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
-    """What the user means by a kernel. Names come first: `./6.1` is a folder of the same name.
+    """The user's choice of a kernel. Names come first: `./6.1` is a folder of the same name.
 
-    Raises ConfigError for one that does not exist, or of which something is missing.
+    Raises ConfigError if it does not exist or is incomplete.
     """
     if asked in recipe.kernels:
         return asked
     try:
         path = Path(asked).expanduser()
         found = path.exists()
-    except (OSError, RuntimeError) as error:  # a name too long for a file, a home of nobody
+    except (OSError, RuntimeError) as error:  # a name too long for a file, or an unknown user's home
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"--kernel {asked[:_SHOWN]}…: {why}", hint=_choices(recipe)) from error
     if path.is_dir():
@@ -56,10 +54,10 @@ def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
     if found:
         raise ConfigError(
             f"{asked} is neither a package file (.deb) nor a build folder",
-            hint="an image alone is not enough: give the folder that also holds its device tree and modules",
+            hint="an image alone is not enough: give the folder that also has its device tree and modules",
         )
     if "/" in asked or path.suffix == ".deb":
-        raise ConfigError(f"there is no kernel at {asked}", hint="name a package file or a build folder that is there")
+        raise ConfigError(f"there is no kernel at {asked}", hint="name an existing package file or build folder")
     raise ConfigError(f"unknown kernel {asked!r}", hint=_choices(recipe))
 
 
@@ -68,9 +66,9 @@ def _choices(recipe: Recipe) -> str:
 
 
 def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:
-    """The kernel, fetched or unpacked if it is not in the cache, with modules that filesystems need.
+    """The kernel, fetched or unpacked unless it is cached, with modules that filesystems need.
 
-    Raises as `kernel_choice` and `modules_to_build` do, and LabError.
+    Raises the errors of `kernel_choice` and `modules_to_build`, and LabError.
     """
     choice = kernel_choice(recipe, asked)
     built = modules_to_build(recipe, asked, modules)
@@ -102,7 +100,7 @@ def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, prog
 def take_kernels(
     recipe: Recipe, asked: Sequence[str], modules: Collection[str] = (), *, progress: Progress
 ) -> tuple[TakenKernel, ...]:
-    """All of them, each with a label of its own: what has the same gets a number behind it."""
+    """Kernels with unique labels: equal labels get a number."""
     taken = [take_kernel(recipe, one, modules, progress=progress) for one in asked]
     labels = numbered([kernel.facts.label for kernel in taken])
     return tuple(

@@ -1,7 +1,7 @@
-"""Unpacks an ARM zImage when the card is made, so that the board need not do it at every boot.
+"""Unpacks an ARM zImage when the card is made, so that the board need not unpack it at every boot. Pure.
 
-Unpacking takes an emulated CPU a third of the time from power-on to login. The kernel is the same one, byte for byte;
-it is wrapped as U-Boot's legacy image, which says where in memory it belongs. Pure functions.
+To unpack it takes an emulated CPU a third of the time from power-on to login. The kernel stays the same, byte for byte.
+It is wrapped as U-Boot's legacy image, which contains its address in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 _ZIMAGE_MAGIC: Final = 0x016F2818  # at 0x24; Linux: arch/arm/boot/compressed/head.S
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-_DECOMPRESSOR_BYTES: Final = 16384  # the code before the packed kernel is within this
+_DECOMPRESSOR_BYTES: Final = 16384  # the code before the packed kernel ends within this
 
 _ADD_R4: Final = 0xE2804000  # add r4, rN, #constant (ARM Architecture Reference Manual, A8.8.5, encoding A1)
 _ADD_R4_MASK: Final = 0xFFF0F000
@@ -30,9 +30,9 @@ _NOT_COMPRESSED: Final = 0
 
 
 def unpacked_kernel(zimage: bytes, *, memory_base: int, name: str) -> bytes | None:
-    """The kernel of a zImage as a legacy image that is not compressed; the board's memory begins at `memory_base`.
+    """The kernel of a zImage as an uncompressed legacy image; the board's memory begins at `memory_base`.
 
-    None if this is no zImage, or one packed in a way not known here; the zImage itself boots all the same.
+    None if it is not a zImage or its compression is not supported; the zImage itself boots, too.
     """
     kernel, offset = _kernel(zimage), text_offset(zimage)
     if kernel is None or offset is None:
@@ -41,7 +41,7 @@ def unpacked_kernel(zimage: bytes, *, memory_base: int, name: str) -> bytes | No
 
 
 def kernel_release(zimage: bytes) -> str | None:
-    """The release that the kernel in a zImage calls itself; None if it is packed in a way not known here."""
+    """The release of the kernel in a zImage; None if its compression is not supported."""
     found = re.search(rb"Linux version (\S+) \(", _kernel(zimage) or b"")
     return found[1].decode() if found else None
 
@@ -62,7 +62,7 @@ class _Decompressor(Protocol):
 def _unpacked(zimage: bytes, magic: bytes, decompressor: Callable[[], _Decompressor]) -> bytes | None:
     position = zimage.find(magic)
     while position >= 0:
-        # The first ones found are the decompressor's own constants, or chance.
+        # The first hits are the decompressor's own constants, or chance.
         stream = decompressor()
         try:
             kernel = stream.decompress(zimage[position:])
@@ -75,9 +75,9 @@ def _unpacked(zimage: bytes, magic: bytes, decompressor: Callable[[], _Decompres
 
 
 def text_offset(zimage: bytes) -> int | None:
-    """How far above the beginning of memory the kernel belongs (TEXT_OFFSET), from the decompressor's own code.
+    """The kernel's offset from the start of memory (TEXT_OFFSET), from the decompressor's code.
 
-    It computes the address with `add r4, rN, #TEXT_OFFSET`. None if there is not exactly one such instruction.
+    It computes the address with `add r4, rN, #TEXT_OFFSET`. None unless there is exactly one such instruction.
     """
     if len(zimage) < _DECOMPRESSOR_BYTES or struct.unpack_from("<I", zimage, 0x24)[0] != _ZIMAGE_MAGIC:
         return None
@@ -94,7 +94,7 @@ def _immediate(instruction: int) -> int:
 
 
 def legacy_image(content: bytes, *, load_address: int, name: str) -> bytes:
-    """A kernel in U-Boot's legacy format: a header of 64 bytes, big endian, and the content as it is. No time in it."""
+    """A kernel in U-Boot's legacy format: a 64-byte header, big endian, without a time, and the unchanged content."""
 
     def header(checksum: int) -> bytes:
         return struct.pack(

@@ -1,6 +1,6 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
-For: a real or virtual board behind `fsjoule.ports`. An environment file has `imports: [fsjoule.lab]`, which registers
+For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
 MeterDriver, SdMuxFlasher and BoardStrategy.
 Called by: `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `ports`, `host`, `model`, `errors`.
@@ -8,7 +8,7 @@ May call: `meter`, `ports`, `host`, `model`, `errors`.
 Entry points:
 
 - `LabgridBoard`, `MeterDriver`, `SdMuxFlasher`: ports.Board, ports.Meter and ports.Flasher on a labgrid target.
-- `acquired_place`: holds a place. Its lock says who may use a board, and is checked before anything is done to it.
+- `acquired_place`: holds a place. Its lock gives the right to use a board, and is checked before each use.
 - `read_environment`: an environment file with every argument checked; errors name file and line.
 - `lab_errors`: labgrid's exceptions become fsjoule's, and calls that may hang get a time limit.
 """

@@ -1,4 +1,4 @@
-"""Arguments of BoardStrategy in an environment file: what each may be, said in words that fit behind its line."""
+"""BoardStrategy's arguments in an environment file, with their checks. Messages fit behind the file's line."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _A_STORAGE: Final = "{device: sda, size_mib: 512}"
 
 
 def storages_of(written: dict[str, dict[str, Any]]) -> dict[str, Storage]:
-    """Further storage devices as the environment file has them, by name."""
+    """Further storage devices of the environment file, by name."""
     return {name: Storage(each["device"], each["size_mib"] * MIB) for name, each in written.items()}
 
 
-def text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
+def text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, validator=attr.validators.instance_of(str))
 
 
-def number(default: float) -> Any:  # noqa: ANN401 - as attrs has it
+def number(default: float) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, converter=float)
 
 
-def factors() -> Any:  # noqa: ANN401 - as attrs has it
+def factors() -> Any:  # noqa: ANN401 - like attrs
     def check(_owner: object, _attribute: object, value: object) -> None:
         if not isinstance(value, dict) or not all(_is_factor(f) for f in cast("dict[str, object]", value).values()):
-            raise ValueError("it maps names of suites to numbers above 0, at most 1: {copy-2015: 0.01}")
+            raise ValueError("it maps suite names to numbers above 0 and up to 1: {copy-2015: 0.01}")
 
     return attr.ib(factory=dict, validator=check)
 
@@ -36,7 +36,7 @@ def _is_factor(value: object) -> bool:
     return isinstance(value, (int, float)) and 0 < value <= 1
 
 
-def storages() -> Any:  # noqa: ANN401 - as attrs has it
+def storages() -> Any:  # noqa: ANN401 - like attrs
     def check(_owner: object, _attribute: object, value: object) -> None:
         if not isinstance(value, dict):
             raise TypeError(f"it maps names to devices and their sizes: {{stick: {_A_STORAGE}}}")
@@ -57,13 +57,13 @@ def _is_storage(value: object) -> bool:
             return False
 
 
-def flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - as attrs has it
+def flag(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, validator=attr.validators.instance_of(bool))
 
 
-def whole(default: int) -> Any:  # noqa: ANN401 - as attrs has it
+def whole(default: int) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.ge(0)])
 
 
-def seconds(default: int) -> Any:  # noqa: ANN401 - as attrs has it
+def seconds(default: int) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, validator=[attr.validators.instance_of(int), attr.validators.gt(0)])

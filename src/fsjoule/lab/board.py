@@ -17,7 +17,7 @@ from fsjoule.ports import Cut
 
 
 class LabgridBoard:
-    """The board of a labgrid target, with the card images that it may be given, by kernel and root filesystem."""
+    """The board of a labgrid target, with its possible card images, by kernel and root filesystem."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class LabgridBoard:
         diagnose_power: Callable[[], tuple[str, ...]] = tuple,
         diagnose_writing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        """`set_seed`, `losses` and `diagnose` reach a virtual board, beside labgrid.
+        """`set_seed`, `losses` and the diagnoses reach a virtual board, beside labgrid.
 
-        `diagnose` says what has died there, so that the board cannot be heard any more; `diagnose_power` what keeps it
-        from being switched, `diagnose_writing` what keeps its card from being written.
+        A diagnosis lists programs that have died: `diagnose` those that make the board silent, `diagnose_power` those
+        that switch it, `diagnose_writing` those that write its card.
         """
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._strategy.diagnose = diagnose
@@ -48,20 +48,18 @@ class LabgridBoard:
         self._shell: LabgridShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
-        """See ports.Board."""
         wanted = (kernel, root_filesystem)
         if wanted not in self._cards:
             raise ConfigError.unknown("card image", " with ".join(wanted), map(" with ".join, self._cards))
         self._shell = None
         self._strategy.card = self._cards[wanted]
         if len(self._cards) > 1:
-            # Where cards change, one kernel must not start from a fresh card and the next from one that was cut off.
+            # With several cards, one kernel must not start from a fresh card and the next from one after a power cut.
             self._strategy.forget_card()
         self._say(f"card with kernel {kernel} and {root_filesystem} as its root")
         self._strategy.transition("flashed")
 
     def boot(self, seed: int = 1) -> LabgridShell:
-        """See ports.Board."""
         if self._strategy.guest_time:
             self._set_seed(seed)
         self._strategy.transition("booted")
@@ -70,26 +68,21 @@ class LabgridBoard:
         return self._shell
 
     def cut(self, after_s: float, seed: int) -> Cut:
-        """See ports.Board."""
         self._shell = None
         self._set_seed(seed)
         return Cut(self._strategy.cut(after_s), self._losses())
 
     def check_ours(self) -> None:
-        """See ports.Board."""
         self._strategy.guard.check()
 
     def off(self) -> None:
-        """See ports.Board."""
         self._shell = None
         self._strategy.transition("off")
 
     def facts(self) -> BoardFacts:
-        """See ports.Board."""
         return board_facts(self._shell or self.boot(), self._strategy.board, self._strategy.card_device)
 
     def image(self) -> ImageFacts:
-        """See ports.Board."""
         if self._strategy.card is None:
             raise ConfigError("no card image was chosen yet")
         return self._strategy.card.facts

@@ -1,4 +1,4 @@
-"""What is to be on the board's card: an image that fsjoule made, or one that the environment file names."""
+"""Images for the board's card: made by fsjoule, or named in the environment file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsjoule.model import ImageFacts
 
 
 class Card(Protocol):
-    """What is to be on the card (fsjoule.images makes it)."""
+    """An image for the card (fsjoule.images makes it)."""
 
     @property
     def path(self) -> Path: ...
@@ -24,14 +24,14 @@ class Card(Protocol):
 
 @dataclass(frozen=True)
 class NamedCard:
-    """An image of the environment file, of which nothing is known but what it holds."""
+    """An image of the environment file; only its digest is known."""
 
     path: Path
     facts: ImageFacts
 
 
 def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a labgrid Environment, which has no types
-    """The image of that name in the section `images` of a labgrid environment. Raises InvalidConfigError."""
+    """The named image from the section `images` of a labgrid environment. Raises InvalidConfigError."""
     wrong: Any = InvalidConfigError  # attrs without types
     try:
         path = Path(environment.config.get_image_path(name))

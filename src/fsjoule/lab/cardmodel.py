@@ -1,4 +1,4 @@
-"""Reads the model of a card, `labgrid/virtual/NAME.toml`, that an environment file names."""
+"""Reads the card model `labgrid/virtual/NAME.toml` that an environment file names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ADAPTER: Final = TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_n
 
 
 def read_card_model(name: str) -> CardModel:
-    """The card of that name. Raises ConfigError with the file, and the key that is wrong."""
+    """The card model of that name. Raises ConfigError with the file and the wrong key."""
     file = project_dir() / "labgrid" / "virtual" / f"{name}.toml"
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"there is no model of a card {name!r}: {error}", hint="emmc.toml is one") from error
+        raise ConfigError(f"there is no card model {name!r}: {error}", hint="emmc.toml is one") from error
     try:
         return _ADAPTER.validate_python(parse_toml(text, file))
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Writing a card image on the exporter so that no writer outlives its time limit, an interrupt, or a lost connection.
+"""Writes a card image on the exporter. No writer outlives its time limit, an interrupt, or a lost connection.
 
-labgrid's own `write_image` leaves ssh, shell and bmaptool running when its caller gives up, and they go on writing a
-card that somebody else has by then.
+labgrid's own `write_image` leaves ssh, shell and bmaptool running when its caller gives up. They go on writing a card
+that another user may have by then.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from fsjoule.lab.translate import lab_errors, time_limit
 _SYNC_TIMEOUT_S: Final = 600.0
 _MEDIUM_TIMEOUT_S: Final = 15.0
 _LOOK_S: Final = 0.5
-# What the local side waits longer than the exporter's `timeout`, which ends the writer by itself.
+# The local side waits this much longer than the exporter's `timeout`, which ends the writer itself.
 _GRACE_S: Final = 15.0
 _ENDING_TIMEOUT_S: Final = 60.0
-# What has died may be the way to the exporter; to look for writers takes a few seconds.
+# The connection to the exporter may be dead. A search for writers takes a few seconds.
 _ENDING_AMID_FAULTS_TIMEOUT_S: Final = 20.0
 _DIAGNOSE_S: Final = 3.0
 _TAIL: Final = 1000
 _DD: Final = ("dd", "oflag=direct", "bs=4M", "conv=fdatasync")
 
-# Ends every process of the exporter that was started to write this card, and waits until there is none. Its own words
-# hold the card's name within a line, so that it does not find itself.
+# Ends every process of the exporter that was started to write this card, and waits until they are gone. The script has
+# the card's name only within a line, so it does not find itself.
 _END_WRITERS: Final = """\
 card={card} tries=0
 writers() {{
@@ -56,7 +56,7 @@ class StillWritingError(LabError):
 
 
 class _GivenUpError(LabError):
-    """Something has died or stands still, so that the card cannot be written."""
+    """A dead or stopped program prevents writing the card."""
 
 
 def write_card(
@@ -65,13 +65,13 @@ def write_card(
     limit_s: int,
     diagnose: Callable[[], tuple[str, ...]] = tuple,
 ) -> None:
-    """Write an image, with its block map if it has one. When this returns or raises, nobody writes the card any more.
+    """Write an image, with its block map if it has one. After it returns or raises, nobody writes the card any more.
 
-    `diagnose` is asked meanwhile for what has died, so that there is nothing to wait for any more: then it raises soon.
-    Raises LabError (transient), and StillWritingError if a writer can neither finish nor be ended.
+    It raises soon after `diagnose` reports a dead program. Raises LabError (transient), and StillWritingError if a
+    writer neither finishes nor can be ended.
     """
     resource = storage.storage
-    # One that an earlier run has left when it was killed.
+    # A killed earlier run may have left a writer.
     end_writers(resource)
     doing = f"copying {image.name} to the exporter"
     with time_limit(_SYNC_TIMEOUT_S, doing, diagnose), lab_errors(f"copying {image.name}"):
@@ -90,7 +90,7 @@ def write_card(
         _end_after(resource, error)
         raise
     if exit_code != 0:
-        # However it was ended at its limit: `timeout` has several exit codes for it, and ssh one of its own.
+        # The time tells, not the exit code: `timeout` has several codes for its limit, and ssh has its own.
         late = time.monotonic() - begin_s >= limit_s
         why = f"took longer than {limit_s} s" if late else f"failed with exit code {exit_code}: {said}"
         failure = LabError(f"writing {image.name} {why}", transient=True)
@@ -99,44 +99,44 @@ def write_card(
 
 
 def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # noqa: ANN401 - a labgrid resource
-    """End whoever writes the card on the exporter. Raises StillWritingError, and LabError if it cannot be asked."""
+    """End all writers of the card on the exporter. Raises StillWritingError, and LabError without contact."""
     script = _END_WRITERS.format(card=shlex.quote(str(resource.path)))
     with lab_errors("looking for programs that write the card"):
         command = resource.wrap_command(["sh", "-c", script])
     done = process.run(command, timeout_s=limit_s, check=False)
     if done.returncode == 1 and (left := done.stdout.decode(errors="replace").split()):
         raise StillWritingError(
-            f"the card is being written by process {', '.join(left)} of the exporter, which cannot be ended",
-            hint="a card reader that hangs? Pull it out, or restart the exporter's computer",
+            f"process {', '.join(left)} of the exporter writes the card and cannot be ended",
+            hint="the card reader may hang: pull it out, or restart the exporter's computer",
         )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()[-_TAIL:]
-        raise LabError(f"the exporter cannot be asked who writes the card: {said}", transient=True)
+        raise LabError(f"the exporter does not tell who writes the card: {said}", transient=True)
 
 
 def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a labgrid resource
-    """End the writers after a failure, which is what is told first."""
+    """End the writers after a failure. The failure stays the main error."""
     amid_faults = isinstance(error, _GivenUpError)
     try:
         end_writers(resource, _ENDING_AMID_FAULTS_TIMEOUT_S if amid_faults else _ENDING_TIMEOUT_S)
     except StillWritingError as still:
         raise StillWritingError(f"{error}; {still.what}", hint=still.hint) from error
     except LabError as unknown:
-        error.add_note(f"whether the card is being written is not known: {unknown.what}")
+        error.add_note(f"it is not known whether the card is still being written: {unknown.what}")
 
 
 def _run(
     command: list[str], limit_s: float, doing: str, diagnose: Callable[[], tuple[str, ...]]
 ) -> tuple[int | None, str]:
-    """The exit code, None if it did not end in time, and the end of what it said; it has ended in any case.
+    """Run a command to its end. Returns its exit code (None after the time limit) and the end of its output.
 
     Raises _GivenUpError as soon as there is a diagnosis.
     """
     deadline = time.monotonic() + limit_s
     exit_code: int | None = None
     with tempfile.TemporaryFile() as log:
-        # Nothing may run between fork and exec: gRPC's threads, which labgrid has, abort the child there. If this
-        # process is killed, the exporter's `timeout` ends the writer, or the next run does.
+        # No code may run between fork and exec: labgrid's gRPC threads would abort the child there. If this process is
+        # killed, the exporter's `timeout` or the next run ends the writer.
         child = process.start(command, log=log, die_with_parent=False)
         try:
             while exit_code is None and (left_s := deadline - time.monotonic()) > 0:
@@ -153,14 +153,14 @@ def _run(
 
 
 def _on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid resource
-    """The file's path there, where it is copied if it is not the same disk."""
+    """The file's path on the exporter. It is copied there unless it is on the same disk."""
     managed = ManagedFile(str(file), resource)  # pyright: ignore[reportCallIssue] - attrs without types
     managed.sync_to_resource()
     return str(managed.get_remote_path())
 
 
 def _await_medium(storage: Any, diagnose: Callable[[], tuple[str, ...]]) -> None:  # noqa: ANN401 - a USBStorageDriver
-    """A reader that was just given the card takes a moment to see it. Raises LabError if it does not."""
+    """Wait until the reader sees its card. Raises LabError."""
     doing = "looking for the card in its reader"
     with time_limit(_MEDIUM_TIMEOUT_S + _GRACE_S, doing, diagnose), lab_errors(doing):
         deadline = time.monotonic() + _MEDIUM_TIMEOUT_S

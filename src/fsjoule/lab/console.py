@@ -1,4 +1,4 @@
-"""What the board said on its console, whoever read it: labgrid tells every reading as a step."""
+"""The board's console output, whoever reads it: labgrid reports every read as a step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class ConsoleRecorder:
         steps.subscribe(self._notice)
 
     def clear(self) -> None:
-        """Forget what was said so far."""
         self._chunks.clear()
         self._size_bytes = self.received_bytes = 0
 
     def text(self) -> str:
-        """All that is kept, without escape sequences, lines ended by LF."""
+        """The kept output, without escape sequences; lines end with LF."""
         return _ESCAPES.sub("", b"".join(self._chunks).decode(errors="replace")).replace("\r", "")
 
     def tail(self, lines: int = 20) -> list[str]:

@@ -1,7 +1,7 @@
-"""A client of labgrid's coordinator that hears of every change of a place as it happens, and never waits for ever.
+"""A client of labgrid's coordinator that sees every change of a place at once, and never waits for ever.
 
-labgrid's own client lives in an event loop that runs only while something is asked: it learns late that a place was
-taken away, and cannot tell that it was given away and taken again in between. This one listens in a thread.
+labgrid's own client has an event loop that runs only during a request. It learns late that a place was taken away, and
+misses that a place was released and acquired again in between. This one listens in a thread.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DEFAULT_PORT: Final = 20408
 _DEFAULT_ADDRESS: Final = f"127.0.0.1:{_DEFAULT_PORT}"
 _ANSWER_TIMEOUT_S: Final = 10.0
 _CALL_TIMEOUT_S: Final = 30.0
-# A place that is being released may wait so long for an exporter that is slow to let go.
+# The release of a place may wait this long for a slow exporter.
 _SETTLE_TIMEOUT_S: Final = 15.0
-# The coordinator tells clients by their connection: channels to one address must not share one.
+# The coordinator identifies clients by connection: channels to one address must not share one.
 _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 7500),
@@ -49,26 +49,26 @@ _HINT: Final = "start it, or set LG_COORDINATOR=HOST:PORT"
 
 
 class RefusedError(LabError):
-    """The coordinator answered, and did not do what it was asked for."""
+    """The coordinator refused a request."""
 
 
 def coordinator_address() -> str:
-    """HOST:PORT as LG_COORDINATOR has it."""
+    """HOST:PORT from LG_COORDINATOR."""
     return os.environ.get("LG_COORDINATOR") or _DEFAULT_ADDRESS
 
 
 def user() -> str:
-    """HOST/USER, by which labgrid knows who has a place."""
+    """HOST/USER, labgrid's name for the owner of a place."""
     return f"{os.environ.get('LG_HOSTNAME', gethostname())}/{os.environ.get('LG_USERNAME', getuser())}"
 
 
 class Coordinator:
-    """A connection. `places` is kept up to date by a thread, which calls `listener` with a name after each change."""
+    """A connection. A thread updates `places` and calls `listener` with the name of each changed place."""
 
     def __init__(
         self, listener: Callable[[str], None] = lambda _name: None, limit_s: float = _ANSWER_TIMEOUT_S
     ) -> None:
-        """Raises ConfigError for an address that is none, LabError if nobody answers there within the limit."""
+        """Raises ConfigError for a wrong address, LabError if nobody answers within the limit."""
         self.address = coordinator_address()
         self.places: dict[str, Place] = {}
         self._resources: set[tuple[str, str, str, str]] = set()
@@ -90,7 +90,7 @@ class Coordinator:
             raise
 
     def sync(self, limit_s: float = _ANSWER_TIMEOUT_S) -> None:
-        """Return when everything that the coordinator has done before is known. Raises LabError if it is silent."""
+        """Return when all earlier changes by the coordinator are known. Raises LabError if it is silent."""
         number, answered = next(self._numbers), threading.Event()
         self._answered[number] = answered
         if not self._broken.is_set():
@@ -103,7 +103,7 @@ class Coordinator:
         raise LabError(f"the labgrid coordinator at {self.address} {why}", transient=True, hint=_HINT)
 
     def call(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = _CALL_TIMEOUT_S) -> Any:  # noqa: ANN401 - gRPC's
-        """Ask for something; what it changed is known afterwards. Raises RefusedError, LabError without answer."""
+        """Send a request and wait until its changes are known. Raises RefusedError, or LabError without answer."""
         try:
             answer = method(request, timeout=limit_s)
         except grpc.RpcError as error:
@@ -116,35 +116,35 @@ class Coordinator:
         return answer
 
     def settle(self, limit_s: float) -> None:
-        """Return when no change is under way and all are known. Raises LabError if that cannot be known.
+        """Return when no change is in progress and all are known. Raises LabError if that cannot be known.
 
-        A place that is being released is nobody's only after its exporters have let its resources go, which ends their
-        consoles. The coordinator makes one change at a time, and answers this between two. Whether it answers at all
-        is seen before, within the limit, for it does that whatever it is about.
+        A released place is free only after its exporters have released its resources, which ends their consoles. The
+        coordinator makes one change at a time and answers GetPlaces between two, but answers `sync` at any time: so
+        `sync` first shows, within the limit, whether it answers at all.
         """
         self.sync(limit_s)
         request = messages.GetPlacesRequest()
         self.call(self.stub.GetPlaces, request, "asking for the places", _SETTLE_TIMEOUT_S)
 
     def place(self, name: str) -> Place:
-        """Raises ConfigError, with those that there are, if there is none of that name."""
+        """Raises ConfigError with the known names for an unknown one."""
         place = self.places.get(name)
         if place is None:
             raise ConfigError.unknown("place", name, self.places)
         return place
 
     def unmatched(self, place: Place) -> object | None:
-        """What the place is to have and no exporter offers."""
+        """A resource match of the place that no exporter offers, or None."""
         return place.unmatched(list(self._resources))
 
     def reservation(self, token: str) -> Reservation | None:
-        """Raises LabError."""
+        """The reservation with this token, or None. Raises LabError."""
         answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
         found = [Reservation.from_pb2(each) for each in answer.reservations]
         return next((each for each in found if each.token == token), None)
 
     def close(self) -> None:
-        """End the connection; never raises, never waits."""
+        """End the connection. Never raises or waits."""
         self._requests.put(None)
         self._call.cancel()
         self._channel.close()
@@ -159,7 +159,7 @@ class Coordinator:
                 if message.HasField("sync"):
                     self._answered.pop(message.sync.id).set()
         except grpc.RpcError:
-            pass  # why, matters to nobody: whoever asks next is told that it is gone
+            pass  # the next request reports that the connection is gone
         finally:
             self._broken.set()
             for answered in list(self._answered.values()):
@@ -184,7 +184,7 @@ class Coordinator:
 
 @contextmanager
 def connected() -> Generator[Coordinator]:
-    """The coordinator that LG_COORDINATOR names. Raises as Coordinator does."""
+    """The coordinator that LG_COORDINATOR names. Raises like Coordinator."""
     coordinator = Coordinator()
     try:
         yield coordinator
@@ -193,7 +193,7 @@ def connected() -> Generator[Coordinator]:
 
 
 def since(place: Place) -> str:
-    """Since when the place is as it is, by the coordinator's clock."""
+    """The time of the place's last change, by the coordinator's clock."""
     return f"{datetime.fromtimestamp(place.changed, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -202,7 +202,7 @@ def _target(address: str) -> str:
         return proxymanager.get_grpc_address(address, default_port=_DEFAULT_PORT)
     except (ValueError, ProxyError) as error:
         raise ConfigError(
-            f"LG_COORDINATOR={address!r} is no address: {error}", hint="LG_COORDINATOR=HOST:PORT"
+            f"LG_COORDINATOR={address!r} is not an address: {error}", hint="LG_COORDINATOR=HOST:PORT"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Reading a labgrid environment file before labgrid does, so that what is wrong in it is said with its line.
+"""Reads a labgrid environment file before labgrid does, so that errors in it have a line number.
 
-labgrid says `unknown driver class X` without a line, warns of unknown arguments, and fails much later where a strategy
-is missing. Here the file's YAML tree, which knows its lines, is checked against the classes that labgrid has.
+labgrid reports `unknown driver class X` without a line, warns about unknown arguments, and fails much later if a
+strategy is missing. Here the file's YAML tree, which has line numbers, is checked against labgrid's classes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFile:
-    """What fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it, if any.
+    """The settings that fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it.
 
-    `virtual_board` is the config in labgrid/virtual of that lab's board, if it is not the usual one. `places` are the
-    names of its remote places as they are written, with variables of the environment; `coordinator` is labgrid's own
-    option for the address of one, which is stronger than LG_COORDINATOR.
+    `virtual_board` is the config in labgrid/virtual of that lab's board, unless it is the default. `places` are the
+    names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
+    coordinator's address; it wins over LG_COORDINATOR.
     """
 
     path: Path
@@ -52,24 +52,19 @@ class EnvironmentFile:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Labgrid's variables that the file itself decides."""
+        """Values of labgrid's variables that the file sets."""
         return {"LG_COORDINATOR": self.coordinator} if self.coordinator else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A resource or driver in the file."""
-
     cls: str
     node: yaml.Node
     arguments: dict[str, tuple[yaml.Node, yaml.Node]]
 
 
 def read_environment(path: Path) -> EnvironmentFile:
-    """Check an environment file and take from it what fsjoule needs.
-
-    Raises ConfigError with file, line, and what would be right.
-    """
+    """Check an environment file and return fsjoule's part. Raises ConfigError with file, line and advice."""
     return _Reader(path).read()
 
 
@@ -107,14 +102,14 @@ class _Reader:
             with self._path.open(encoding="utf-8") as file:
                 root = yaml.compose(file, Loader=Loader)
         except (OSError, UnicodeDecodeError) as error:
-            hint = "env/virtual.yaml is the virtual board's; env/sdmux.yaml shows a real one's"
+            hint = "env/virtual.yaml is for the virtual board; env/sdmux.yaml is an example for a real one"
             raise ConfigError(f"the environment file cannot be read: {error}", file=self._path, hint=hint) from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             what = ", ".join(part for part in (error.context, error.problem) if part)
             line = None if mark is None else mark.line + 1
             hint = "YAML: indent with spaces, close quotes and brackets"
-            raise ConfigError(f"no YAML: {what}", file=self._path, line=line, hint=hint) from error
+            raise ConfigError(f"not YAML: {what}", file=self._path, line=line, hint=hint) from error
         if root is None:
             raise ConfigError("the environment file is empty", file=self._path, hint="start from env/virtual.yaml")
         return root
@@ -136,11 +131,11 @@ class _Reader:
         if node is None:
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise self._wrong(node, "a list is wanted here", "write each entry as '- entry'")
+            raise self._wrong(node, "expected a list", "write each entry as '- entry'")
         return list(node.value)
 
     def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - YAML has many types
-        """The value of a plain node as labgrid's loader reads it; a template is given as its own text."""
+        """The value of a plain node as labgrid's loader reads it; a template stays text."""
         if node.tag == "!template":
             return node.value
         loader = Loader("")
@@ -161,7 +156,7 @@ class _Reader:
             raise self._wrong(node, f"{name!r} cannot be imported: {error}", "correct the name") from error
 
     def _entries(self, node: yaml.Node | None, kind: str, known: Iterable[str]) -> Iterator[_Entry]:
-        """Take what labgrid takes: `Class: {arguments}`, a list of such mappings, or of mappings with a key `cls`."""
+        """Accept labgrid's forms: `Class: {arguments}`, a list of such mappings, or of mappings with a key `cls`."""
         if node is None:
             return
         if isinstance(node, yaml.MappingNode):
@@ -170,7 +165,7 @@ class _Reader:
             pairs = [pair for item in self._items(node) for pair in self._pairs(item)]
         for key, value in pairs:
             if not isinstance(value, yaml.MappingNode):
-                raise self._wrong(key, f"{key.value} lacks its arguments", f"write '{key.value}: {{}}' for none")
+                raise self._wrong(key, f"{key.value} has no arguments", f"without arguments write '{key.value}: {{}}'")
             arguments = {str(name.value): (name, content) for name, content in value.value}
             cls_node = arguments["cls"][1] if "cls" in arguments else key
             if cls_node.value not in known:
@@ -200,7 +195,7 @@ class _Reader:
             raise self._wrong(entry.node, f"{entry.cls} lacks {', '.join(missing)}", f"add '{missing[0]}: ...' to it")
 
     def _check_value(self, entry: _Entry, attribute: attr.Attribute[Any], node: yaml.Node) -> None:
-        """Convert and validate as attrs will when labgrid makes the driver."""
+        """Convert and validate like attrs when labgrid makes the driver."""
         value = self._scalar(node)
         convert = cast("Callable[[Any], Any] | None", attribute.converter)
         try:
@@ -253,10 +248,8 @@ class _Reader:
         storages = storages_of(self._scalar(value))
         for name, storage in storages.items():
             if storage.device.startswith(card_device):
-                what = (
-                    f"{name} is {storage.device}, on the card that the board boots from: all of it would be overwritten"
-                )
-                raise self._wrong(value, what, "the card's own space for filesystems is its scratch_device")
+                what = f"{name} is {storage.device}, on the boot card: the whole card would be overwritten"
+                raise self._wrong(value, what, "to use the card's free space, set scratch_device")
         return storages
 
     def _card_model(self, entry: _Entry) -> CardModel | None:
@@ -270,13 +263,13 @@ class _Reader:
 
 
 def _defaults() -> dict[str, Any]:
-    """What the strategy takes for arguments that are not given."""
+    """The strategy's default arguments."""
     defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
     return {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
 
 
 def _plain(value: object) -> object:
-    """The value without labgrid's own kind of mapping, which is not fit to be shown."""
+    """The value with plain mappings: labgrid's own kind is not fit to be shown."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in cast("dict[object, object]", value).items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a booted board says of itself."""
+"""Facts that a booted board reports about itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KIB: Final = 1024
 
 
 def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
-    """Read the named board's facts from uname, /proc and /sys. A fact that the board does not tell is empty, or 0."""
+    """Read the named board's facts from uname, /proc and /sys. Unknown facts are empty or 0."""
     cpu = _read(shell, "/proc/cpuinfo")
     block = f"/sys/class/block/{card_device}"
     sectors = _read(shell, f"{block}/size").strip()
@@ -49,7 +49,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _root_filesystem(mounts: str) -> str:
-    """The type of the root; a `rootfs` that something is mounted over comes first and does not count."""
+    """The root's filesystem type. The last mount counts: an initial `rootfs` comes first."""
     types = [fields[2] for line in mounts.splitlines() if (fields := line.split())[1:2] == ["/"]]
     return types[-1] if types else ""
 

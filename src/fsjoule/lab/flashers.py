@@ -1,4 +1,4 @@
-"""How a card image gets onto the board's card. One driver a way; the strategy knows their common protocol only."""
+"""Drivers that bring a card image onto the board's card. The strategy knows only their common protocol."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SdMuxFlasher(Driver, FlasherProtocol):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        # What has died so that the card cannot be written, in words: whoever knows sets it.
+        # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
 
     @Driver.check_active
     @step(args=["image"])
     def flash(self, image: Path) -> None:
-        """See FlasherProtocol. The board must be off: switching the mux under power is pulling the card out."""
+        """See FlasherProtocol. The board must be off: switching the mux under power pulls the card out."""
         if any(c.isspace() or c in "'\"\\$`;&|<>()*?" for c in str(image)):
             raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
         self._switch("host")
@@ -59,7 +59,7 @@ class SdMuxFlasher(Driver, FlasherProtocol):
             write_card(self.storage, image, self.write_timeout, self.diagnose)
             self._flush()
         except StillWritingError:
-            # The board must not get a card that somebody writes.
+            # The board must not get a card that is still being written.
             raise
         except BaseException as error:
             with also(error, "giving the card back to the board"):
@@ -73,13 +73,13 @@ class SdMuxFlasher(Driver, FlasherProtocol):
             self.mux.set_mode(mode)
 
     def _flush(self) -> None:
-        """The exporter's kernel reads the partition table after the write: switching at once gives I/O errors."""
+        """The exporter's kernel reads the partition table after the write: an immediate switch causes I/O errors."""
         resource = self.storage.storage
         doing = "flushing the card"
         with time_limit(_FLUSH_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
             try:
                 processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
             except subprocess.CalledProcessError as error:
-                if error.returncode != _NOT_FOUND:  # without udev nobody reads the card on his own account
+                if error.returncode != _NOT_FOUND:  # without udev nothing else reads the card
                     raise
             processwrapper.check_output(resource.wrap_command(["blockdev", "--flushbufs", resource.path]))

@@ -1,6 +1,6 @@
-"""A meter whose clock is the board's own: it stands still with it, so that no time can be waited for.
+"""A meter on the board's own clock. The clock stops with the board, so nothing can wait for a time.
 
-What the meter has sent is known from its replies instead: they come in the stream's order, behind everything before.
+Instead, replies tell which frames have arrived: they follow all earlier frames of the stream.
 """
 
 from __future__ import annotations
@@ -25,33 +25,27 @@ _HINT: Final = "call arm() before disarm()"
 
 
 def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Meter:
-    """The meter of a labgrid target, active, in the way that its board's time wants.
-
-    `diagnose` says what has died in the lab so that the meter cannot be heard.
-    """
+    """The active meter of a labgrid target, suited to its board's time. `diagnose` lists what has died in the lab."""
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
     return ExplainedMeter(GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target), diagnose)
 
 
 class ExplainedMeter:
-    """ports.Meter whose errors tell first what has died in the lab."""
+    """ports.Meter whose errors first name the dead programs of the lab."""
 
     def __init__(self, meter: Meter, diagnose: Callable[[], tuple[str, ...]]) -> None:
         self._meter = meter
         self._diagnose = diagnose
 
     def info(self) -> MeterInfo:
-        """See ports.Meter."""
         with self._explained():
             return self._meter.info()
 
     def arm(self) -> None:
-        """See ports.Meter."""
         with self._explained():
             self._meter.arm()
 
     def disarm(self) -> Trace:
-        """See ports.Meter."""
         with self._explained():
             return self._meter.disarm()
 
@@ -74,14 +68,13 @@ class GuestTimeMeter:
         self._stream: InfoFrame | None = None
 
     def info(self) -> MeterInfo:
-        """See ports.Meter."""
         return self._driver.info()
 
     def arm(self) -> None:
         """See ports.Meter. Samples begin with the board's next instruction.
 
-        Setting the rate, to what it is, begins a stream and the chip's conversions with it: both then are in the same
-        step with the board's time in every run.
+        Setting the present rate again begins a stream and the chip's conversions: so both have the same phase to the
+        board's time in every run.
         """
         self._end()
         client = self._driver.client()
@@ -93,7 +86,6 @@ class GuestTimeMeter:
             self._recording = recording.pop_all()
 
     def disarm(self) -> Trace:
-        """See ports.Meter."""
         if self._recording is None or self._stream is None:
             raise MeterError("the meter was not armed", hint=_HINT)
         try:
@@ -108,7 +100,7 @@ class GuestTimeMeter:
         self._frames += frames
 
     def _of_stream(self, stream_id: int) -> list[Frame]:
-        """What came since the stream began; what is left of the one before is in front of its first info frame."""
+        """The frames of the stream. Leftovers of the stream before precede its first info frame."""
         for at, frame in enumerate(self._frames):
             if isinstance(frame, InfoFrame) and frame.status.stream_id == stream_id:
                 return self._frames[at:]

@@ -1,4 +1,4 @@
-"""What labgrid says of the lab in which a board is: its place, and who exports it."""
+"""Labgrid's facts about a board's lab: its place and its exporters."""
 
 # labgrid ships no types: strict checking would only report their absence.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -16,7 +16,7 @@ from fsjoule.model import Exporter, LabFacts, MeterPort
 
 
 def lab_facts(target: Target) -> LabFacts | None:
-    """The lab of a target; None if its resources are not a coordinator's."""
+    """The lab of a target; None without a coordinator."""
     remote = next((each for each in target.resources if isinstance(each, RemotePlace)), None)
     if remote is None:
         return None
@@ -34,10 +34,10 @@ def lab_facts(target: Target) -> LabFacts | None:
 
 
 def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN401 - labgrid has no types
-    """By name. A resource that is reached through its exporter says on which computer that runs."""
+    """Exporters by name. A resource reached through its exporter names the exporter's computer."""
     hosts: dict[str, str] = {}
     for exporter, group, _cls, name in paths:
-        # An exporter that ends just now has none any more.
+        # An exporter that is just ending has no entry any more.
         entry = session.resources.get(exporter, {}).get(group, {}).get(name)
         host = "" if entry is None else str(entry.extra.get("proxy") or "")
         hosts[exporter] = hosts.get(exporter) or host

@@ -28,11 +28,11 @@ _HINT: Final = "is it plugged in, and does the environment file bind the name th
 @target_factory.reg_driver
 @attr.s(eq=False)
 class MeterDriver(Driver):
-    """Receives the meter's stream in the background as long as it is active (ports.Meter), and sends it commands.
+    """Receives the meter's stream in the background while it is active (ports.Meter), and sends it commands.
 
     It is not a console: a second ConsoleProtocol would break ShellDriver's binding. Bind it by the port's name:
-    `MeterDriver: {bindings: {port: meter}}`. The receiving thread calls nothing of labgrid's, whose steps know one
-    thread only.
+    `MeterDriver: {bindings: {port: meter}}`. The receiving thread calls nothing in labgrid, whose steps allow only one
+    thread.
     """
 
     bindings = {"port": {"SerialPort", "NetworkSerialPort"}}  # noqa: RUF012 - labgrid's way
@@ -51,8 +51,8 @@ class MeterDriver(Driver):
             self._receiver = Receiver(opener, hint=_HINT)
 
     def on_deactivate(self) -> None:
-        # labgrid deactivates drivers whose port is not there, at any activation of another one. That is when a
-        # recording has to go on: the receiver waits for the port by itself.
+        # labgrid deactivates drivers without a port whenever it activates another driver. A recording must survive
+        # that: the receiver itself waits for the port.
         self._unplugged = not self.port.avail
         if not self._unplugged and self._receiver is not None:
             self._receiver.close()
@@ -60,25 +60,22 @@ class MeterDriver(Driver):
 
     @step(result=True)
     def info(self) -> MeterInfo:
-        """What the meter says of itself. Raises MeterError if it is silent for 2 s."""
+        """The meter's info. Raises MeterError after 2 s of silence."""
         return self._receiving().wait_info().info
 
     @step()
     def arm(self) -> None:
-        """Start recording; returns when the first new sample has arrived. Raises MeterError if the meter is silent."""
+        """Start recording, and wait for the first new sample. Raises MeterError if the meter is silent."""
         self._receiving().arm()
 
     @step()
     def disarm(self) -> Trace:
-        """Stop recording and return everything since `arm`, with the samples up to now.
-
-        Raises MeterError if the meter fell silent.
-        """
+        """Stop recording. Returns everything since `arm`, up to now. Raises MeterError if the meter fell silent."""
         return self._active_receiver().disarm()
 
     @step(args=["rate_hz"])
     def set_rate(self, rate_hz: int) -> MeterInfo:
-        """Set how many samples the meter takes a second. Raises MeterError if it cannot hold the rate."""
+        """Set the samples per second. Raises MeterError if the meter refuses."""
         return self.client().set_rate(rate_hz).info
 
     @step(args=["range_mv"])
@@ -88,25 +85,25 @@ class MeterDriver(Driver):
 
     @step(args=["text"])
     def mark(self, text: str) -> None:
-        """Put a mark of the host's into the stream."""
+        """Put a mark from the host into the stream."""
         self.client().mark(text)
 
     def status(self) -> MeterStatus:
-        """What may change while the meter runs, asked now."""
+        """The meter's present status."""
         return self.client().info().status
 
     def client(self) -> MeterClient:
-        """All commands, for as long as the driver is active. Raises MeterError if the meter was given up."""
+        """A client for all commands, valid while the driver is active. Raises MeterError if the meter was given up."""
         return MeterClient(self._receiving())
 
     @property
     def counters(self) -> StreamCounters:
-        """What became of the stream since the driver was activated."""
+        """Counts of the stream since the driver was activated."""
         return self._active_receiver().counters
 
     @Driver.check_active
     def _check(self) -> None:
-        """Raise what labgrid raises for a driver that was not activated."""
+        """Let labgrid raise its error if the driver is not active."""
 
     def _active_receiver(self) -> Receiver:
         if self._unplugged:
@@ -117,10 +114,10 @@ class MeterDriver(Driver):
         return self._receiver
 
     def _receiving(self) -> Receiver:
-        """The receiver, running: after it gave up, every use gives it a new chance, with the port's address of now.
+        """The running receiver. If it gave up, each use starts a new one at the port's present address.
 
-        Raises MeterError if it gave up because the meter speaks another protocol, or because another program reads its
-        port; the use after that tries again. Raises MeterError if the port is not there.
+        Raises MeterError once if it gave up because the meter speaks another protocol or another program reads its
+        port; the next use tries again. Raises MeterError if the port is missing.
         """
         receiver = self._active_receiver()
         if not receiver.running:
@@ -137,7 +134,7 @@ class MeterDriver(Driver):
 
     def _opener(self) -> Callable[[], Stream]:
         with _meter_errors("finding the meter's port"):
-            self.port.poll()  # an exporter that was started anew serves it under another number
+            self.port.poll()  # a restarted exporter serves it under another number
             if isinstance(self.port, SerialPort):
                 path, speed = self.port.port, self.port.speed
                 return lambda: TtyStream(path, speed)
@@ -148,7 +145,7 @@ class MeterDriver(Driver):
 
 @contextmanager
 def _meter_errors(doing: str) -> Generator[None]:
-    """What labgrid cannot do about the port is the meter's failure to whoever uses the meter."""
+    """Errors of labgrid about the port become the meter's errors."""
     try:
         with lab_errors(doing):
             yield
@@ -157,5 +154,5 @@ def _meter_errors(doing: str) -> Generator[None]:
 
 
 def meter(target: Target) -> MeterDriver:
-    """The meter of a labgrid target, active."""
+    """The active meter of a labgrid target."""
     return target.get_driver("MeterDriver")

@@ -1,7 +1,7 @@
-"""Notes beside the coordinator of which run of this computer uses a place, and whether it has to release it.
+"""Notes beside the coordinator: which run on this computer uses a place, and whether it has to release it.
 
-labgrid gives a place to a user: all processes of that user may use it, and two runs at once would drive one board. And
-it does not take a place from a process that was killed. A locked file says both; the lock ends with the process.
+labgrid gives a place to a user: all processes of that user may use it, so two runs could drive one board. And a killed
+process keeps its place. A locked file tells both; the lock ends with the process.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a note says. `acquired` is whether the run acquired the place, or was about to; else it only used it.
+    """A note's content. `acquired`: the run acquired the place, or was about to; otherwise it only used it.
 
-    `before` is when the place had changed last before it was acquired, `after` when it was acquired; 0 if not known.
+    `before` and `after` are the times of the place's last change before and at the acquisition; 0 if unknown.
     """
 
     pid: int
@@ -38,9 +38,9 @@ class Content:
     after: float = 0.0
 
     def left_by(self, changed: float) -> bool:
-        """Whether a place that this user has now, last changed at that time, is one that the run acquired.
+        """Whether the run acquired this user's place, which last changed at `changed`.
 
-        The run may have been killed before it knew; or somebody has acquired it by hand since.
+        The run may have been killed before it wrote `after`; or the user has acquired the place by hand since.
         """
         return self.acquired and (changed == self.after if self.after else changed > self.before)
 
@@ -53,7 +53,7 @@ class Note:
         self.left = _parsed(os.pread(descriptor, _LONGEST, 0))
 
     def write(self, *, acquired: bool = False, before: float = 0.0, after: float = 0.0) -> None:
-        """Say what this run does."""
+        """Record what this run does."""
         content = Content(os.getpid(), shlex.join(sys.argv), acquired, before, after)
         text = json.dumps(asdict(content)).encode()
         os.ftruncate(self._descriptor, 0)
@@ -63,7 +63,7 @@ class Note:
 
 @contextmanager
 def one_run_only(coordinator: str, name: str) -> Generator[Note]:
-    """The note of a place. It is removed at the end, unless it says that the place is still to be released.
+    """The note of a place. It is removed at the end, unless the place still has to be released.
 
     Raises PlaceHeldError if another process uses the place.
     """
@@ -83,7 +83,7 @@ def one_run_only(coordinator: str, name: str) -> Generator[Note]:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor of the file, made if it is not there and locked; None if somebody else has locked it."""
+    """The descriptor of the file, made if absent and locked; None if another process holds the lock."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -93,7 +93,7 @@ def _locked(path: Path) -> int | None:
             return None
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # removed by a run that ended between our opening and our locking
+        os.close(descriptor)  # another run ended and removed it before our lock
 
 
 def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
@@ -107,7 +107,7 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
 
 
 def _parsed(text: bytes) -> Content | None:
-    """What a note says; None of one that says nothing, or was not written to its end."""
+    """A note's content; None if it is empty or incomplete."""
     try:
         fields: dict[str, Any] = json.loads(text)
         return Content(

@@ -1,4 +1,4 @@
-"""Holding a labgrid place: the lock that says who may use a board, looked at again before anything is done to it."""
+"""Holding a labgrid place: the lock gives the right to use a board, and is checked before each use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fsjoule.lab.placenames import check_usable, may_use
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.2
-# A coordinator that lives answers in milliseconds, on a busy machine in a second or two.
+# A living coordinator answers in milliseconds; on a busy machine in a second or two.
 _ANSWER_TIMEOUT_S: Final = 5.0
 _CONNECT_TIMEOUT_S: Final = 10.0
-# One that has just been silent for so long is asked anew, but not waited for: a run asks before each of its steps.
+# A coordinator that has just been silent is asked again, but not awaited: a run asks before each of its steps.
 _SILENT_FOR_S: Final = 30.0
 _GLANCE_S: Final = 1.0
 
@@ -35,12 +35,13 @@ def _nothing(_line: str) -> None:
 
 @contextmanager
 def acquired_place(name: str, *, say: Say = _nothing) -> Generator[HeldPlace]:
-    """Hold the place `name` of the coordinator that LG_COORDINATOR names; it is released at the end.
+    """Hold the place `name` of LG_COORDINATOR's coordinator, and release it at the end.
 
-    A place that this user has acquired beforehand on this computer (`labgrid-client acquire`), or that its holder
-    allows (`labgrid-client allow`), is used, and stays as it is. One that was taken away meanwhile is left alone.
-    Raises PlaceHeldError if somebody else holds it, a second run of the same user included, ConfigError if there is no
-    such place, LabError if the coordinator cannot be reached.
+    A place that this user acquired before on this computer (`labgrid-client acquire`), or that its holder allows
+    (`labgrid-client allow`), is used and not released. A place that was taken away meanwhile is left alone.
+
+    Raises PlaceHeldError if another user or another run of this user holds it, ConfigError if it does not exist,
+    LabError if the coordinator cannot be reached.
     """
     if not name:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
@@ -57,10 +58,10 @@ def acquired_place(name: str, *, say: Say = _nothing) -> Generator[HeldPlace]:
 
 
 class HeldPlace:
-    """A place that this run has. The coordinator tells at once when it is taken away."""
+    """A place that this run holds. The coordinator reports at once when it is taken away."""
 
     def __init__(self, name: str, say: Say = _nothing) -> None:
-        """Connect. Raises ConfigError if there is no such place, LabError if the coordinator cannot be reached."""
+        """Connect. Raises ConfigError for an unknown place, LabError if the coordinator cannot be reached."""
         self.name = name
         self._say = say
         self._lost = threading.Event()
@@ -77,32 +78,31 @@ class HeldPlace:
 
     @property
     def address(self) -> str:
-        """The coordinator's."""
         return self._coordinator.address
 
     def check(self) -> None:
-        """Ask whether the place is still ours. To be called before anything is done to its board.
+        """Ask whether the place is still ours, before anything is done to its board.
 
-        Raises PlaceLostError if it is not, and LabError if that cannot be known: soon, if it could not just before.
+        Raises PlaceLostError if it is not, and LabError if that is unknown (soon, if it was unknown just before).
         """
         if not self._lost.is_set():
             self._ask()
         self.look()
 
     def look(self) -> None:
-        """Raise PlaceLostError if the place is known to be lost, without asking: cheap enough for every wait."""
+        """Raise PlaceLostError if the place is known to be lost. It asks nobody: cheap enough for every wait."""
         if self._lost.is_set():
             raise PlaceLostError(self.name, self._now())
 
     def take(self, note: Note) -> None:
-        """Acquire the place, or find that it may be used; the note says which, also to the run after a kill."""
+        """Acquire the place, or use one that we may use. The note tells which, even to a run after a kill."""
         place = self._coordinator.place(self.name)
         check_usable(self._coordinator, place)
         if place.acquired:
             left = note.left
             if left is not None and place.acquired == user() and left.left_by(place.changed):
                 note.write(acquired=True, before=left.before, after=place.changed)
-                self._say(f"place {self.name!r} was left by an earlier run, and is taken over")
+                self._say(f"place {self.name!r} was left acquired by an earlier run and is taken over")
             else:
                 note.write()
             self._watch(place)
@@ -110,21 +110,21 @@ class HeldPlace:
         with interruptible():
             self._await_resources(place)
         with shielded():
-            # Before it is done: who is killed in between has not forgotten it.
+            # Written before the request, so that a kill in between is covered.
             note.write(acquired=True, before=place.changed)
             request = messages.AcquirePlaceRequest(placename=self.name)
             try:
                 self._coordinator.call(self._coordinator.stub.AcquirePlace, request, f"acquiring {self.name!r}")
             except RefusedError:
                 note.write()
-                check_usable(self._coordinator, place)  # somebody was faster
+                check_usable(self._coordinator, place)  # another user was faster
                 raise
             self._watch(self._coordinator.place(self.name))
             note.write(acquired=True, before=place.changed, after=self._changed)
             self._say(f"place {self.name!r} acquired")
 
     def give_back(self, note: Note) -> None:
-        """Release the place if it was acquired here. That it cannot be is said: it must not hide why the run ended."""
+        """Release the place if it was acquired here. A failure is only reported: it must not hide why the run ended."""
         if note.left is None or not note.left.acquired:
             return
         try:
@@ -133,10 +133,10 @@ class HeldPlace:
             request = messages.ReleasePlaceRequest(placename=self.name, fromuser=user())
             self._coordinator.call(self._coordinator.stub.ReleasePlace, request, f"releasing {self.name!r}")
         except PlaceLostError as lost:
-            self._say(f"the place {self.name!r} is not released: {lost.now}")
+            self._say(f"place {self.name!r} is not released: {lost.now}")
             note.write()
         except LabError as error:
-            # It is ours still: the next run takes it over.
+            # The place is still ours: the next run takes it over.
             self._say(f"warning: {error}")
         else:
             note.write()
@@ -156,7 +156,6 @@ class HeldPlace:
         self.look()
 
     def _notice(self, name: str) -> None:
-        """What the connection's thread calls."""
         if name == self.name and self._holder is not None:
             self._judge(self._coordinator.places.get(name))
 
@@ -167,7 +166,6 @@ class HeldPlace:
             self._changed = place.changed
 
     def _ask(self) -> None:
-        """Learn what has become of the place. Raises LabError."""
         silent = time.monotonic() < self._silent_until_s
         try:
             if silent:
@@ -183,12 +181,12 @@ class HeldPlace:
         try:
             self._connect_again(_CONNECT_TIMEOUT_S)
         except LabError as error:
-            self._silence = f"whether the place {self.name!r} is still ours is not known: {error.what}"
+            self._silence = f"it is not known whether the place {self.name!r} is still ours: {error.what}"
             self._silent_until_s = time.monotonic() + _SILENT_FOR_S
             raise LabError(self._silence, transient=True, hint=error.hint) from error
 
     def _connect_again(self, limit_s: float) -> None:
-        """A coordinator that was away for a while: it may have been asked for anything meanwhile. Raises LabError."""
+        """Connect after a coordinator's absence, in which the place may have changed. Raises LabError."""
         coordinator = Coordinator(self._notice, limit_s)
         self._coordinator.close()
         self._coordinator = coordinator
@@ -204,11 +202,11 @@ class HeldPlace:
         if place.acquired is None:
             return f"nobody has it since {since(place)}"
         if place.acquired == user():
-            return f"it was released, and acquired anew by you, {place.acquired}; last changed {since(place)}"
+            return f"it was released and acquired again by you, {place.acquired}; last changed {since(place)}"
         return f"{place.acquired} has it since {since(place)}"
 
     def _await_resources(self, place: Place) -> None:
-        """Wait for an exporter that is just starting. Raises LabError if the place lacks a resource."""
+        """Wait until all resources are there: an exporter may be just starting. Raises LabError."""
         deadline = time.monotonic() + _EXPORTER_TIMEOUT_S
         while (missing := self._coordinator.unmatched(place)) is not None:
             if time.monotonic() > deadline:
@@ -222,24 +220,24 @@ class HeldPlace:
 
 
 class Guard:
-    """All places of an environment: whoever does something to its board asks first."""
+    """All places of an environment, to be checked before anything is done to its board."""
 
     def __init__(self, places: Iterable[HeldPlace] = ()) -> None:
         self._places = tuple(places)
 
     def check(self) -> None:
-        """Raises PlaceLostError if one of them is not ours any more, LabError if that cannot be known."""
+        """Raise PlaceLostError if a place is not ours any more, LabError if that is unknown."""
         for place in self._places:
             place.check()
 
     def look(self) -> None:
-        """Raises PlaceLostError if one of them is known to be lost. It costs nothing."""
+        """Raise PlaceLostError if a place is known to be lost. It costs nothing."""
         for place in self._places:
             place.look()
 
 
 @contextmanager
 def acquired_places(names: Iterable[str], *, say: Say = _nothing) -> Generator[Guard]:
-    """Hold all these places, as `acquired_place` does."""
+    """Hold all these places. See `acquired_place`."""
     with ExitStack() as closing:
         yield Guard([closing.enter_context(acquired_place(name, say=say)) for name in names])

@@ -1,4 +1,4 @@
-"""Which place is meant, as labgrid-client understands it, and whether it may be used."""
+"""Names of places, with labgrid-client's meaning, and the right to use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")
 
 
 def find_places(written: Iterable[str]) -> tuple[str, ...]:
-    """The names of the places that an environment file has, all of which can be used now. Raises as `find_place`."""
+    """Full names of an environment file's places, all of them usable now. Raises like `find_place`."""
     found: list[str] = []
     for each in written:
         if each in _IS_VARIABLE:
@@ -28,24 +28,25 @@ def find_places(written: Iterable[str]) -> tuple[str, ...]:
             name = Template(each).substitute(os.environ)
         except (KeyError, ValueError) as error:
             hint = "set it, or write the name of the place"
-            raise ConfigError(f"the place {each!r} names a variable that is not set: {error}", hint=hint) from error
+            raise ConfigError(f"the place {each!r} has an unset variable: {error}", hint=hint) from error
         found.append(find_place(name))
     return tuple(found)
 
 
 def place_variables(written: Iterable[str], found: Iterable[str]) -> dict[str, str]:
-    """What LG_PLACE has to be for labgrid, which knows full names only, where an environment file refers to it."""
+    """Value of LG_PLACE for labgrid, which only knows full names, if the environment file refers to it."""
     names = [name for each, name in zip(written, found, strict=True) if each in _IS_VARIABLE]
     return {_VARIABLE: names[0]} if names else {}
 
 
 def find_place(named: str | None) -> str:
-    """The name of the place that is meant, as labgrid-client understands it; it can be used now.
+    """The full name of a place that can be used now. `named` has labgrid-client's meaning.
 
-    `named` is a name, a part of one, an alias, or + with the token of a reservation (or LG_TOKEN). Without a name: the
-    only place that this user has, or may use; else the only one there is.
-    Raises ConfigError if it is not clear which one is meant, PlaceHeldError if somebody else has it, or it is reserved
-    for somebody else, LabError if the coordinator cannot be reached.
+    `named` is a name, a part of one, an alias, or + with the token of a reservation (or LG_TOKEN). Without it: the only
+    place that this user has or may use; otherwise the only place of the coordinator.
+
+    Raises ConfigError if the name is ambiguous or unknown, PlaceHeldError if another user holds the place or has
+    reserved it, LabError if the coordinator cannot be reached.
     """
     with connected() as coordinator:
         name = _matching(coordinator, named) if named else _only(coordinator)
@@ -65,7 +66,7 @@ def _matching(coordinator: Coordinator, pattern: str) -> str:
         for alias in place.aliases:
             owner, _, plain = alias.rpartition(":")
             if owner == me and plain == pattern:
-                return name  # one's own alias goes before everybody's
+                return name  # a user's own alias wins over a common one
             if owner in ("", me) and pattern in plain:
                 found.add(name)
         if pattern in name:
@@ -73,7 +74,7 @@ def _matching(coordinator: Coordinator, pattern: str) -> str:
     if not found:
         coordinator.place(pattern)
     if len(found) > 1:
-        raise ConfigError(f"the place {pattern!r} can be each of: {', '.join(sorted(found))}", hint="name one of them")
+        raise ConfigError(f"the place {pattern!r} is ambiguous: {', '.join(sorted(found))}", hint="name one of them")
     return found.pop()
 
 
@@ -81,7 +82,7 @@ def _reserved(coordinator: Coordinator, pattern: str) -> str:
     token = pattern.removeprefix(RESERVED) or os.environ.get("LG_TOKEN", "")
     if not token:
         raise ConfigError(
-            f"LG_PLACE={pattern} names a reservation, and LG_TOKEN is not set",
+            f"LG_PLACE={pattern} names a reservation, but LG_TOKEN is not set",
             hint='eval "$(labgrid-client reserve --wait --shell name=PLACE)" sets it',
         )
     found = [name for name, place in coordinator.places.items() if place.reservation == token]
@@ -90,8 +91,8 @@ def _reserved(coordinator: Coordinator, pattern: str) -> str:
     reservation = coordinator.reservation(token)
     state = "does not exist any more" if reservation is None else f"is {reservation.state.name}"
     raise ConfigError(
-        f"no place is reserved with the token {token!r}: the reservation {state}",
-        hint=f"labgrid-client wait {token} waits for its place; unused ones end after a minute",
+        f"no place is reserved for the token {token!r}: the reservation {state}",
+        hint=f"labgrid-client wait {token} waits for its place; an unused reservation expires after a minute",
     )
 
 
@@ -103,7 +104,7 @@ def _only(coordinator: Coordinator) -> str:
         return found[0]
     if not places:
         raise ConfigError(
-            f"the coordinator at {coordinator.address} has no place", hint="labgrid-client -p NAME create makes one"
+            f"the coordinator at {coordinator.address} has no place", hint="labgrid-client -p NAME create creates one"
         )
     names = sorted(mine or places)
     raise ConfigError("no place is named", hint=f"set LG_PLACE to one of: {', '.join(names)}")
@@ -114,14 +115,14 @@ def may_use(place: Place) -> bool:
 
 
 def check_usable(coordinator: Coordinator, place: Place) -> None:
-    """Raise PlaceHeldError if the place is somebody else's, with who it is and what to do about it."""
+    """Raise PlaceHeldError, with its user and advice, if the place is another user's."""
     me = user()
     if place.acquired:
         if may_use(place):
             return
         host, _, who = place.acquired.partition("/")
         if who == me.partition("/")[2]:
-            hint = f"release it on {host}, which is yours; if that is gone: labgrid-client -p {place.name} release -k"
+            hint = f"release it on {host}, which is yours; if {host} is gone: labgrid-client -p {place.name} release -k"
         else:
             hint = f"ask {who}, who may also share it (labgrid-client -p {place.name} allow {me}); to wait for it: "
             hint += f"labgrid-client reserve --wait name={place.name}, or .ci/with-board"

@@ -1,7 +1,7 @@
-"""pyserial's network client, without the negotiation that it repeats whenever a read has another time limit.
+"""pyserial's network client, without the negotiation that it repeats for each new read timeout.
 
-labgrid sets a time limit before every read, and pyserial then sends all settings of the line to ser2net again and waits
-at least 50 ms for the answers: a command on the console takes 0.3 s instead of 0.03 s. Nor does it close a connection
+labgrid sets a timeout before every read. Then pyserial sends all line settings to ser2net again and waits at least
+50 ms for the answers: a command on the console takes 0.3 s instead of 0.03 s. pyserial also does not close a connection
 that the other side has closed.
 """
 
@@ -12,10 +12,10 @@ from labgrid.driver import SerialDriver
 
 
 class SteadySerial(serial.rfc2217.Serial):
-    """A port whose line settings are negotiated once, when it is opened."""
+    """A port that negotiates its line settings once, when it is opened."""
 
     def close(self) -> None:
-        """Close the port, its socket too where the other side is gone: pyserial leaves that to Python's collector."""
+        """Close the port and its socket, which pyserial leaves to the garbage collector if the other side is gone."""
         connection = self._socket
         super().close()
         if connection is not None:
@@ -23,7 +23,7 @@ class SteadySerial(serial.rfc2217.Serial):
 
     @property
     def timeout(self) -> float | None:
-        """Time limit of a read in seconds. It concerns this side only."""
+        """Time limit of a read in seconds; local to this side."""
         return self._timeout
 
     @timeout.setter
@@ -32,6 +32,6 @@ class SteadySerial(serial.rfc2217.Serial):
 
 
 def steady(console: object) -> None:
-    """Give a stock SerialDriver that is not active yet the steady client, if it has a network port."""
+    """Give an inactive SerialDriver the steady client, if it has a network port."""
     if isinstance(console, SerialDriver) and type(console.serial) is serial.rfc2217.Serial:
         console.serial = SteadySerial()

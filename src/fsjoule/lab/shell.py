@@ -24,11 +24,11 @@ from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.translate import lab_errors
 from fsjoule.ports import CommandResult
 
-# What a kernel or a board says when nothing more is to be waited for. It matches raw console output.
+# After this message there is nothing more to wait for. It matches raw console output.
 PANIC: Final = r"Kernel panic - not syncing[^\r\n]*"
 
-# On the board, whose /tmp is in memory and ours alone. A program's output is kept there until it ends: the console
-# carries nothing while it runs, and the kernel's own messages cannot get into it.
+# Files on the board, whose /tmp is in memory and only ours. A program's output stays there until it ends: the console
+# carries nothing while it runs, and kernel messages cannot get into the output.
 _OUTPUT: Final = "/tmp/.fsjoule-output"  # noqa: S108
 _SCRIPT: Final = "/tmp/.fsjoule-script"  # noqa: S108
 _UPLOAD: Final = "/tmp/.fsjoule-upload"  # noqa: S108
@@ -43,9 +43,9 @@ _LOOK_S: Final = 3.0
 
 
 class LabgridShell:
-    """ports.Shell on a labgrid ShellDriver that is logged in. `lost` is called when the board has left it.
+    """ports.Shell on a labgrid ShellDriver that is logged in. It calls `lost` when the board has left the shell.
 
-    `diagnose` says what has died in the lab, so that no answer can come; it is asked while one is waited for.
+    `diagnose` lists programs of the lab whose death makes an answer impossible; each wait asks it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LabgridShell:
 
     @step(args=["argv"])
     def start(self, argv: Sequence[str]) -> None:
-        """See ports.Shell. What it prints comes over the console as it is printed."""
+        """See ports.Shell. Its output comes over the console while it runs."""
         line = self._line(argv)
         self._recorder.clear()
         with lab_errors(f"starting {argv[0]!r} on the board"):
@@ -75,7 +75,7 @@ class LabgridShell:
 
     @step(args=["path"])
     def put(self, path: str, content: bytes) -> None:
-        """See ports.Shell. What arrives is checked by its checksum."""
+        """See ports.Shell. The received file is checked by its checksum."""
         for _ in range(_ATTEMPTS):
             if self._put_once(path, content):
                 return
@@ -83,7 +83,7 @@ class LabgridShell:
 
     @step(args=["path"])
     def get(self, path: str) -> bytes:
-        """See ports.Shell. What arrives is checked by gzip's own checksum."""
+        """See ports.Shell. The received file is checked by gzip's own checksum."""
         quoted = shlex.quote(path)
         for _ in range(_ATTEMPTS):
             command = f"[ -f {quoted} ] && gzip -c < {quoted} | base64"
@@ -98,9 +98,9 @@ class LabgridShell:
         raise LabError(f"the console damaged {path} on its way from the board, {_ATTEMPTS} times", transient=True)
 
     def _line(self, argv: Sequence[str]) -> str:
-        """The command as a line of the board's shell; one of several lines, or a long one, goes into a file first."""
+        """The command as one line of the board's shell. A long or multi-line command goes into a file first."""
         command = shlex.join(argv)
-        # Not every shell reads on at the end of a line: the one of a board in guest time evaluates each by itself.
+        # Not every shell joins lines: on a board in guest time it evaluates each line by itself.
         if "\n" in command or len(_wrapped(command, "12345678")) > _LINE_LIMIT:
             self.put(_SCRIPT, command.encode() + b"\n")
             command = f"sh {_SCRIPT}"
@@ -139,9 +139,9 @@ class LabgridShell:
         raise self._failure(index, shown, timeout_s)
 
     def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
-        """Wait for one of the patterns; the index after the last one is that of none in time.
+        """Wait for one of the patterns. Returns (index, text before, match); the index after the last is a timeout.
 
-        Raises BoardError as soon as it is known that nothing can come.
+        Raises BoardError as soon as no answer can come.
         """
         begin_s = time.monotonic()
         deadline = begin_s + timeout_s
@@ -156,7 +156,7 @@ class LabgridShell:
             if index < len(patterns):
                 return index, before, match
             if time.monotonic() - asked_s < limit_s / 2:
-                # labgrid has no other word for a connection that the other side has closed.
+                # This is how labgrid shows a connection that the other side has closed.
                 raise self._disconnected(asked_s - begin_s)
             if left_s <= _LOOK_S:
                 return index, before, match
@@ -168,7 +168,7 @@ class LabgridShell:
 
     def _disconnected(self, after_s: float) -> BoardError:
         self._lost()
-        what = f"the console's connection was lost, after {after_s:.0f} s"
+        what = f"the console's connection was lost after {after_s:.0f} s"
         error = BoardError(what, console_tail=self._recorder.tail())
         error.blame(self._diagnose())
         return error
@@ -177,7 +177,7 @@ class LabgridShell:
         if index == 1:
             what = f"the kernel panicked while {shown!r} ran"
         elif index == 2:  # noqa: PLR2004 - the order of the patterns
-            what = f"the board restarted, or logged us out, while {shown!r} ran"
+            what = f"the board restarted or logged us out while {shown!r} ran"
         elif self._interrupt():
             what = f"{shown!r} did not end within {timeout_s:.0f} s and was interrupted"
             return BoardError(what, console_tail=self._recorder.tail())
@@ -199,7 +199,7 @@ class LabgridShell:
 
 
 def _wrapped(command: str, marker: str) -> str:
-    """The line to type. The marker is typed in two parts, so that the echo of the line is not taken for the answer."""
+    """The line to type. It has the marker in two parts, so that its echo does not look like the answer."""
     return (
         f"M='{marker[:4]}''{marker[4:]}'; ( {command} ) </dev/null >{_OUTPUT} 2>&1; R=$?; "
         f'echo "$M>"; cat {_OUTPUT}; echo "<$M:$R"'

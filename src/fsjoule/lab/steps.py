@@ -1,4 +1,4 @@
-"""labgrid's own step events, kept for whoever reads the results: what the lab did, when, for how long."""
+"""Records labgrid's own step events for the results: actions of the lab with their times."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from labgrid.step import steps
 from fsjoule.model import LabStep
 
 _LONGEST: Final = 1000
-# What a run of many hours without a measurement may keep in memory.
+# Limit for a run of many hours without a measurement.
 _MOST: Final = 5000
 
 
 class _Recorder:
-    """Steps in the order in which they began. What is done with a console is left out: its log has that."""
+    """Steps in the order in which they began, without consoles, which have their own log."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[Any, int]] = []
@@ -37,7 +37,7 @@ class _Recorder:
 
 @contextmanager
 def recorded_steps() -> Generator[Callable[[], tuple[LabStep, ...]]]:
-    """Listen to labgrid; gives a function that takes what it has done since the last call."""
+    """Record labgrid's steps. Gives a function that returns the steps since its last call."""
     recorder = _Recorder()
     steps.subscribe(recorder.notify)
     try:

@@ -1,4 +1,4 @@
-"""off -> flashed -> booted: how a board gets into a state in time, or off, with an error that says why."""
+"""off -> flashed -> booted: a board reaches a state in time, or it is switched off with an error."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ _LOOK_S: Final = 2.0
 
 
 class Status(enum.Enum):
-    """States of a board."""
-
     unknown = 0
     off = 1
     flashed = 2
@@ -55,33 +53,34 @@ class Status(enum.Enum):
 @target_factory.reg_driver
 @attr.s(eq=False)
 class BoardStrategy(Strategy):
-    """Brings the board into one of three states, with what `card` says on its card.
+    """Brings the board into one of three states, with `card` on its card.
 
-    A failed transition switches the board off and can be tried again: nothing here is broken for good. Only a board
-    whose place was taken away is left as it is: `guard` is asked before anything is done to it.
-    Without `card`, as under plain labgrid, the card is the image of the environment file that `image` names; without
-    that, too, the board boots what is on its card.
+    A failed transition switches the board off and can be tried again. But a board whose place was taken away is left
+    alone: `guard` is asked before anything is done to it.
+
+    Without `card`, as under plain labgrid, the card is the environment file's image that `image` names. Without `image`
+    the board boots its present card.
 
     Args:
         board (str): the board's name in results
         recipe (str): the recipe of its card images
-        simulated (bool): whether its figures are those of an emulation
+        simulated (bool): whether its figures come from an emulation
         mark_device (str): the board's UART to the meter
-        card_device (str): the block device of the card, as the board calls it
+        card_device (str): the board's name for the card's block device
         scratch_device (str): the partition of the card that may be overwritten
-        purge (bool): discard the scratch partition before each filesystem is made on it
-        off_time (float): seconds that the board stays without power, for its capacitors, before it is switched on
-        size_factor (float): what published suites multiply their sizes by
-        size_factors (dict): the same for single suites or parts, by name
-        storages (dict): block device and size of further storage devices, by name; all of them may be overwritten
-        memory_mib (int): the board's memory, so that no workload is begun that needs more
-        guest_time (bool): the board's time stands still while it waits for input, and the meter's with it
-        card_model (str): the card, in labgrid/virtual, whose part is projected where the emulated one takes no time
-        window_excess (float): seconds that a window may be longer than the work, for starting what sends the marks
+        purge (bool): discard the scratch partition before making each filesystem
+        off_time (float): seconds without power before it is switched on, for its capacitors
+        size_factor (float): factor for the sizes of published suites
+        size_factors (dict): factors for single suites or parts, by name
+        storages (dict): block device and size of further storage devices, by name; all may be overwritten
+        memory_mib (int): the board's memory, which a workload must not exceed
+        guest_time (bool): the board's and the meter's clocks stop while the board waits for input
+        card_model (str): the card in labgrid/virtual to project, if the emulated card takes no time
+        window_excess (float): seconds that a window may exceed the work, to start the programs that send marks
         boot_timeout (int): seconds from power to login
-        silence_timeout (int): seconds from power to anything at all on the console
-        boot_failure (regex): what the board's boot loader says when it gives up
-        image (str): under plain labgrid: what to flash, a name in the environment file's `images`
+        silence_timeout (int): seconds from power to the first console output
+        boot_failure (regex): the boot loader's last message when it gives up
+        image (str): under plain labgrid: the image to flash, a name in the environment file's `images`
     """
 
     bindings = {  # noqa: RUF012 - labgrid's way
@@ -118,9 +117,9 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
-        # What has died in the lab so that the board cannot be heard any more, in words: whoever knows sets it.
+        # Lists dead programs of the lab that make the board silent. LabgridBoard sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
-        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same of its outlet
+        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -131,10 +130,9 @@ class BoardStrategy(Strategy):
 
     @step(args=["status"])
     def transition(self, status: Status | str, *, step: Any = None) -> None:  # noqa: ANN401 - labgrid's
-        """Bring the board into `off`, `flashed` or `booted`.
+        """Bring the board into `off`, `flashed` or `booted`. A card that already has the image is not flashed again.
 
-        Flashing is left out when the card holds the image already (it has not been pristine since its first boot).
-        Raises BoardError, LabError; the board is off then. Raises PlaceLostError; nothing was done then.
+        Raises BoardError or LabError, with the board off; PlaceLostError, with the board untouched.
         """
         wanted = _status(status)
         if self.card is None and self.image and wanted is not Status.off:
@@ -158,9 +156,9 @@ class BoardStrategy(Strategy):
             raise
         except BaseException as error:
             if isinstance(error, LabError):
-                # Asked before the power goes off, and with it what is left of a board that has died.
+                # Asked before the power goes off, which removes the traces of a dead board.
                 error.blame(self.diagnose())
-            # What is on a card that did not boot may be why, after a cut of power for one: it is written anew.
+            # The card's content may be the reason, for example after a power cut: it is written again.
             self.forget_card()
             with contextlib.suppress(FsjouleError):
                 self._switch_off()
@@ -169,7 +167,7 @@ class BoardStrategy(Strategy):
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
-        """Take the board to be in a state (labgrid's --lg-initial-state). What is on the card is not known then."""
+        """Assume that the board is in a state (labgrid's --lg-initial-state). Its card's content is unknown then."""
         wanted = _status(status)
         self.guard.check()
         self._labgrid.activate(self.power)
@@ -180,14 +178,14 @@ class BoardStrategy(Strategy):
 
     @step(args=["after_s"])
     def cut(self, after_s: float) -> str:
-        """Listen to a booted board for so long, then cut its power. Raises LabError.
+        """Listen to a booted board for `after_s`, then cut its power. Raises LabError.
 
-        Returns what came over the console since the board was told to start something.
+        Returns the console output since the board was told to start something.
         """
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut"):
             self._listen(after_s)
-        self.guard.look()  # asking would take time, and it is told at once
+        self.guard.look()  # asking would take time, and a loss is reported at once
         doing = "cutting the board's power"
         with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.off()
@@ -199,19 +197,16 @@ class BoardStrategy(Strategy):
         return said
 
     def look(self) -> tuple[str, ...]:
-        """What has died in the lab, so that the board cannot be heard any more; for every wait for the board.
-
-        Raises PlaceLostError if the board was taken away meanwhile.
-        """
+        """Dead programs of the lab that make the board silent, for every wait for the board. Raises PlaceLostError."""
         self.guard.look()
         return self.diagnose()
 
     def lose(self) -> None:
-        """Note that a booted board has left its shell: the next transition begins with the power off."""
+        """Note that the board has left its shell: the next transition starts from power off."""
         self.status = Status.unknown
 
     def forget_card(self) -> None:
-        """Flash the card anew at the next transition, whatever is on it."""
+        """Flash the card at the next transition, whatever its content."""
         self._on_card_sha256 = None
 
     # ------------------------------------------------------------------------------------------------------------
@@ -220,7 +215,7 @@ class BoardStrategy(Strategy):
         return self.card is not None and self.card.facts.card_sha256 != self._on_card_sha256
 
     def _switch_off(self) -> None:
-        """The outlet first: whatever goes wrong with the console, and however often it is interrupted, it is off."""
+        """The outlet first: no error of the console and no interrupt can keep the board on."""
         self._check_may_switch_off()
         doing = "switching the board off"
         try:
@@ -235,15 +230,15 @@ class BoardStrategy(Strategy):
         self._off_since_s = time.monotonic()
 
     def _close_console(self) -> None:
-        """And the shell on it; what was said before is of no use later."""
+        """Close the console and the shell on it."""
         with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
             self._labgrid.deactivate(self.console)
 
     def _check_may_switch_off(self) -> None:
-        """Raise PlaceLostError if the board is somebody else's.
+        """Raise PlaceLostError if the board is another user's.
 
-        Where the coordinator cannot be asked, it was ours when it last could: nobody gets a place without it, and a
-        board that nobody looks after is better off.
+        Without an answer from the coordinator the board may be switched off: nobody gets a place without the
+        coordinator, and an unattended board is better off.
         """
         try:
             self.guard.check()
@@ -278,7 +273,7 @@ class BoardStrategy(Strategy):
             self._log_in()
 
     def _open_console(self) -> None:
-        """Connect to the console; a negotiation with ser2net that times out (pyserial) is tried again."""
+        """Connect to the console; a negotiation of pyserial with ser2net that times out is tried again."""
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
                 doing = "opening the console"
@@ -291,7 +286,7 @@ class BoardStrategy(Strategy):
                 return
 
     def _drain_console(self) -> None:
-        """Take in what was said before the power went off: an old panic or login is not to be taken for a new one."""
+        """Read the output from before the power went off: an old panic or login must not look like a new one."""
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S
         while time.monotonic() < deadline:
             index, _, _, _ = self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)
@@ -299,14 +294,14 @@ class BoardStrategy(Strategy):
                 return
 
     def _listen(self, seconds: float) -> None:
-        """Take in what the board says, for whoever reads the record of it."""
+        """Read the board's output into the recorder."""
         end = time.monotonic() + seconds
         while (left_s := end - time.monotonic()) > 0:
             self.guard.look()
             self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
 
     def _await_login(self) -> None:
-        """Wait for the login prompt. Raises BoardError at once on a panic, and when a limit is reached."""
+        """Wait for the login prompt. Raises BoardError at a panic or a time limit."""
         begin = time.monotonic()
         failure = f"{PANIC}|{self.boot_failure}" if self.boot_failure else PANIC
         patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT]
@@ -317,14 +312,14 @@ class BoardStrategy(Strategy):
             if index == 1:
                 raise self._failed(match.group(0).decode(errors="replace"))
             if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
-                raise self._failed(f"nothing came over the console within {self.silence_timeout} s of power-on")
+                raise self._failed(f"no console output within {self.silence_timeout} s of power-on")
             if causes := self.look():
-                raise self._failed(f"it was given up {waited_s:.0f} s after power-on", causes)
+                raise self._failed(f"given up {waited_s:.0f} s after power-on", causes)
         raise self._failed(f"no login within {self.boot_timeout} s of power-on")
 
     def _log_in(self) -> None:
-        self.console.sendline("")  # the prompt that was waited for is used up
-        # labgrid's driver may still think itself logged in, if the board died under its last activation.
+        self.console.sendline("")  # the awaited prompt is consumed
+        # labgrid's driver may still believe that it is logged in, if the board died during its last activation.
         self.shell.on_deactivate()
         try:
             self._labgrid.activate(self.shell)

@@ -1,4 +1,4 @@
-"""A labgrid target outside of pytest, for commands that need the meter of an environment file, or its board."""
+"""A labgrid target outside pytest, for commands that need an environment file's meter or board."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TARGET: Final = "main"
 
 
 def wants_virtual_lab(environment: EnvironmentFile) -> bool:
-    """Whether a virtual lab is to be brought up: the file asks for one, and no coordinator is named."""
+    """Whether to bring up a virtual lab: the file names one, and no coordinator is given."""
     named = environment.coordinator or os.environ.get("LG_COORDINATOR")
     return environment.virtual_lab is not None and not named
 
 
 def check_places(environment: EnvironmentFile) -> None:
-    """Whether the board of an environment file is there and free, before anything is built for it.
+    """Check that an environment file's board exists and is free, before anything is built for it.
 
-    Raises ConfigError, PlaceHeldError, LabError. A virtual lab that would be brought up is not looked at.
+    Raises ConfigError, PlaceHeldError, LabError. It skips a virtual lab that has yet to be brought up.
     """
     if not wants_virtual_lab(environment):
         with variables(environment.variables):
@@ -39,7 +39,7 @@ def check_places(environment: EnvironmentFile) -> None:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Generator[None]:
-    """Set variables of this process's environment; after the body they are as they were."""
+    """Set environment variables while the body runs."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -54,10 +54,7 @@ def variables(values: Mapping[str, str]) -> Generator[None]:
 
 @contextmanager
 def labgrid_target(environment_file: Path) -> Generator[Target]:
-    """The target `main` of an environment file, whose places are held already.
-
-    Raises ConfigError if there is no such target, LabError.
-    """
+    """The target `main` of an environment file whose places are held. Raises ConfigError without it, LabError."""
     with ExitStack() as closing:
         closing.callback(sshmanager.close_all)
         with lab_errors(f"reading {environment_file}"):
@@ -73,7 +70,7 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
 
 
 def guard(target: Target, guard: Guard) -> None:
-    """Have the strategies of a target ask before they do anything to the board."""
+    """Give a target's strategies the guard to ask before they do anything to the board."""
     for driver in target.drivers:
         if isinstance(driver, BoardStrategy):
             driver.guard = guard

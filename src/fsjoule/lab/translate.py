@@ -1,4 +1,4 @@
-"""labgrid's exceptions become fsjoule's error tree here, and what may hang in labgrid gets a time limit."""
+"""labgrid's exceptions become fsjoule's error tree, and calls that may hang get a time limit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fsjoule.errors import FsjouleError, LabError
 _OUTPUT_TAIL: Final = 1000
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 _SITE_PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
-# Whatever is raised in these is the lab's: an exporter that is gone is a KeyError in labgrid, for one.
+# Every error from these is the lab's. For example, labgrid raises KeyError for a missing exporter.
 _PACKAGES: Final = ("labgrid", "serial", "pexpect", "grpc", "requests", "urllib3", "attr")
 _LOOK_S: Final = 3.0
 
@@ -55,7 +55,7 @@ _LABGRID: Final = (
 
 @contextmanager
 def lab_errors(doing: str) -> Generator[None]:
-    """Raise LabError (transient) with what was being done, for whatever labgrid raises in the body."""
+    """Turn errors of labgrid in the body into a transient LabError: `doing` failed."""
     try:
         yield
     except FsjouleError:
@@ -67,27 +67,27 @@ def lab_errors(doing: str) -> Generator[None]:
 
 
 def is_lab_fault(error: Exception) -> bool:
-    """Whether the exception is the lab's: of a kind that only a lab raises, or of any kind from inside of labgrid.
+    """Whether the exception is the lab's: of a kind that only a lab raises, or raised inside labgrid.
 
-    labgrid raises what it happens to stumble over: KeyError for an exporter that is gone, FileNotFoundError for a
-    program or a port, AttributeError for a resource without an address.
+    labgrid raises whatever it stumbles over: KeyError for a missing exporter, FileNotFoundError for a program or a
+    port, AttributeError for a resource without an address.
     """
     known = isinstance(error, (LabError, subprocess.CalledProcessError, *_LABGRID))
     return known or raised_by_labgrid(error)
 
 
 def raised_by_labgrid(error: Exception) -> bool:
-    """Whether it comes from inside of labgrid, or of what it is built on."""
+    """Whether labgrid or one of its libraries has raised the error."""
     return _package(error) in _PACKAGES
 
 
 def raised_by_us(error: Exception) -> bool:
-    """Whether code of fsjoule, and not a user's test or fixture, has raised it."""
+    """Whether fsjoule has raised the error, and not a user's test or fixture."""
     return _package(error) == "fsjoule"
 
 
 def _package(error: Exception) -> str:
-    """The package whose code has raised an exception, or has called what did so in Python's own library."""
+    """The package that raised an exception, directly or through Python's standard library."""
     package = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
@@ -98,7 +98,7 @@ def _package(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What an exception of labgrid's says, in a line if it can be."""
+    """The message of an exception from labgrid, on one line if possible."""
     if isinstance(error, subprocess.CalledProcessError):
         output = error.output or b""
         text = output if isinstance(output, str) else cast("bytes", output).decode(errors="replace")
@@ -109,7 +109,7 @@ def _said(error: Exception) -> str:
         details: object = getattr(error, "details", None)
         return str(details() if callable(details) else error)
     if isinstance(error, (pexpect.EOF, pexpect.TIMEOUT)):
-        # The rest is pexpect's own state, in thirty lines.
+        # The rest is thirty lines of pexpect's own state.
         return str(error.value).partition("\n")[0] or type(error).__name__
     parts = [str(getattr(error, "msg", None) or error)]
     if not isinstance(error, _LABGRID):
@@ -121,11 +121,10 @@ def _said(error: Exception) -> str:
 
 @contextmanager
 def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Generator[None]:
-    """Raise LabError (transient) if the body takes longer. labgrid's own calls to outlets and over ssh have no limit.
+    """Raise LabError (transient) if the body takes longer, or as soon as `diagnose` reports a dead program.
 
-    `diagnose` is asked meanwhile for what has died, so that there is nothing to wait for any more: then at once.
-
-    It needs the main thread, where pytest and the command line run; elsewhere there is no limit.
+    labgrid's own calls to outlets and over ssh have no limit. It needs the main thread, where pytest and the command
+    line run; in other threads there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,11 +1,11 @@
 """The nouns of fsjoule: frozen, with units in their names, and free of I/O.
 
-For: what every room passes around: plans, runs, measurements, traces, and the metrics and labels of series.
+For: plans, runs, measurements, traces, metrics and labels, which every room passes around.
 Called by: every room.
 May call: `errors`.
 
-Sizes are powers of two (MiB). The names are those of docs/architecture.md. Everything here except `Trace` is written to
-JSON as it stands, so a change of a field is a change of a schema.
+Sizes are powers of two (MiB). docs/architecture.md explains the words. Everything here except `Trace` is written to
+JSON unchanged, so a change of a field is a change of a schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A card as data: what its requests would take, for a board whose emulated card takes no time."""
+"""A card as data: times and energies of its requests, for a board whose emulated card takes no time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CardTimes:
-    """How long a request takes, a MiB of it on top of that, and a flush of the card's cache."""
+    """Times of a request, of each MiB in it, and of a flush of the card's cache."""
 
     read_request_us: float
     read_us_per_mib: float
@@ -18,7 +18,7 @@ class CardTimes:
 
 @dataclass(frozen=True, slots=True)
 class CardEnergies:
-    """What the same draws, on top of a board that waits for it."""
+    """The energies for the same, on top of a board that waits for the card."""
 
     read_request_uj: float
     read_uj_per_mib: float
@@ -29,7 +29,7 @@ class CardEnergies:
 
 @dataclass(frozen=True, slots=True)
 class CardModel:
-    """A card. The emulated board's meter sees the energy of the bytes, not that of requests and flushes."""
+    """A card. The emulated board's meter sees only the bytes' energy, not the energy of requests and flushes."""
 
     name: str
     time: CardTimes
@@ -38,11 +38,11 @@ class CardModel:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a card of that name would have taken for the requests of a measurement: projected, not measured.
+    """Figures of a measurement with the time and energy of a card added: projected, not measured.
 
-    `card_*` is the card alone. `both_*` is what was measured, the kernel's path, and the card after it, without any
-    overlap; while the card works, the board draws its idle power. Throughput and energy are per MiB that the workload
-    moved, and None where it moves nothing; energies are None without a meter.
+    `card_*` is the card alone. `both_*` is the measured kernel path plus the card, without any overlap; while the card
+    works, the board draws its idle power. Throughput and energy are per MiB that the workload moved, None if it moves
+    nothing; energies are None without a meter.
     """
 
     card: str

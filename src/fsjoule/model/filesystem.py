@@ -1,4 +1,4 @@
-"""What a filesystem is, as data: the fields of a row of `fsjoule.filesystems`, and the programs that follow from it."""
+"""A filesystem as data: the fields of a row of `fsjoule.filesystems`, and the programs that result from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsjoule.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Options on top of a filesystem's own: `make` goes before the device, `mount` to -o. `note` is for people."""
+    """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people."""
 
     note: str
     make: tuple[str, ...] = ()
@@ -23,15 +23,15 @@ class Variant:
 class Root:
     """How a card's root partition gets the filesystem, without mounting anything on the host.
 
-    `make` is the host's program. It is empty where no program of the host can copy files into the filesystem: then the
-    emulated board makes it, with the program of `Filesystem.make`, and copies them. A series of this root is told by
-    `options`; a recipe can have others. `extended` joins the value of the last -E among them: mke2fs takes one only.
-    `target` ends the program's arguments; `copy` is a program that copies the files. `{image}` stands for the
-    partition, `{tree}` for the folder of its files, `{prototype}` for their list as mkfs.xfs reads it.
+    `make` is the host's program. It is empty if no program of the host can copy files into the filesystem: then the
+    emulated board makes it, with `Filesystem.make`, and copies the files. `options` are part of this root's series; a
+    recipe can have others. `extended` joins the value of their last -E, because mke2fs takes only one. `target` ends
+    the program's arguments; `copy` is a program that copies the files. `{image}` is the partition, `{tree}` the folder
+    of its files, `{prototype}` their list for mkfs.xfs.
 
-    A block map leaves holes out, and the card keeps there what it had. A journal, a log or a checkpoint that is a hole
-    would be that of an earlier life of the same image, with the same UUID, ready to be replayed. So zeros are written
-    wherever the filesystem reads before it writes: by `make`, or with `fill_holes` into all holes.
+    A block map leaves holes out, so the card keeps its old content there. A journal, log or checkpoint in a hole would
+    come from an earlier life of the same image, with the same UUID, ready to be replayed. So zeros are written wherever
+    the filesystem reads before it writes: by `make`, or into all holes with `fill_holes`.
     """
 
     options: tuple[str, ...] = ()
@@ -46,18 +46,17 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Filesystem:
-    """One filesystem. Programs are argument lists; `check` and `repair` are without the device, which comes last.
+    """One filesystem. Programs are argument lists; `check` and `repair` end with the device, which is left out here.
 
-    `make` overwrites whatever the device held and asks nothing; behind its options comes `target`, then `after_make`, a
-    program that belongs to it. `mount` and `unmount` are as with mount(8), if not said otherwise; what is unmounted is
-    whole on the device, and nothing is kept of it in memory. `{device}` and `{directory}` stand for these, `{options}`
-    for -o with the options, if there are any. A filesystem that `keeps_cache` has one of its own, which dropping the
-    kernel's caches leaves as it is. `check` changes nothing and is empty where there is no checker; `repair` mends what
-    it can and asks nothing. `modules` are the kernel's names; `lacks` says what a suite must do without. `identity`
-    gives it a UUID of one's own choice (`{uuid}`, or as many of its digits as `{hex:.8}` says); it is no option that
-    makes another series. `root` is how a card's root partition gets it, if one can. `errors` is a regular expression
-    for the kernel's words. `colours` are those of charts, on light and on dark; without any it gets a spare one.
-    `variants` are its options worth measuring, by name.
+    `make` overwrites the device without asking; after its options comes `target`, then the program `after_make`.
+    `mount` and `unmount` default to mount(8) and umount(8); unmounting leaves everything on the device, nothing in
+    memory. `{device}` and `{directory}` stand for themselves, `{options}` for -o with the options, if any. A filesystem
+    that `keeps_cache` has its own cache, which survives dropping the kernel's caches. `check` changes nothing and is
+    empty without a checker; `repair` mends as much as it can without asking. `modules` are kernel modules; `lacks` are
+    features that suites must do without. `identity` sets a UUID (`{uuid}`, or its first digits, `{hex:.8}`); it does
+    not make another series. `root` is how a card's root partition gets it. `errors` is a regular expression for the
+    kernel's messages. `colours` are for charts, on light and on dark; without them it gets a spare colour. `variants`
+    are options worth measuring, by name.
     """
 
     name: str
@@ -81,11 +80,11 @@ class Filesystem:
 
     @property
     def raw(self) -> bool:
-        """Whether there is no filesystem: fio works on the device itself."""
+        """Whether there is no filesystem: fio uses the device itself."""
         return not self.make
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
-        """With `identity` the filesystem gets that UUID, if its program takes one, instead of a random one."""
+        """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""
         chosen = () if identity is None else self.identity
         digits = "" if identity is None else identity.hex
         words = (part.format(uuid=identity, hex=digits) for part in chosen)
@@ -94,7 +93,7 @@ class Filesystem:
 
     @property
     def as_root(self) -> Root:
-        """How a card's root partition gets it. Raises ConfigError if none can."""
+        """How a card's root partition gets it. Raises ConfigError if it cannot."""
         if self.root is None:
             raise ConfigError(f"no root partition can be made with {self.name}", hint="use it on scratch")
         return self.root
@@ -110,7 +109,7 @@ class Filesystem:
         return tuple(word.format(directory=directory) for word in self.unmount)
 
     def check_argv(self, device: str) -> tuple[str, ...]:
-        """The checker's arguments. Raises ConfigError for a filesystem that has none."""
+        """The checker's arguments. Raises ConfigError without a checker."""
         if not self.check:
             raise ConfigError(f"{self.name} has no checker", hint="leave it out of suites with fsck")
         return (*self.check, device)

@@ -1,4 +1,4 @@
-"""Where a run was measured: two boards of one type are told apart by their place."""
+"""Where a run was measured. The place tells two boards of one type apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A labgrid exporter that a place has resources of: its name, and the computer that serves them."""
+    """A labgrid exporter of a place's resources: its name, and the computer that serves them."""
 
     name: str
     host: str
@@ -15,10 +15,10 @@ class Exporter:
 
 @dataclass(frozen=True, slots=True)
 class MeterPort:
-    """The labgrid resource behind which the meter is.
+    """The labgrid resource of the meter's port.
 
-    `address` is where it is served (HOST:PORT, another one whenever its exporter starts), `path` its device on the
-    exporter's computer; either is empty if it is not known.
+    `address` is HOST:PORT (it changes whenever the exporter starts), `path` its device on the exporter's computer; each
+    may be empty.
     """
 
     resource: str
@@ -28,9 +28,9 @@ class MeterPort:
 
 @dataclass(frozen=True, slots=True)
 class LabFacts:
-    """The lab of a run. `user` is USER@HOST, as labgrid knows who holds the place.
+    """The lab of a run. `user` is USER@HOST, labgrid's name for the holder of the place.
 
-    The exporter of a virtual lab is called `fsjoule-` and the lab's name.
+    A virtual lab's exporter is called `fsjoule-` plus the lab's name.
     """
 
     place: str

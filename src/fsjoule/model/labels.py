@@ -1,4 +1,4 @@
-"""What series are called in tables and charts."""
+"""Labels of series in tables and charts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fsjoule.model import SeriesKey
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
-    """The filesystem's name; with its options for filesystems that the run has with different ones."""
+    """The filesystem's name, with its options if the run has the filesystem with several sets of options."""
     keys = list(keys)
     variants: dict[tuple[str, bool], set[tuple[str, ...]]] = {}
     for key in keys:
-        # A card's root is made otherwise than a filesystem on scratch: that alone tells no two rows apart.
+        # A card's root has other options than a filesystem on scratch; that alone is no second set.
         variants.setdefault((key.filesystem, key.on_root), set()).add(key.make_options + key.mount_options)
     labels: dict[SeriesKey, str] = {}
     for key in keys:

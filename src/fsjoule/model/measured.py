@@ -1,4 +1,4 @@
-"""What was measured: one fio job or one timed operation, with its energy and what explains it."""
+"""A measurement: one fio job or one timed operation, with its energy and what explains it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class EnergyBudget:
-    """Where an energy's uncertainty comes from: standard uncertainties in mJ, one for each cause.
+    """Where an energy's uncertainty comes from: standard uncertainties in mJ, one per cause.
 
-    `shunt_rounding_mj` and `bus_rounding_mj` are the steps of the two converters, `offset_mj` and `gain_mj` their
-    errors, `shunt_mj` the resistor's; `marks_mj` is how late the marks may be, `slack_mj` what the window has more than
-    the work; `sampling_mj` is what samples do not see, `gaps_mj` what is not known of gaps, and `idle_mj` how well idle
-    power is known. docs/energy.md has the formulas.
+    `shunt_rounding_mj` and `bus_rounding_mj` come from the steps of the two converters, `offset_mj` and `gain_mj` from
+    their errors, `shunt_mj` from the resistor; `marks_mj` from late marks, `slack_mj` from a window longer than the
+    work; `sampling_mj` from the time between samples, `gaps_mj` from gaps, and `idle_mj` from the uncertainty of idle
+    power. docs/energy.md has the formulas.
     """
 
     shunt_rounding_mj: float
@@ -59,7 +59,7 @@ class EnergyBudget:
 
     @property
     def total_mj(self) -> float:
-        """All of them in quadrature (JCGM 100:2008, 5.1.2)."""
+        """The root sum of squares (JCGM 100:2008, 5.1.2)."""
         return math.hypot(*(getattr(self, field.name) for field in fields(self)))
 
 
@@ -67,10 +67,10 @@ class EnergyBudget:
 class Energy:
     """Energy of a window. `net` is gross less idle power times the window's duration.
 
-    `power_sd_w` is the standard deviation over samples; `check_mj` is the meter's own cumulative energy over the whole
-    ticks inside the window whose frames all arrived, which must equal `check_sum_mj`, the sum of raw samples over the
-    same ticks. Of `lost_ticks` of the window only the energy of all together is known, of `missed_ticks` nothing. The
-    budgets say where the uncertainties come from.
+    `power_sd_w` is the standard deviation over samples. `check_mj` is the meter's own sum over the whole ticks inside
+    the window whose frames all arrived; it must equal `check_sum_mj`, the sum of raw samples over the same ticks. For
+    `lost_ticks` only the sum of their energies is known, for `missed_ticks` nothing. The budgets explain the
+    uncertainties.
     """
 
     gross_mj: Value
@@ -90,8 +90,8 @@ class Energy:
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is how long its requests took, added up over all of them; `busy_ms` how long it had any,
-    None where its kernel does not count that.
+    `request_ms` is the sum of all requests' times; `busy_ms` is the time with any request, None if the kernel does not
+    count it.
     """
 
     reads: int
@@ -106,7 +106,7 @@ class DeviceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FioResult:
-    """What fio reports of one job, its threads added up. Latencies are completion latencies."""
+    """fio's report on one job, its threads added up. Latencies are completion latencies."""
 
     version: str
     runtime_ns: int
@@ -127,9 +127,9 @@ class FioResult:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A filesystem that was just made and mounted: what it offers, what it has taken itself (statfs, f_bsize units).
+    """A filesystem that was just made and mounted: its size, and the space it uses itself (statfs, f_bsize units).
 
-    `kernel_threads` is how many more the kernel has while it is mounted, workers apart.
+    `kernel_threads` is the number of kernel threads that its mount added, without workers.
     """
 
     total_bytes: int
@@ -139,14 +139,14 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One fio job or one timed operation, with all that explains it.
+    """One fio job or one timed operation, with everything that explains it.
 
-    `kernel` is the label of one of the run's kernels; it is not part of the series, whose points it tells apart.
+    `kernel` is the label of one of the run's kernels; it is not part of the series, whose points differ by it.
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
-    the CPU time of a timed program; `unmount_s` is how long the unmount took after it (`duration_s` is without it).
-    `outcome` is what became of files whose sync had returned: a bad one is a valid measurement.
-    `kernel_threads_s` is the CPU time of kernel threads in the window, by name, of those that had any.
+    the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
+    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
+    CPU time of kernel threads in the window, by name, without idle ones.
     """
 
     number: int

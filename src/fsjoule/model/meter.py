@@ -1,4 +1,4 @@
-"""What a meter says: of itself, of a mark, and its raw samples. docs/meter-protocol.md says where they come from."""
+"""A meter's info, marks and raw samples. docs/meter-protocol.md explains where they come from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:  # most commands have no trace, and numpy takes a quarter of a
 
 @dataclass(frozen=True, slots=True)
 class MeterCalibration:
-    """What the chip and the resistor do to a current and a voltage, as the meter keeps it.
+    """The errors of chip and resistor, as the meter stores them.
 
-    True current is (1 + current gain) x (what is read, less the offset), true voltage (1 + bus gain) x what is read.
+    True current is (1 + current gain) x (reading - offset), true voltage (1 + bus gain) x reading.
     `gain_uncertainty_ppm` is the standard uncertainty of the reference's power. Dates are seconds since 1970 UTC, 0 for
     never.
     """
@@ -30,7 +30,7 @@ class MeterCalibration:
 
 @dataclass(frozen=True, slots=True)
 class MeterInfo:
-    """What the meter says of itself and does not change within a stream.
+    """Facts about a meter that are constant within a stream.
 
     `adc_config` is the INA219's CONFIG register; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw samples.
     """
@@ -49,7 +49,6 @@ class MeterInfo:
 
     @property
     def tick_us(self) -> float:
-        """Microseconds from one sample to the next."""
         return 1e6 / self.rate_hz
 
     @property
@@ -60,20 +59,18 @@ class MeterInfo:
 
     @property
     def shunt_offset_raw(self) -> float:
-        """What the shunt reads at no load, in units of a raw sample."""
+        """The shunt's reading at no load, in units of a raw sample."""
         return self.calibration.shunt_offset_nv * 1e-3 / self.shunt_lsb_uv
 
     def power_w(self, raw: npt.NDArray[np.int64], bus: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Watts, with the calibration applied, of `raw`, raw shunt times raw bus, and of `bus`, raw bus.
+        """Watts, calibrated, from raw shunt times raw bus (`raw`) and raw bus (`bus`).
 
-        Of single samples, or of sums of both over the same samples; then the watts are a sum, too.
+        Both may be single samples, or sums over the same samples; then the watts are a sum, too.
         """
         return (raw - self.shunt_offset_raw * bus) * self.power_lsb_w
 
 
 class ResetCause(StrEnum):
-    """Why the meter started."""
-
     UNKNOWN = "unknown"
     POWER = "power"
     WATCHDOG = "watchdog"
@@ -84,11 +81,11 @@ class ResetCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MeterStatus:
-    """What may change while the meter runs.
+    """Status of a meter, which may change while it runs.
 
-    A stream is a stretch with constant settings; its `stream_id` is another one for each. `unsaved` settings differ
-    from those that survive a loss of power; with `settings_damaged` those could not be read at the start. `i2c_faults`
-    and `frames_dropped` count since power-up.
+    A stream is a stretch with constant settings; each has another `stream_id`. `unsaved` settings differ from the saved
+    ones; with `settings_damaged` the saved ones could not be read at the start. `i2c_faults` and `frames_dropped` count
+    since power-up.
     """
 
     stream_id: int
@@ -101,12 +98,12 @@ class MeterStatus:
 
 
 class MarkSource(StrEnum):
-    """Where a mark came from."""
+    """The origin of a mark."""
 
     LINE = "line"  # a line on the mark UART, timestamped at its first byte
     RISING = "rising"  # an edge of the mark pin
     FALLING = "falling"
-    HOST = "host"  # a command of the host's
+    HOST = "host"  # a command from the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +117,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """Samples of the meter over the whole trace: what its clock says there should be, and what arrived.
+    """Counts of samples over the whole trace: expected by the meter's clock, and received.
 
-    `missed` ticks were never sampled by the meter, `lost` ones were sampled but their frames did not arrive.
+    The meter never sampled `missed` ticks; it sampled `lost` ticks, but their frames did not arrive.
     """
 
     expected: int
@@ -133,13 +130,12 @@ class SampleCounts:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trace:
-    """Raw samples, in order of their ticks, with what the meter said about them. Not part of any JSON.
+    """Raw samples in order of their ticks, with the meter's marks and faults. Not part of any JSON.
 
-    Sample i was taken at tick `ticks[i]`, which began at `times_us[i]` in the meter's own clock. Checkpoints are what
-    each frame told of all samples before `checkpoint_ticks`: `checkpoint_raw`, raw shunt times raw bus summed over
-    them, `checkpoint_bus`, raw bus summed over them, and `checkpoint_missed`, how many ticks were never sampled. They
-    start with the meter's stream, not with the trace. All arrays are one-dimensional; the first four share one length,
-    those of checkpoints another.
+    Sample i was taken at tick `ticks[i]`, which began at `times_us[i]` in the meter's own clock. Checkpoints are each
+    frame's sums over all samples before `checkpoint_ticks`: `checkpoint_raw` of raw shunt times raw bus,
+    `checkpoint_bus` of raw bus, and `checkpoint_missed` of ticks never sampled. They start with the meter's stream, not
+    with the trace. All arrays are one-dimensional; the first four share one length, the checkpoints another.
     """
 
     info: MeterInfo
@@ -158,19 +154,19 @@ class Trace:
 
     @property
     def power_w(self) -> npt.NDArray[np.float64]:
-        """Power of each sample in watts, the calibration applied, shape (n,)."""
+        """Calibrated power of each sample in watts, shape (n,)."""
         bus: npt.NDArray[np.int64] = self.bus_raw.astype("int64")
         return self.info.power_w(self.shunt_raw * bus, bus)
 
     @property
     def voltage_v(self) -> npt.NDArray[np.float64]:
-        """Bus voltage of each sample, the calibration applied, shape (n,)."""
+        """Calibrated bus voltage of each sample, shape (n,)."""
         lsb_v = self.info.bus_lsb_mv * 1e-3 * (1 + self.info.calibration.bus_gain_ppm * 1e-6)
         return self.bus_raw.astype("float64") * lsb_v
 
     @property
     def current_a(self) -> npt.NDArray[np.float64]:
-        """Current of each sample, the calibration applied, shape (n,)."""
+        """Calibrated current of each sample, shape (n,)."""
         info = self.info
         lsb_a = info.shunt_lsb_uv / info.shunt_uohm * (1 + info.calibration.current_gain_ppm * 1e-6)
         return (self.shunt_raw.astype("float64") - info.shunt_offset_raw) * lsb_a

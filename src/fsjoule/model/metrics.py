@@ -1,7 +1,4 @@
-"""The figures that are kept and compared: their units, in which direction each is better, where a measurement has them.
-
-Pure.
-"""
+"""The figures that are kept and compared: unit, better direction, and place in a measurement. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ from fsjoule.model import (
 _P99: Final = 99.0
 
 Figure = float | None
-"""A figure of one measurement, or one boot's median of it; None where it is lacking."""
+"""A figure of one measurement, or its median over one boot; None if it is absent."""
 
 
 class Metric(StrEnum):
-    """A figure by the name that a user writes. All but throughput and IOPS are better when they are less.
+    """A figure, by its name for users. Less is better, except for throughput and IOPS.
 
-    Energies per MiB are those of fio's jobs; what moves nothing (mkfs, boot) has that of the whole operation only. Net
-    is what the board draws above idle.
+    Energies per MiB belong to fio's jobs. A workload that moves nothing (mkfs, boot) has only the energy of the whole
+    operation. Net is the board's energy above idle.
     """
 
     THROUGHPUT = "throughput"
@@ -50,15 +47,15 @@ class Metric(StrEnum):
 
     @property
     def unit(self) -> str:
-        """As it is printed; a count and a ratio have none."""
+        """The printed unit; empty for a count and a ratio."""
         return _WORDS[self][0]
 
     def change(self, ratio: float) -> str:
-        """What a figure of that ratio is called: `slower`, `hungrier`."""
+        """The word for a change by this ratio: `slower`, `hungrier`."""
         return _WORDS[self][2 if ratio > 1 else 1]
 
 
-# The unit, and what less and more of the figure are called: in compare, gate, trend, note and report alike.
+# Unit, and the words for less and more of the figure, for compare, gate, trend, note and report alike.
 _WORDS: Final = {
     Metric.THROUGHPUT: ("MiB/s", "slower", "faster"),
     Metric.IOPS: ("1/s", "fewer IOPS", "more IOPS"),
@@ -73,7 +70,7 @@ _WORDS: Final = {
     Metric.DURATION: ("s", "quicker", "longer"),
 }
 
-# What a verdict looks at: net energy, IOPS and power follow from these.
+# The metrics of verdicts: net energy, IOPS and power follow from these.
 FIO_METRICS: Final = (
     Metric.THROUGHPUT,
     Metric.ENERGY,
@@ -87,17 +84,17 @@ _ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)
 
 
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
-    """The figure in the metric's unit, also of a measurement that is not valid; None where it is lacking."""
+    """The figure in the metric's unit, even from an invalid measurement; None if it is absent."""
     return _FIGURES[metric](measurement)
 
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
-    """The figures that tell something of a workload: one that it lacks for a good reason is not among them."""
+    """The metrics that are meaningful for a workload."""
     return metrics_of_series(workload.slug)
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
-    """The same for a workload as a series names it: `randread-16k 32768KiB`, `mkfs`."""
+    """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`."""
     operation = re.split(r"[- ]", workload)[0]
     known = {each.value: each for each in (*IoPattern, *TimedKind)}
     return _told(known[operation]) if operation in known else ()
@@ -111,13 +108,13 @@ def _told(operation: IoPattern | TimedKind) -> tuple[Metric, ...]:
 
 
 def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
-    """The standard uncertainty (k=1) of a figure of the meter's, in its unit; None for all others."""
+    """The standard uncertainty (k=1) of a figure from the meter, in its unit; None for other figures."""
     value = _METERED[metric](measurement) if metric in _METERED else None
     return None if value is None else value.uncertainty
 
 
 def _p99_ms(fio: FioResult | None) -> Figure:
-    # fio writes 99.000000, run folders have been seen with 99: the number counts, not how it is spelt.
+    # fio writes 99.000000, and some run folders have 99: the number counts, not its spelling.
     found = (ns for name, ns in fio.latency_percentiles_ns.items() if _number(name) == _P99) if fio else iter(())
     return next((ns / 1e6 for ns in found), None)
 

@@ -1,4 +1,4 @@
-"""What workloads do, by the names that they have in figures and files, and how sizes are told."""
+"""Operations of workloads, by their names in figures and files, and labels of sizes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class IoPattern(StrEnum):
         return self not in (IoPattern.WRITE, IoPattern.RANDWRITE)
 
 
-# Those that only read or only write.
+# Patterns that only read or only write.
 PURE_PATTERNS: Final = (IoPattern.READ, IoPattern.WRITE, IoPattern.RANDREAD, IoPattern.RANDWRITE)
 
 
 class TimedKind(StrEnum):
-    """Operations that are timed as a whole, without fio."""
+    """Operations timed as a whole, without fio."""
 
     BOOT = "boot"
     MKFS = "mkfs"
@@ -48,19 +48,19 @@ class TimedKind(StrEnum):
 
     @property
     def on_files(self) -> bool:
-        """Whether it works on many files of a mounted filesystem; the unmount after it is timed apart."""
+        """Whether it works on many files of a mounted filesystem. The unmount after it is timed separately."""
         return self in (TimedKind.WRITE_FILES, TimedKind.HASH_FILES, TimedKind.FRAGMENT, TimedKind.REMOVE)
 
 
 class Hazard(StrEnum):
-    """What a filesystem is exposed to."""
+    """A danger for a filesystem."""
 
     POWER_LOSS = "power-loss"
     DM_FLAKEY = "dm-flakey"
 
 
 class FlakeyModel(StrEnum):
-    """When a device damages what is written to it."""
+    """When a device damages written data."""
 
     AFTER_10S = "after-10s"  # everything from 10 s on
     ALTERNATING = "alternating"  # 1 s clean, 1 s damaging, and so on

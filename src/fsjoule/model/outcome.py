@@ -1,4 +1,4 @@
-"""What became of a filesystem, and of files that it promised to keep."""
+"""The fate of a filesystem, and of files that it promised to keep."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from enum import StrEnum
 
 
 class FileFate(StrEnum):
-    """What became of a file whose sync had returned, as whoever reads it sees it.
+    """The fate of a file whose sync had returned, for a program that reads it.
 
-    What is DETECTED or REFUSED is damage that nobody can take for the file. The fates after them are not noticed, and
-    only whoever knows the file's checksum sees them.
+    DETECTED and REFUSED are damage that every reader notices. The fates after them show only to a reader who knows the
+    file's checksum.
     """
 
     INTACT = "intact"
-    DETECTED = "detected"  # it is damaged, and reading it is an error
-    REFUSED = "refused"  # its filesystem cannot be mounted, not even after a repair
-    SILENT = "silent"  # it is damaged, and reading it is none
-    ZEROED = "zeroed"  # as silent; most of it is zeros, or it is shorter than it was
-    MISSING = "missing"  # it is not there
+    DETECTED = "detected"  # damaged, and reading it raises an error
+    REFUSED = "refused"  # its filesystem cannot be mounted, even after a repair
+    SILENT = "silent"  # damaged, but reading it raises no error
+    ZEROED = "zeroed"  # like silent, but mostly zeros or shortened
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What was left of a filesystem and of the files on it whose sync had returned.
 
-    `files` counts them by their fate; fates that none had are not in it, and `damaged` names the first of those that
-    are not intact. `mounts` is whether it could be mounted, `read_only` whether it could be, or stayed, only so.
-    `check_exit` is the exit code of its checker, which changes nothing (None where there is none), and `check_clean`
-    whether that calls it clean. A filesystem that cannot be mounted, or is not clean, is repaired: `repaired` is
-    whether it could be mounted then, None where there was nothing to repair. Files are looked at before that; if that
-    was not possible, after it.
-    `messages` are the kernel's warnings and errors from the mount to the unmount. After a cut of power, `cut_s` is how
-    long after the writer was started it came, and `seed` gave that moment and what the disk lost.
+    `files` counts files by fate, without zeros; `damaged` names the first ones that are not intact. `mounts`: it could
+    be mounted; `read_only`: only read-only, at once or later. `check_exit` is its checker's exit code (None without a
+    checker); the checker changes nothing. `check_clean`: the checker found no error. A filesystem that cannot be
+    mounted or is not clean is repaired; `repaired` is whether it could be mounted then (None without repair). Files are
+    read before the repair if possible, otherwise after it.
+
+    `messages` are the kernel's warnings and errors from mount to unmount. After a power cut, `cut_s` is its time after
+    the start of the writer; `seed` chose that time and the disk's losses.
     """
 
     files: dict[FileFate, int]
@@ -48,7 +48,6 @@ class Outcome:
 
     @property
     def promised(self) -> int:
-        """Files whose sync had returned."""
         return sum(self.files.values())
 
     @property
@@ -58,5 +57,5 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether something that was promised is lost, or the filesystem cannot be mounted for writing."""
+        """Whether a promised file is lost, or the filesystem cannot be mounted for writing."""
         return bool(self.broken) or not self.mounts or self.read_only

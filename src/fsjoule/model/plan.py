@@ -1,4 +1,4 @@
-"""The order in which workloads are done, where each is done, and which of their figures may be compared."""
+"""The order of workloads, their places, and the figures that may be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.model.operation import TimedKind
 from fsjoule.model.workload import Workload
 
-# What a board's first storage device is called, the one that it boots from.
+# The name of a board's first storage device, from which it boots.
 CARD: Final = "card"
 
 
@@ -22,10 +22,10 @@ class Provision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One entry of a plan. `number` is its place in the randomised order, counted from 1.
+    """One entry of a plan. `number` is its place in the randomised order, from 1.
 
-    `kernel` is the label of one of the plan's kernels, `suite` the suite or the part of one (`elc2015/boot`) that wants
-    it, `provision` how its filesystem gets onto the board, `storage` the board's name for the device that it is on.
+    `kernel` is the label of one of the plan's kernels, `suite` the suite or part (`elc2015/boot`) that contains it,
+    `provision` how its filesystem gets onto the board, `storage` the board's name for its storage device.
     """
 
     number: int
@@ -45,13 +45,13 @@ class Planned:
 
     @property
     def on_root(self) -> bool:
-        """Whether its filesystem is the one that the board boots from, made with the card and not on the board."""
+        """Whether the board boots from its filesystem, which is made with the card and not on the board."""
         return self.provision is Provision.ROOT or self.workload.is_boot
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """Measurements with equal keys may be compared; they differ in kernel, time and repetition only."""
+    """Measurements with equal keys may be compared; they differ only in kernel, time and repetition."""
 
     suite: str
     board: str
@@ -70,10 +70,10 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for, and the order that the seed gave.
+    """The user's request, and the order from the seed.
 
-    `size_factors` is what the sizes of published suites, or their parts, were multiplied by; `left_out` says what a
-    suite has that is not measured, and why; `adjusted` what is measured otherwise than the suite says.
+    `size_factors` multiply the sizes of published suites or parts; `left_out` tells which parts of a suite are not
+    measured, and why; `adjusted` tells what is measured differently from the suite.
     """
 
     suite: str
@@ -87,6 +87,6 @@ class Plan:
     adjusted: tuple[str, ...] = ()
 
     def test_id(self, entry: Planned) -> str:
-        """What pytest calls an entry: `07-r1-ext4-write-16k`, or with several kernels `07-r1-6.1-ext4-write-16k`."""
+        """The entry's name in pytest: `07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""
         kernel = f"{entry.kernel}-" if len(self.kernels) > 1 else ""
         return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"

@@ -1,4 +1,4 @@
-"""One run: the board, what was flashed on it, and where the time went."""
+"""One run: the board, its card images, and where the time went."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
 RUN_SCHEMA: Final = "fsjoule.run/5"
-# The recipe (images/<name>.toml) of a board whose environment is not asked.
+# The recipe (images/<name>.toml) of a board without an environment file.
 DEFAULT_RECIPE: Final = "imx6ul"
-# What `kernel_role` in a run's versions says of a kernel that is measured beside the one under test.
+# `kernel_role` in a run's versions, for a kernel measured beside the one under test.
 REFERENCE_KERNEL: Final = "reference"
-# Names in a run's versions that say what was under test, and for whom; the others are the programs that took part.
+# Names in a run's versions for what was under test, and for whom. All other names are programs that took part.
 REVISION: Final = ("branch", "commit", "pipeline", "kernel_role")
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A further storage device of a board, all of which may be overwritten. `device` is its block device (`sda`)."""
+    """A further storage device of a board. All of it may be overwritten. `device` is its block device (`sda`)."""
 
     device: str
     size_bytes: int
@@ -30,16 +30,16 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class BoardProfile:
-    """What software must know of a board before it runs; stands in the environment file.
+    """Facts about a board that are needed before it runs, from the environment file.
 
     `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
-    on it, so that a card starts from the same state. Published suites multiply their sizes by `size_factor`, or by what
-    `size_factors` has for the suite.
-    `window_excess_s` is how much longer a window may be than the work in it. With `guest_time` the board's time, and
-    the meter's with it, stands still while the board waits for input. The emulated card takes no time then, and
-    `card_model` says what another would take. `storages` are its storage devices beside the card, by name.
-    `memory_bytes` is 0 where nobody said.
+    on it, so that a card starts from the same state. `size_factor` multiplies the sizes of published suites, unless
+    `size_factors` has a factor for the suite.
+
+    `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
+    while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
+    `storages` are storage devices beside the card, by name. `memory_bytes` is 0 if unknown.
     """
 
     name: str
@@ -58,7 +58,7 @@ class BoardProfile:
     memory_bytes: int = 0
 
     def factor_for(self, suite: str) -> float:
-        """What the sizes of a published suite, or of a part of one (`elc2015/boot`), are multiplied by."""
+        """The factor for the sizes of a published suite, or of a part of one (`elc2015/boot`)."""
         return self.size_factors.get(suite, self.size_factors.get(suite.split("/", maxsplit=1)[0], self.size_factor))
 
 
@@ -70,7 +70,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BoardFacts:
-    """What the board says of itself. `kernel_release` is `uname -r`; `storage` names the card (mmc name, size)."""
+    """The board's report about itself. `kernel_release` is `uname -r`; `storage` names the card (mmc name, size)."""
 
     name: str
     machine: str
@@ -86,8 +86,6 @@ class BoardFacts:
 
 
 class KernelOrigin(StrEnum):
-    """Where a kernel came from."""
-
     DEBIAN = "debian"  # the archive
     PACKAGE = "package"  # a package file that the user named
     FOLDER = "folder"  # a build folder that the user named
@@ -95,11 +93,11 @@ class KernelOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """One kernel of a run. `label` is what plan, measurements and reports call it, `asked` what the user called it.
+    """One kernel of a run. `label` is its name in plan, measurements and reports, `asked` the user's name for it.
 
-    `digest` (SHA-256) is of the kernel image, the device tree and the modules as they went onto the card: kernels with
-    equal ones are the same (empty in runs of older schemas). `checksums` are of the files that they came from.
-    `lacks` are modules that the recipe wants and the kernel does not have.
+    `digest` is the SHA-256 of kernel image, device tree and modules as they went onto the card: kernels with equal
+    digests are the same (empty in runs of older schemas). `checksums` belong to the files that they came from. `lacks`
+    are modules that the recipe wants and the kernel does not have.
     """
 
     label: str
@@ -115,10 +113,10 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What was flashed. Checksums are SHA-256 by file name; packages are Debian versions by name.
+    """A flashed card image. Checksums are SHA-256 by file name; packages are Debian versions by name.
 
-    `kernel_choice` is the label of the kernel; `kernel_package` is empty if that did not come in one.
-    `make_options` and `mount_options` are those of the root partition (empty in runs of older versions).
+    `kernel_choice` is the label of the kernel; `kernel_package` is empty if the kernel did not come in a package.
+    `make_options` and `mount_options` belong to the root partition (empty in runs of older versions).
     """
 
     recipe: str
@@ -134,7 +132,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True)
 class LabStep:
-    """One step that labgrid took: what (`title`), in which driver, from when on, how long, and what went wrong.
+    """One step of labgrid: its name (`title`), its driver, when, how long, and its error.
 
     `level` counts from 1; a step is part of the last one before it with a lower level.
     """
@@ -150,9 +148,9 @@ class LabStep:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or else a `bug`.
+    """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or a `bug`.
 
-    `number` is the entry of the plan. `steps` are what labgrid did until then.
+    `number` is the entry of the plan. `steps` are labgrid's steps until then.
     """
 
     number: int
@@ -169,10 +167,10 @@ class Fault:
 class Run:
     """One invocation on one board. `phases_s` says where the time went.
 
-    `boards` is what the board said of itself, by the label of the kernel that it ran; `images` are the cards that were
-    flashed. Both grow with the run. `meter` is the one instrument that all its joules are of; `lab` says where it was
-    measured (None in runs of older schemas). `ended_early` says why a complete run measured less than it had planned.
-    `resumed_utc` says when it was gone on with after it had been aborted. `faults` are attempts that ended in an error.
+    `boards` has the board's facts by kernel label; `images` are the flashed cards. Both grow with the run. `meter` is
+    the one instrument of all its joules; `lab` says where it was measured (None in runs of older schemas).
+    `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
+    was resumed. `faults` are attempts that ended in an error.
     """
 
     run_id: str
@@ -198,10 +196,9 @@ class Run:
 
     @property
     def board(self) -> BoardFacts | None:
-        """What the board said at its first boot."""
+        """The board's facts from its first boot."""
         return next(iter(self.boards.values()), None)
 
     @property
     def image(self) -> ImageFacts | None:
-        """The first card."""
         return self.images[0] if self.images else None

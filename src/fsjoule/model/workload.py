@@ -1,4 +1,4 @@
-"""What is done: workloads, each of which knows its size, what it writes, its room, its time and its names."""
+"""Workloads. Each knows its size, written bytes, space, time and names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fsjoule.model.operation import KIB, MIB, FlakeyModel, Hazard, IoPattern, Ti
 
 _FEWEST_BLOCKS: Final = 16
 _SHORTEST_S: Final = 3.0
-# What a timed operation takes, besides moving its bytes, until a board has been seen doing it.
+# Assumed time of a timed operation, besides moving its bytes, before the board has been seen doing it.
 _OPERATION_S: Final = 1.0
-# What small boards write and sync of files of up to 256 KiB: seen were 5 to 8.
+# Files of up to 256 KiB that a small board writes and syncs per second: 5 to 8 were seen.
 _FILES_PER_S: Final = 10
-# It waits for the device to begin with its damage.
+# It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
 
 
@@ -29,11 +29,11 @@ class _Sized(Protocol):
 
 
 class _Workload:
-    """What every workload says of itself, and how it is for most of them.
+    """The properties of all workloads, with the defaults of most.
 
-    Each has a `slug` besides, its short name, unique within a suite; `seconds`, how long it takes at a speed in MiB/s;
-    and `scaled`, the workload with its sizes multiplied. `cuts_power` says that it ends with the board's power cut at a
-    random moment, `modules` is what it needs of the kernel beside the filesystem.
+    Each also has a `slug`, its short name, unique within a suite; `seconds`, its time at a speed in MiB/s; and
+    `scaled`, the workload with its sizes multiplied. `cuts_power`: it ends with a power cut at a random moment.
+    `modules` are kernel modules that it needs beside the filesystem's.
     """
 
     __slots__ = ()
@@ -42,12 +42,12 @@ class _Workload:
 
     @property
     def name(self: _Sized) -> str:
-        """What it is called on all boards, whatever their sizes are."""
+        """Its name on all boards, independent of sizes."""
         return self.slug
 
     @property
     def label(self: _Sized) -> str:
-        """What it is called in tables and charts: `randread 16 KiB`, `copy 24 MiB`."""
+        """Its name in tables and charts: `randread 16 KiB`, `copy 24 MiB`."""
         return self.slug
 
     @property
@@ -57,7 +57,7 @@ class _Workload:
 
     @property
     def order(self: _Sized) -> tuple[int, int, int]:
-        """Its place among others in tables."""
+        """Its sort key in tables."""
         return (2, self.size_bytes, 0)
 
     @property
@@ -66,29 +66,29 @@ class _Workload:
 
     @property
     def uses_root(self) -> bool:
-        """Whether a file of its size is on the card's root as well."""
+        """Whether it needs a file of its size on the card's root, too."""
         return False
 
     @property
     def only_writes(self) -> bool:
-        """Whether it reads nothing of what it moves: only then the device's counter of writes is about these bytes."""
+        """Whether it only writes: otherwise the device's write counter is not about the moved bytes."""
         return True
 
     @property
     def space_bytes(self: _Sized) -> int:
-        """What it puts onto the filesystem; 0 if it fills a share of it."""
+        """Bytes that it puts onto the filesystem; 0 if it fills a share of it."""
         return self.size_bytes
 
     def written_bytes(self: _Sized, mib_per_s: float) -> int:
-        """What it writes at that speed, its preparation included, as far as its sizes say."""
+        """Bytes that it writes at that speed, with its preparation, as far as its sizes tell."""
         del mib_per_s
         return self.space_bytes
 
 
 class _WithoutFio(_Workload):
-    """What workloads say of what only fio has: `access` is how its requests reach the device, `4 MiB direct`.
+    """Values for workloads without fio: `access` is the form of fio's requests, `4 MiB direct`.
 
-    `jobs` are its programs that run at once, `buffer_bytes` is the memory that blocks in flight take.
+    `jobs` is the number of concurrent programs, `buffer_bytes` the memory of blocks in flight.
     """
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class _WithoutFio(_Workload):
     buffer_bytes: ClassVar[int] = 0
 
     def at_depth(self, depth: int) -> Self:
-        """The workload with that queue depth, if it has one."""
+        """The workload with that queue depth, if it has a queue."""
         del depth
         return self
 
@@ -107,9 +107,9 @@ class _WithoutFio(_Workload):
 class FioWorkload(_Workload):
     """One fio job. `fsync_every` counts writes (0: never); `end_fsync` makes buffered writes reach the card.
 
-    `size_bytes` is shared out over `files`; with `io_bytes` that much is moved, over and over in the same files, with
+    `size_bytes` is divided among `files`. With `io_bytes` that much is moved, over and over in the same files; with
     `runtime_s` as much as that time allows. Each of the `jobs` has its own files, unless they are `shared`. With
-    `kernel_threads` the CPU time of each kernel thread is kept as well.
+    `kernel_threads` the CPU time of each kernel thread is recorded, too.
     """
 
     operation: IoPattern
@@ -135,7 +135,7 @@ class FioWorkload(_Workload):
 
     @property
     def _extras(self) -> list[str]:
-        """What is not as usual."""
+        """Parts of the name for values that are not the default."""
         extras = ["direct"] if self.direct else []
         extras += [f"{self.jobs}jobs"] if self.jobs > 1 else []
         extras += [f"qd{self.depth}"] if self.depth > 1 else []
@@ -175,7 +175,7 @@ class FioWorkload(_Workload):
 
     @property
     def moved_bytes(self) -> int:
-        """What all jobs read or write, if no time ends them."""
+        """Bytes that all jobs read or write, if no time ends them."""
         return max(self.size_bytes, self.io_bytes) * self.jobs
 
     def written_bytes(self, mib_per_s: float) -> int:
@@ -187,7 +187,7 @@ class FioWorkload(_Workload):
         return round(written + timed / 2) if timed and self.operation.reads else max(written, round(timed))
 
     def seconds(self, mib_per_s: float) -> float:
-        """How long it takes at that speed, its files laid out before it."""
+        """Its time at that speed, with the time to lay out its files."""
         if not self.runtime_s:
             return self.moved_bytes / MIB / mib_per_s
         laid_out_s = self.space_bytes / MIB / mib_per_s if self.operation.reads else 0.0
@@ -197,10 +197,10 @@ class FioWorkload(_Workload):
         return replace(self, depth=depth)
 
     def scaled(self, factor: float) -> Self:
-        """The workload with its sizes and its time multiplied, in whole blocks, 16 of them at least if it has as many.
+        """The workload with sizes and time multiplied: whole blocks, at least 16 of them if it has as many.
 
-        Of several files there are fewer, each as large as before; if they have less than 16 blocks they are gone
-        through again, until as many have been moved. No time gets shorter than 3 s.
+        With several files, their number is multiplied and their size stays. Files with less than 16 blocks in all are
+        read or written repeatedly until 16 blocks have been moved. No time gets shorter than 3 s.
         """
         block = self.block_size_bytes
         if self.files > 1:
@@ -219,9 +219,9 @@ class FioWorkload(_Workload):
 class TimedWorkload(_WithoutFio):
     """An operation timed as a whole.
 
-    `size_bytes` is what a copy moves, or how much there is in the files that are written or hashed. `fill` is the share
-    of the filesystem that is in use: before a mount, or when fragmenting ends. A copy comes from the board's memory, or
-    with `from_root` from a file of its root filesystem.
+    `size_bytes` is the size of a copy, or of the files that are written or hashed. `fill` is the used share of the
+    filesystem: before a mount, or at the end of fragmenting. A copy comes from the board's memory, or with `from_root`
+    from a file of its root filesystem.
     """
 
     operation: TimedKind
@@ -266,7 +266,7 @@ class TimedWorkload(_WithoutFio):
 
     @property
     def moved_bytes(self) -> int:
-        """What it moves, where that is one number."""
+        """Bytes that it moves, if they are one number."""
         moving = (TimedKind.COPY, TimedKind.WRITE_FILES, TimedKind.HASH_FILES)
         return self.size_bytes if self.operation in moving else 0
 
@@ -279,10 +279,10 @@ class TimedWorkload(_WithoutFio):
 
 @dataclass(frozen=True, slots=True)
 class PowerLossWorkload(_WithoutFio):
-    """Files are written and synced, one after the other, until the power is cut at a random moment.
+    """Files are written and synced one by one until the power is cut at a random moment.
 
-    With `sync` the filesystem is mounted with that option and nothing is synced by hand. Files are of random sizes from
-    `smallest_bytes` to `size_bytes`, the cut comes `earliest_s` to `latest_s` after the first file was begun.
+    With `sync` the filesystem is mounted with that option and nothing else syncs. File sizes are random, from
+    `smallest_bytes` to `size_bytes`. The cut comes `earliest_s` to `latest_s` after the start of the first file.
     """
 
     sync: bool
@@ -296,7 +296,7 @@ class PowerLossWorkload(_WithoutFio):
 
     @property
     def mean_s(self) -> float:
-        """When the cut comes on average."""
+        """The mean time of the cut."""
         return (self.earliest_s + self.latest_s) / 2
 
     @property
@@ -312,19 +312,19 @@ class PowerLossWorkload(_WithoutFio):
         return round(_FILES_PER_S * self.mean_s * (self.smallest_bytes + self.size_bytes) / 2)
 
     def seconds(self, mib_per_s: float) -> float:
-        """How long it takes, the boot after it apart."""
+        """Its time, without the boot after it."""
         del mib_per_s
         return self.mean_s
 
     def scaled(self, factor: float) -> Self:
-        """The workload as it is: its files are small, and written for a time."""
+        """The unchanged workload: its files are small, and written for a fixed time."""
         del factor
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class FlakeyWorkload(_WithoutFio):
-    """A large file and a sync, several small ones and a sync, on a device that damages what is written (dm-flakey)."""
+    """A large file and a sync, several small ones and a sync, on a device that damages written data (dm-flakey)."""
 
     model: FlakeyModel
     size_bytes: int = 30 * MIB

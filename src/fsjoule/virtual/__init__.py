@@ -1,6 +1,6 @@
 """The virtual lab: an emulated board under real labgrid processes.
 
-For: everything that a real lab has in hardware. It differs from a real lab only below labgrid's drivers, and all its
+For: everything that is hardware in a real lab. It differs from a real lab only below labgrid's drivers, and all its
 figures say `simulated`.
 Called by: `runs`, `cli`.
 May call: `meter`, `host`, `model`, `errors`. It imports neither `lab` nor labgrid: the services run as programs.

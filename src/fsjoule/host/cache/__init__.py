@@ -1,6 +1,6 @@
-"""The cache: entries that are whole or built again.
+"""The cache: entries are whole, or they are built again.
 
-`stages.build_once` builds an entry beside its place and renames it, so half an entry is never used; two builders of one
-entry wait for each other (`locks.py`). `contents.py` records sizes and checksums, which each use compares.
+`stages.build_once` builds an entry beside its place and renames it, so nobody uses half an entry. Two builders of one
+entry wait for each other (`locks.py`). `contents.py` records sizes and checksums, and each use compares them.
 `programs.built` does the same for single programs that fsjoule compiles.
 """

@@ -1,4 +1,4 @@
-"""What an entry of the cache holds: recorded when it is built, compared when it is used."""
+"""The content of a cache entry: recorded when it is built, compared when it is used."""
 
 from __future__ import annotations
 
@@ -13,25 +13,22 @@ from typing import Final
 _BLOCK_BYTES: Final = 65536
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 
-# One line per path: mode (octal, with the file's type), owner, group, size in bytes, digest; `-` where there is none.
+# One line per path: mode (octal, with the file's type), owner, group, size in bytes, digest; `-` for nothing.
 Contents = dict[str, str]
 
 
 def contents_of(folder: Path, *, without: str) -> Contents:
-    """All files, folders and links below a folder, by path; `without` names the file that will hold the record.
-
-    Raises OSError for what cannot be read.
-    """
+    """All files, folders and links below a folder, by path, except the record `without`. Raises OSError."""
     return {name: _line(found, _digest(path, found)) for name, path, found in _walk(folder, without)}
 
 
 def contents_digest(contents: Mapping[str, str]) -> str:
-    """SHA-256 of a record: equal for folders that hold the same."""
+    """SHA-256 of a record: equal for folders with the same content."""
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def difference(folder: Path, recorded: Mapping[str, str], *, without: str) -> str | None:
-    """The first thing by which a folder differs from its record, in words; None if it is as recorded."""
+    """The first difference between a folder and its record, in words; None if there is none."""
     left = dict(recorded)
     try:
         for name, path, found in _walk(folder, without):
@@ -46,10 +43,9 @@ def difference(folder: Path, recorded: Mapping[str, str], *, without: str) -> st
 
 
 def fingerprint(folder: Path) -> str:
-    """A digest of all that the filesystem tells about the files below a folder without reading them.
+    """A digest of the metadata of all files below a folder; no file is read.
 
-    It changes whenever something is written, replaced or copied; an error of the disk does not change it. Raises
-    OSError for a folder that cannot be read.
+    Writing, replacing or copying a file changes it; a disk error does not. Raises OSError.
     """
     digest = hashlib.sha256()
     for name, _, found in _walk(folder, ""):
@@ -59,9 +55,9 @@ def fingerprint(folder: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of all blocks of 64 KiB that are not zeros, each behind its offset: quick for images full of holes.
+    """SHA-256 of all blocks of 64 KiB that are not zeros, with their offsets: quick for sparse images.
 
-    It does not depend on where the file has holes and where it has zeros.
+    Holes and zeros give the same digest.
     """
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
@@ -73,7 +69,7 @@ def file_digest(path: Path) -> str:
 
 
 def _data_blocks(descriptor: int) -> Iterator[int]:
-    """Offsets of the blocks that are no holes."""
+    """Offsets of the blocks that are not holes."""
     end, offset = os.fstat(descriptor).st_size, 0
     while offset < end:
         try:
@@ -87,7 +83,7 @@ def _data_blocks(descriptor: int) -> Iterator[int]:
 
 
 def _walk(folder: Path, without: str) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Everything below a folder in the order of its names, links not followed."""
+    """Everything below a folder by name. Links are not followed."""
     todo = [folder]
     while todo:
         here = todo.pop()
@@ -124,11 +120,11 @@ def _differs(name: str, path: Path, found: os.stat_result, recorded: list[str]) 
     if size != "-" and str(found.st_size) != size:
         return f"{name} has {found.st_size} bytes instead of {size}"
     if digest != "-" and _digest(path, found) != digest:
-        return f"{name} has another content"
+        return f"{name} has changed"
     return None
 
 
 def _within(folder: Path, name: str | None) -> str:
-    """A file's name as seen from the folder; `it` for the folder itself."""
+    """A file's name relative to the folder; `it` for the folder itself."""
     path = Path(name or folder)
     return "it" if path == folder or not path.is_relative_to(folder) else path.relative_to(folder).as_posix()

@@ -1,6 +1,6 @@
 """Locks of the cache. The kernel drops them when their process ends, however it ends.
 
-An entry has two: `.NAME.lock` is held by whoever builds or removes it, `.NAME.use` is shared by all who use it.
+An entry has two: its builder or remover holds `.NAME.lock`, and all its users share `.NAME.use`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _POLL_S: Final = 0.2
 _SAY_EVERY_S: Final = 10.0
 _REMOVAL_TIMEOUT_S: Final = 120.0
 
-# Kept until this process ends: a run goes back to its card, its kernel and its emulator at any time.
+# Held until this process ends: a run may need its card, kernel and emulator again at any time.
 _used: Final[dict[Path, IO[str]]] = {}
 
 
 @atexit.register
 def let_go() -> None:
-    """Give up all locks of what this process has used."""
+    """Release the locks of everything that this process has used."""
     while _used:
         _used.popitem()[1].close()
 
 
 @contextmanager
 def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: float) -> Generator[None]:
-    """Hold an exclusive lock on what is being built. Raises LabError if another process holds it for too long."""
+    """Hold an exclusive lock while building. Raises LabError if another process holds it for too long."""
     deadline = time.monotonic() + timeout_s
     said = 0.0
     while (handle := _taken(lock, fcntl.LOCK_EX)) is None:
@@ -52,7 +52,7 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
             said = now
         time.sleep(_POLL_S)
     try:
-        with suppress(OSError):  # on a full disk it is a lock all the same
+        with suppress(OSError):  # it works as a lock even on a full disk
             handle.truncate(0)
             os.write(handle.fileno(), str(os.getpid()).encode())
         yield
@@ -61,22 +61,22 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a process holds it right now."""
+    """Whether a process holds the lock right now."""
     if not os.path.lexists(lock) or not _is_file(lock):
         return False
     try:
         handle = _taken(lock, fcntl.LOCK_SH)
     except OSError:
-        return True  # somebody else's, and not to be seen
+        return True  # another user's lock, which we may not see
     if handle is not None:
         handle.close()
     return handle is None
 
 
 def use(lock: Path) -> None:
-    """Share a lock until this process ends, so that `clean` leaves what it stands for alone.
+    """Share a lock until this process ends, so that `clean` leaves its entry alone.
 
-    Nobody cleans a cache that cannot be written: there it is used without.
+    A cache that cannot be written cannot be cleaned either: there no lock is needed.
     """
     if lock in _used and _is_same_file(_used[lock].fileno(), lock):
         return
@@ -93,7 +93,7 @@ def use(lock: Path) -> None:
 
 @contextmanager
 def unused(lock: Path) -> Generator[bool]:
-    """Whether nobody else uses what the lock stands for; nobody begins to within the body."""
+    """Whether nobody else uses the lock's entry. Nobody can start to use it while the body runs."""
     if lock in _used:
         _used.pop(lock).close()
     handle = _taken(lock, fcntl.LOCK_EX)
@@ -105,7 +105,7 @@ def unused(lock: Path) -> Generator[bool]:
 
 
 def discard(path: Path) -> None:
-    """Remove a file, a link or a whole folder; what is not there is removed already."""
+    """Remove a file, a link or a whole folder; a missing path is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -114,7 +114,7 @@ def discard(path: Path) -> None:
 
 def _taken(lock: Path, kind: int) -> IO[str] | None:
     """The locked file; None if another process holds it, or has just removed it."""
-    # A folder cannot be locked, a FIFO would be waited for: what is no file is nobody's lock.
+    # A folder cannot be locked, and opening a FIFO would block: only a regular file is a lock.
     if not _is_file(lock):
         discard(lock)
     try:
@@ -122,7 +122,7 @@ def _taken(lock: Path, kind: int) -> IO[str] | None:
     except OSError:
         if kind != fcntl.LOCK_SH:
             raise
-        handle = lock.open("r")  # somebody else's cache, or one that is read-only: to share it, reading is enough
+        handle = lock.open("r")  # another user's or a read-only cache: reading is enough for a shared lock
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -142,7 +142,7 @@ def _holder(lock: Path) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file, or there is nothing yet."""
+    """Whether the path is a file or missing."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:

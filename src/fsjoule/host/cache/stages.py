@@ -1,10 +1,10 @@
 """The cache of build stages: `<cache>/images/<stage>/<name>-<key>/`.
 
-An entry is built in a temporary folder beside its place, under a lock of its own, brought to the disk and renamed into
-its place when it is whole: two builders never build the same one. Its file `entry.json` records all that it holds, with
-digests. It is compared before each use, by its files' times and sizes if they are those of the last comparison
-(`.<name>-<key>.checked`), else by their content; an entry that is damaged is said, thrown away and built again. The key
-is a digest of everything that goes into the stage; what is no longer asked for stays until `clean`.
+An entry is built in a temporary folder beside its place, under its own lock, synced to disk and renamed into its place
+when it is whole. Two builders never build the same entry at once. Its file `entry.json` records its content with
+digests. Each use compares it: by times and sizes if they match the last comparison (`.<name>-<key>.checked`), otherwise
+by content. A damaged entry is reported, removed and built again. The key is a digest of everything that goes into the
+stage; unused entries stay until `clean`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One built stage. `name` says what for (`imx6ul-6.1-ext4`), `size_bytes` is what it takes on the disk.
+    """One built stage. `name` says what it is for (`imx6ul-6.1-ext4`), `size_bytes` is its size on disk.
 
-    `damage` says why it cannot be used, and is None for one that can.
+    `damage` is the reason why it cannot be used, or None.
     """
 
     stage: str
@@ -70,7 +70,7 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What `entry.json` holds. `digest` is that of `contents`."""
+    """The content of `entry.json`. `digest` is the digest of `contents`."""
 
     stage: str
     name: str
@@ -84,12 +84,12 @@ _STORED: Final = TypeAdapter(_Stored)
 
 
 def images_cache() -> Path:
-    """The folder of all stages; made if absent. Raises StorageError if it cannot be."""
+    """The folder of all stages; made if absent. Raises StorageError."""
     return cache_folder("images")
 
 
 def cache_key(inputs: Mapping[str, Any]) -> str:
-    """A digest of everything that goes into a stage; equal for equal content, whatever the order of the keys."""
+    """A digest of everything that goes into a stage; equal for equal content, in any order of the keys."""
     canonical = json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(canonical).hexdigest()[:16]
 
@@ -105,7 +105,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def entry_digest(entry: Path) -> str:
-    """A digest of all that an entry holds, whenever and wherever it was built: what is made from it takes it as key."""
+    """A digest of an entry's content, independent of time and place. Stages made from it use it as a key."""
     return _stored(entry).digest
 
 
@@ -119,11 +119,11 @@ def build_once(
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Path:
-    """The folder of a stage's result; `build` is called with an empty folder to fill if there is no whole one yet.
+    """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
-    `clean` leaves it alone until this process ends. Raises LabError when another process holds the entry's lock for
-    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and whatever `build` raises; nothing is
-    left in the cache then.
+    `clean` leaves it alone until this process ends. Raises LabError if another process holds the entry's lock for
+    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`. Errors leave
+    nothing in the cache.
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
@@ -147,25 +147,22 @@ def build_once(
 
 
 def sweep(final: Path) -> None:
-    """Remove what builders of an entry left that were killed; whoever calls it holds the entry's lock.
-
-    What they had started may not have ended yet.
-    """
+    """Remove the leftovers of killed builders of an entry, whose own children may still run. Call it under the lock."""
     for leftover in final.parent.glob(f".{glob.escape(final.name)}{UNFINISHED}*"):
         shutil.rmtree(_moved_away(leftover), ignore_errors=True)
 
 
 def damage(entry: Path) -> str | None:
-    """Why an entry cannot be used, in words; None for a whole one. All of it is read unless that was done before."""
+    """The reason why an entry cannot be used, or None. Its whole content is read unless that was done before."""
     if entry.is_symlink() or not entry.is_dir():
-        return "it is no folder"
+        return "it is not a folder"
     try:
         seen = fingerprint(entry)
         stored = _stored(entry)
     except FileNotFoundError:
         found = f"{_ENTRY_FILE} is missing"
     except ValidationError:
-        found = f"{_ENTRY_FILE} does not say what belongs there"
+        found = f"{_ENTRY_FILE} is not a record of its content"
     except ResultError as error:
         found = error.what
     except OSError as error:
@@ -176,9 +173,9 @@ def damage(entry: Path) -> str | None:
 
 
 def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
-    """How an entry differs from its record; `seen` is its fingerprint."""
+    """The difference between an entry and its record; `seen` is its fingerprint."""
     if f"{stored.name}-{stored.key}" != entry.name or contents_digest(stored.contents) != stored.digest:
-        return f"{_ENTRY_FILE} is not that of this entry"
+        return f"{_ENTRY_FILE} belongs to another entry"
     stamp = _beside(entry, "checked")
     with suppress(ResultError):
         if read_inside(stamp.parent, stamp.name, at_most=ATTACHMENT_BYTES) == seen.encode():
@@ -190,15 +187,15 @@ def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
 
 
 def _stamp(entry: Path, seen: str) -> None:
-    """Note that an entry with that fingerprint was whole. Anything may stand in the place of the note, a FIFO too."""
+    """Record that an entry with this fingerprint was whole. The record's place may have any file, even a FIFO."""
     stamp = _beside(entry, "checked")
-    with suppress(OSError):  # somebody else's cache, or a full disk: it is read again next time
+    with suppress(OSError):  # another user's cache, or a full disk: the next use reads it again
         discard(stamp)
         stamp.write_text(seen)
 
 
 def _stored(entry: Path) -> _Stored:
-    """Raises FileNotFoundError, ResultError for what is no file or cannot be read, ValidationError."""
+    """Raises FileNotFoundError, ResultError if it is no file or unreadable, ValidationError."""
     content = read_inside(entry, _ENTRY_FILE, at_most=ATTACHMENT_BYTES)
     if content is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(entry / _ENTRY_FILE))
@@ -206,16 +203,16 @@ def _stored(entry: Path) -> _Stored:
 
 
 def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
-    """All entries by stage and name, damaged ones and what interrupted builds left included."""
+    """All entries by stage and name, with damaged ones and leftovers of interrupted builds."""
     base = root or images_cache()
     return [_listed(stage, path) for stage in stages for path in _places(base / stage)]
 
 
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
-    """Remove entries; returns the bytes set free.
+    """Remove entries. Returns the freed bytes.
 
-    Raises, after all others are removed, StorageError for those that cannot be removed, and LabError for those that are
-    being built or used right now.
+    After all others are removed, it raises StorageError for entries that cannot be removed, and LabError for entries in
+    use or under construction.
     """
     freed = 0
     kept: list[str] = []
@@ -241,8 +238,8 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
             hint=f"let this user write there, or remove by hand: {' '.join(map(str, failed))}",
         )
     if kept:
-        hint = "end what uses them, and clean again"
-        raise LabError(f"not removed, for another process uses them: {', '.join(kept)}", transient=True, hint=hint)
+        hint = "end the processes that use them, and clean again"
+        raise LabError(f"not removed, because another process uses them: {', '.join(kept)}", transient=True, hint=hint)
     return freed
 
 
@@ -268,7 +265,7 @@ def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str])
 
 
 def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
-    """Bring a folder, or all of its filesystem, to the disk; raises OSError if that failed."""
+    """Sync a folder, or its whole filesystem, to disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if synchronise(descriptor) != 0:
@@ -278,14 +275,14 @@ def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
 
 
 def _places(stage: Path) -> Iterator[Path]:
-    """Where entries are, or what stands in their place; unfinished ones too, unless somebody is building them."""
+    """Paths of entries, of wrong files in their places, and of unfinished entries that nobody is building."""
     if not stage.is_dir():
         yield from [stage] if os.path.lexists(stage) else []
         return
     try:
         there = sorted(stage.iterdir())
     except OSError:
-        there = [stage]  # it is told why
+        there = [stage]  # `damage` tells why
     for path in there:
         name, unfinished, _ = path.name.partition(UNFINISHED)
         left = unfinished and not is_locked(path.with_name(f"{name}.lock"))
@@ -306,10 +303,9 @@ def _listed(stage: str, path: Path) -> CacheEntry:
 
 
 def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
-    """Remove an entry, if nobody builds or uses it."""
     if not os.path.lexists(entry.path):
         return True
-    if entry.path.name == entry.stage:  # what stands in the place of a whole stage
+    if entry.path.name == entry.stage:  # a wrong file in the place of a whole stage
         discard(entry.path)
         return True
     final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
@@ -331,7 +327,7 @@ def _beside(entry: Path, kind: str) -> Path:
 
 
 def _moved_away(path: Path) -> Path:
-    """Renamed first: a removal that is interrupted must not leave half an entry in its place."""
+    """Renamed first: an interrupted removal must not leave half an entry in its place."""
     name = path.name.partition(UNFINISHED)[0].removeprefix(".")
     doomed = path.with_name(f".{name}{UNFINISHED}removed")
     if doomed != path:
@@ -342,7 +338,7 @@ def _moved_away(path: Path) -> Path:
 
 @contextmanager
 def _told(folder: Path) -> Generator[None]:
-    """A cache that cannot be written is told as such."""
+    """Report errors of a cache that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -364,7 +360,7 @@ def _full(folder: Path) -> StorageError:
 
 
 def _is_full(folder: Path, error: LabError) -> bool:
-    """Whether a program failed for want of room."""
+    """Whether a program failed because the disk is full."""
     free = os.statvfs(folder)
     words = tuple(os.strerror(number) for number in _FULL)
     return free.f_bavail * free.f_frsize < _LITTLE_BYTES or any(word in error.what for word in words)

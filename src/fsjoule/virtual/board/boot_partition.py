@@ -1,6 +1,6 @@
 """The virtual board's boot loader: finds kernel, initrd, device tree and command line on the card.
 
-It does what U-Boot's `sysboot` does on a real board: reads /extlinux/extlinux.conf of the card's first partition.
+It works like U-Boot's `sysboot` on a real board: it reads /extlinux/extlinux.conf on the card's first partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fsjoule.host import process
 SECTOR_BYTES: Final = 512
 _SIGNATURE: Final = b"\x55\xaa"
 _SIGNATURE_OFFSET: Final = 510
-# Of the first of four entries: type at 4, first sector at 8, sectors at 12.
+# The first of four entries: type at 4, first sector at 8, sectors at 12.
 _FIRST_ENTRY_OFFSET: Final = 446
 _ENTRY: Final = struct.Struct("<4xB3xII")
 _COPY_TIMEOUT_S: Final = 30.0
@@ -24,7 +24,7 @@ _COPY_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BootEntry:
-    """What extlinux.conf says: paths on the boot partition, and the kernel's command line. Some have no device tree."""
+    """An entry of extlinux.conf: paths on the boot partition, and the kernel's command line."""
 
     kernel: str
     initrd: str
@@ -34,7 +34,7 @@ class BootEntry:
 
 @dataclass(frozen=True, slots=True)
 class BootFiles:
-    """The same as files of the host."""
+    """The entry's files, copied to the host."""
 
     kernel: Path
     initrd: Path
@@ -43,7 +43,7 @@ class BootFiles:
 
 
 def load(image: Path, into: Path) -> BootFiles:
-    """Copy what the card boots into the folder `into`. Raises LabError if the card has nothing to boot."""
+    """Copy the card's boot files into the folder `into`. Raises LabError if the card is not bootable."""
     with image.open("rb") as file:
         partition = f"{image}@@{first_partition_offset(file.read(SECTOR_BYTES))}"
     configuration = into / "extlinux.conf"
@@ -59,7 +59,7 @@ def load(image: Path, into: Path) -> BootFiles:
 
 
 def first_partition_offset(first_sector: bytes) -> int:
-    """Where the first partition of an MBR begins, in bytes. Raises LabError if there is none."""
+    """Offset of an MBR's first partition, in bytes. Raises LabError if there is none."""
     if first_sector[_SIGNATURE_OFFSET:] != _SIGNATURE:
         raise LabError("the card has no partition table", hint="flash a card image onto it")
     kind, start, sectors = _ENTRY.unpack_from(first_sector, _FIRST_ENTRY_OFFSET)
@@ -84,4 +84,4 @@ def _copy(partition: str, name: str, target: Path) -> None:
     try:
         process.run(["mcopy", "-n", "-o", "-i", partition, f"::{name}", target], timeout_s=_COPY_TIMEOUT_S)
     except LabError as error:
-        raise LabError(f"the card's boot partition gives no {name}: {error.what}") from error
+        raise LabError(f"cannot read {name} from the card's boot partition: {error.what}") from error

@@ -16,7 +16,7 @@ from fsjoule.model import MIB
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.disks.lossy_disk import Cache
 
-# sun_path holds 108 bytes, the last of which is NUL.
+# sun_path holds 108 bytes, including the final NUL.
 _SOCKET_PATH_LIMIT_BYTES: Final = 107
 
 _Mib = Annotated[int, Field(gt=0, le=4096)]
@@ -29,7 +29,7 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 class QemuConfig:
     """The emulated board. `program` is a name on the PATH or a path.
 
-    `extra_args` stand before the devices of card and disks, which may sit in a controller that they add.
+    `extra_args` come before the devices of card and disks, which may use a controller from them.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -42,9 +42,9 @@ class QemuConfig:
 
 @dataclass(frozen=True, slots=True)
 class CardConfig:
-    """The card and its mux. An `image` that is not there is made: an empty card of `size_mib`.
+    """The card and its mux. If `image` does not exist, an empty card of `size_mib` is made.
 
-    `device` is the text of QEMU's -device for it, without its drive; empty on a machine that has slots of its own,
+    `device` is the text of QEMU's -device for it, without its drive. It is empty for a machine with its own slots,
     where the card goes into the second one.
     """
 
@@ -64,7 +64,7 @@ class CardConfig:
 class DiskConfig:
     """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
 
-    `cache` is what becomes of writes that the board has not flushed when its power goes: they are kept, lost, or torn.
+    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -80,9 +80,9 @@ class DiskConfig:
 
 @dataclass(frozen=True, slots=True)
 class WiresConfig:
-    """The board's serial lines: `console` is a link that the board makes to its pty, `mark` is the meter's mark tty.
+    """The board's serial lines: `console` is the board's link to its pty, `mark` is the meter's mark tty.
 
-    The meter may come and go: `mark` is opened when the board has something to say.
+    The meter may come and go: `mark` is opened when the board sends a mark.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -93,7 +93,7 @@ class WiresConfig:
 
 @dataclass(frozen=True, slots=True)
 class OutletConfig:
-    """Where the outlet's HTTP server listens. Port 0 takes a free one, which the ready file tells."""
+    """The address of the outlet's HTTP server. Port 0 takes a free port, which the ready file tells."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -104,10 +104,10 @@ class OutletConfig:
 
 @dataclass(frozen=True, slots=True)
 class GuestTimeConfig:
-    """A board whose clock counts instructions, `2 ** shift` ns each, and stands still while it waits for input.
+    """A board whose clock counts instructions, `2 ** shift` ns each, and stops while the board waits for input.
 
-    `mailbox` is a socket by which input reaches it, `probe` the library that tells what it draws.
-    `feed` of such a board is a FIFO. A burst of the card's energy is drawn at `card_peak_w` until it is paid.
+    Input reaches it through the socket `mailbox`; the library `probe` reports its power. Its `feed` is a FIFO. Energy
+    of the card is drawn at `card_peak_w` until it is paid.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -120,9 +120,9 @@ class GuestTimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class BoardConfig:
-    """All that `python -m fsjoule.virtual.board.program` needs to know. Paths are absolute once read by `from_toml`.
+    """Everything that `python -m fsjoule.virtual.board.program` needs. `from_toml` makes paths absolute.
 
-    `recipe` names the card images that are for it (`images/*.toml`).
+    `recipe` names the board's card images (`images/*.toml`).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -141,18 +141,18 @@ class BoardConfig:
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
     def disk_image(self, name: str) -> Path:
-        """The image of a further disk, beside the card's."""
+        """The image of a further disk, next to the card's."""
         return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")
 
     def disk_socket(self, name: str) -> Path:
-        """Where a disk that can lose its cache is served, in the short directory of the mux's socket."""
+        """The socket of a disk that can lose its cache, in the short directory of the mux's socket."""
         return self.card.control_socket.with_name(f"disk-{name}")
 
     @classmethod
     def from_toml(cls, file: Path) -> BoardConfig:
-        """Read a config file; relative paths in it start at its own folder.
+        """Read a config file. Relative paths start at its own folder.
 
-        Raises ConfigError with file, line, key and what would be right.
+        Raises ConfigError with file, line, key and advice.
         """
         try:
             text = file.read_text()
@@ -175,7 +175,7 @@ class BoardConfig:
         return config
 
     def to_toml(self) -> str:
-        """The text of a config file that `from_toml` reads as this very config."""
+        """The text of a config file from which `from_toml` reads the same config."""
         plain = asdict(self)
         tables = {name: plain.pop(name) for name in _TABLES}
         tables |= {f"{_DISKS}.{name}": values for name, values in plain.pop(_DISKS).items()}
@@ -186,7 +186,7 @@ class BoardConfig:
         return "\n".join(lines) + "\n"
 
     def below(self, folder: Path) -> BoardConfig:
-        """The same with relative paths taken as below `folder`."""
+        """The same config with relative paths resolved below `folder`."""
         card = replace(self.card, image=folder / self.card.image, control_socket=folder / self.card.control_socket)
         wires = WiresConfig(console=folder / self.wires.console, mark=folder / self.wires.mark)
         guest = self.guest_time
@@ -205,10 +205,10 @@ class BoardConfig:
 
 @dataclass(frozen=True, slots=True)
 class BoardReady:
-    """The ready file (JSON): written when the board program can be used, removed when it ends.
+    """The ready file (JSON): written when the board program is ready, removed when it ends.
 
-    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the loop device on which the
-    card appears in position `host`; `mux_control` is the control path for `usbsdmux`.
+    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's loop device in
+    position `host`; `mux_control` is the control path for `usbsdmux`.
     """
 
     pid: int
@@ -220,16 +220,16 @@ class BoardReady:
 
     @classmethod
     def read(cls, file: Path) -> BoardReady | None:
-        """What the file says; None while there is none. Raises LabError for a file of something else."""
+        """The file's content, or None if it is missing. Raises LabError for wrong content."""
         try:
             return _READY.validate_json(file.read_bytes())
         except FileNotFoundError:
             return None
         except ValidationError as error:
-            raise LabError(f"{file} is no ready file of a virtual board: {error}") from error
+            raise LabError(f"{file} is not a ready file of a virtual board: {error}") from error
 
     def write(self, file: Path) -> None:
-        """Write it whole or not at all."""
+        """Write it atomically."""
         beside = file.with_name(file.name + ".new")
         beside.write_text(json.dumps(asdict(self), indent=2) + "\n")
         beside.replace(file)
@@ -278,7 +278,7 @@ def _check_size(config: BoardConfig, file: Path, text: str) -> None:
     if size & (size - 1):
         line = line_of(text, ["card", "size_mib"])
         lower = 1 << (size.bit_length() - 1)
-        hint = f"QEMU's SD card wants a power of two: {lower} or {lower * 2}"
+        hint = f"QEMU's SD card must be a power of two: {lower} or {lower * 2}"
         raise ConfigError(f"card.size_mib = {size} is wrong", file=file, line=line, hint=hint)
 
 
@@ -299,5 +299,5 @@ def _check_socket_path(table: str, key: str, path: Path, file: Path, text: str) 
 def _literal(value: str | float | Path | tuple[str, ...]) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(json.dumps(each) for each in value) + "]"
-    # JSON's strings and numbers are TOML's.
+    # JSON's strings and numbers are valid TOML.
     return json.dumps(str(value) if isinstance(value, Path) else value)

@@ -1,4 +1,4 @@
-"""The board's console: a pty that outlives power cycles, bridged to the serial line of whatever QEMU runs."""
+"""The board's console: a pty that outlives power cycles, bridged to the serial line of the running QEMU."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from fsjoule.errors import LabError
 from fsjoule.virtual.board.mailbox import Mailbox
 
 _CHUNK_BYTES: Final = 65536
-# A reader that stalls makes the oldest output go, never the board.
+# For a slow reader the oldest output is dropped; the board never waits.
 _BACKLOG_BYTES: Final = 1 << 20
 _TYPED_BACKLOG_BYTES: Final = 65536
 _LOG_LIMIT_BYTES: Final = 16 << 20
-# How soon a new reader of the pty is noticed. Until then, as on a wire, what is sent is gone.
+# Time until a new reader of the pty is noticed. Output before that is lost, as on a wire.
 _PROBE_S: Final = 0.02
 _STOP_TIMEOUT_S: Final = 5.0
 _PROMPT_BYTES: Final = 200
 
 
 class Console:
-    """Bridges the pty, the log file and the serial line in a thread of its own, which blocks on none of them.
+    """Bridges the pty, the log file and the serial line in its own thread, which never blocks on any of them.
 
-    With a mailbox, what is typed reaches the board by it instead of by the serial line.
+    With a mailbox, typed input reaches the board through it, not through the serial line.
     """
 
     def __init__(self, link: Path, log: Path, mailbox: Mailbox | None = None) -> None:
-        """Make the pty and point `link` at it. Raises LabError."""
         self._mailbox = mailbox
         self._last_line = b""
         self._held = b""
@@ -59,16 +58,15 @@ class Console:
             mailbox.on_waiting = lambda: self._order(self._release)
 
     def connect(self, line: socket.socket) -> None:
-        """Bridge a serial line, which is closed when its other end is."""
+        """Bridge a serial line. It is closed when its other end closes."""
         line.setblocking(False)
         self._order(lambda: self._begin(line))
 
     def say(self, text: str) -> None:
-        """Print something, as the boot ROM."""
+        """Print a text like a boot ROM."""
         self._order(lambda: self._send(text.encode()))
 
     def close(self) -> None:
-        """End the bridge and remove the link."""
         self._order(self._stop)
         self._thread.join(_STOP_TIMEOUT_S)
         with suppress(OSError):
@@ -83,7 +81,7 @@ class Console:
         self._orders.put(order)
         self._wake_up.send(b".")
 
-    # Everything below runs in the thread.
+    # All methods below run in the thread.
 
     def _run(self) -> None:
         next_probe_s = 0.0
@@ -139,13 +137,13 @@ class Console:
             self._watch(self._line, bool(self._to_board), self._on_line)
 
     def _watch(self, end: int | socket.socket, pending: bool, handler: Callable[[int], None]) -> None:
-        """Read from one end; write to it as well while there is something pending for it."""
+        """Read from one end, and write to it while data for it is pending."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
         if self._selector.get_key(end).events != events:
             self._selector.modify(end, events, handler)
 
     def _send(self, data: bytes) -> None:
-        """To the log, and to the reader if there is one."""
+        """Send to the log and to a reader."""
         self._log.write(data)
         self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]
         if self._mailbox is not None:
@@ -153,9 +151,9 @@ class Console:
         self._show(data)
 
     def _hold(self, data: bytes, *, waiting: bool) -> bytes:
-        """Keep a line without its end back until the board waits for input; returns what to show.
+        """Hold back an unfinished line until the board waits for input. Returns the bytes to show.
 
-        Whoever sees a prompt may then take it that the board's time stands still.
+        So a reader who sees a prompt knows that the board's time has stopped.
         """
         whole, end, begun = (self._held + data).rpartition(b"\n")
         self._held = b"" if waiting else begun
@@ -190,7 +188,7 @@ class Console:
         self._watch(self._master, bool(self._to_reader), self._on_reader)
 
     def _probe(self) -> None:
-        """See whether a reader has opened the pty: then its master no longer says that the other end is closed."""
+        """Detect a reader of the pty: then its master no longer reports a closed other end."""
         try:
             self._take_typed()
         except BlockingIOError:
@@ -204,7 +202,7 @@ class Console:
 
     def _on_reader(self, events: int) -> None:
         if not self._listened_to:
-            # It left while the line's event, of the same round, was dealt with.
+            # The reader left during the line's event in the same round.
             return
         if events & selectors.EVENT_READ:
             try:
@@ -219,7 +217,7 @@ class Console:
             self._flush_to_reader()
 
     def _reader_left(self) -> None:
-        """What it did not read is not for the next one."""
+        """Drop unread output: it is not for the next reader."""
         self._selector.unregister(self._master)
         self._listened_to = False
         self.dropped_bytes += len(self._to_reader)
@@ -227,7 +225,7 @@ class Console:
         _drain(self.tty)
 
     def _take_typed(self) -> None:
-        """What a reader typed goes to the board; with no board running it is lost."""
+        """Pass typed input to the board. Without a running board it is lost."""
         typed = os.read(self._master, _CHUNK_BYTES)
         if self._mailbox is not None:
             taken = self._mailbox.type(typed, self._last_line)
@@ -239,14 +237,14 @@ class Console:
 
 
 class _RotatingLog:
-    """The console's output on file, in two pieces of bounded size."""
+    """A log of the console's output in two files of limited size."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = path.open("wb", buffering=0)
 
     def write(self, data: bytes) -> None:
-        # A full disk of the host is no reason to lose the console.
+        # A full disk on the host must not end the console.
         with suppress(OSError):
             if self._file.tell() > _LOG_LIMIT_BYTES:
                 self._file.close()
@@ -259,7 +257,7 @@ class _RotatingLog:
 
 
 def _raw_pty() -> tuple[int, Path]:
-    """A non-blocking master, and the path of its slave, raw and closed: the mode lives as long as the master."""
+    """A non-blocking master, and the path of its raw, closed slave: the mode lasts as long as the master."""
     master, slave = os.openpty()
     tty.setraw(slave)
     path = Path(os.ttyname(slave))

@@ -1,4 +1,4 @@
-"""What a board in guest time has besides: a mailbox for input, a supply with a probe, a card anew at each power-on."""
+"""Extra parts of a board in guest time: a mailbox for input, a supply with a probe, a fresh card per power-on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host import process
-from fsjoule.virtual.board import guest_boot as guestboot
+from fsjoule.virtual.board import guest_boot
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, GuestTimeConfig
 from fsjoule.virtual.board.guest_supply import GuestSupply
@@ -20,7 +20,7 @@ _COPY_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PowerOn:
-    """What one power-on runs with."""
+    """The parts of one power-on."""
 
     files: BootFiles
     card: Path
@@ -28,13 +28,12 @@ class PowerOn:
 
 
 class Guest:
-    """These parts of one board. `seed` is that of the next power-on's random numbers.
+    """The extra parts of one board. `seed` is for the next power-on's random numbers.
 
-    With `profile_next` the next power-on, and no other, counts the instructions of each window by address.
+    With `profile_next` only the next power-on counts the instructions of each window by address.
     """
 
     def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
-        """Make them. Raises LabError."""
         self._config = guest
         self.seed = 1
         self.profile_next = False
@@ -45,25 +44,25 @@ class Guest:
         self._copy = image.with_name(image.name + ".powered")
 
     def power_on(self, files: BootFiles, card: Path) -> PowerOn:
-        """Prepare one. Whatever the one before wrote, the board finds what was flashed. Raises LabError."""
+        """Prepare a power-on with a fresh copy of the flashed card. Raises LabError."""
         copy = self._copy
 
         def environment(mark_fd: int) -> Mapping[str, str]:
             return self.supply.environment(copy, mark_fd)
 
-        # Holes stay holes: it takes a fraction of a second.
+        # Holes stay holes, so it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
         self._profiled, self.profile_next = self.profile_next, False
         counter = self._config.probe if self._profiled else None
         qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed, counter)
-        return PowerOn(guestboot.for_guest_time(files), copy, qemu)
+        return PowerOn(guest_boot.for_guest_time(files), copy, qemu)
 
     def power_off(self) -> None:
-        """What the board wrote is gone."""
+        """Drop everything that the board wrote."""
         self._copy.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
-        """For people: plain JSON."""
+        """The status for people, as plain JSON."""
         state = self.supply.state()
         return {
             "seconds": state.time_ns / 1e9,
@@ -76,6 +75,5 @@ class Guest:
         }
 
     def close(self) -> None:
-        """End the mailbox and remove the copy."""
         self.mailbox.close()
         self.power_off()

@@ -1,4 +1,4 @@
-"""What the boot loader of a board in guest time adds to what its card boots: the mailbox, and random numbers."""
+"""Additions by the boot loader of a board in guest time: the mailbox, and random numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fsjoule.virtual.board.boot_partition import BootFiles
 MAILBOX_INDEX: Final = 0
 MAILBOX_DEVICE: Final = "/dev/mmcblk0"
 _ALIAS: Final = "mmc0"
-# By these Linux would see that the slot is empty, and would wait for its supply.
+# With these Linux would see an empty slot and wait for its supply.
 _REMOVED: Final = ("cd-gpios", "vmmc-supply")
 _SEED_WORDS: Final = 8
 _TIMEOUT_S: Final = 30.0
 
 
 def for_guest_time(files: BootFiles) -> BootFiles:
-    """The same with a card in the other slot, in the device tree, and with the login told of it.
+    """The same files, with a card in the other slot of the device tree and on the command line for the login.
 
-    The tree has room for the random numbers by which the kernel's own begin. QEMU fills it, by its `-seed`.
-    Raises LabError if the device tree is not that of a board with two slots.
+    The tree gets space for the seed of the kernel's random numbers, which QEMU fills from its `-seed`. Raises LabError
+    if the device tree does not belong to a board with two slots.
     """
     tree = files.device_tree
     if tree is None:
-        raise LabError("the card boots without a device tree, and a board in guest time is told of its mailbox by one")
+        raise LabError("the card boots without a device tree, which a board in guest time needs for its mailbox")
     node = _run("fdtget", tree, "/aliases", _ALIAS).strip()
     present = _run("fdtget", "-p", tree, node).split()
     for name in _REMOVED:

@@ -1,6 +1,6 @@
-"""The supply of a board in guest time: the probe inside of QEMU tells the meter what it draws, through a FIFO.
+"""The supply of a board in guest time: the probe inside QEMU sends the board's power to the meter through a FIFO.
 
-Nothing is told while no QEMU runs: without power the board's time does not pass, and with it not the meter's.
+Without QEMU nothing is sent: without power the board's time stops, and the meter's time with it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fsjoule.virtual.board.config import GuestTimeConfig
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.board.qemu_activity import ActivityReader
 
-# As probe/guest_probe.c has it: magic, time, busy time, bytes read and written, watts, events told and dropped.
+# As in probe/guest_probe.c: magic, time, busy time, bytes read and written, watts, events sent and dropped.
 _STATE: Final = struct.Struct("<8sqqQQdQQ")
 _MAGIC: Final = b"FSJPROB\0"
 _WINDOW: Final = re.compile(r"[A-Za-z0-9]+")
-# Where QEMU ends because the probe does not work in it.
+# QEMU's exit code if the probe does not work in it.
 PROBE_EXIT_CODE: Final = 70
 
 
 @dataclass(frozen=True, slots=True)
 class GuestState:
-    """What the probe has seen since power-on, in the guest's time."""
+    """The probe's counts since power-on, in the guest's time."""
 
     time_ns: int
     busy_ns: int
@@ -46,10 +46,10 @@ NOTHING_YET: Final = GuestState(0, 0, 0, 0, 0.0, 0, 0)
 
 
 class GuestSupply:
-    """The FIFO, and what a QEMU must be told to use it. The board starts switched off."""
+    """The FIFO, and the environment for a QEMU that uses it. The board starts switched off."""
 
     def __init__(self, fifo: Path, coefficients: PowerCoefficients, config: GuestTimeConfig) -> None:
-        """Make the FIFO, if it is not there. Raises LabError."""
+        """Make the FIFO unless it exists. Raises LabError."""
         self._fifo = fifo
         self._coefficients = coefficients
         self._config = config
@@ -63,16 +63,16 @@ class GuestSupply:
 
     @property
     def watts(self) -> float:
-        """What the running board draws at its own present."""
+        """The power of the running board at its present time."""
         return self.state().watts if self.volts else 0.0
 
     @property
     def records(self) -> int:
-        """What was told since power-on."""
+        """Events sent since power-on."""
         return self.state().events
 
     def state(self) -> GuestState:
-        """What the probe has seen of the QEMU that was started last."""
+        """The probe's counts for the last started QEMU."""
         with suppress(OSError, ValueError), self._state.open("rb") as file:
             with mmap.mmap(file.fileno(), _STATE.size, access=mmap.ACCESS_READ) as content:
                 magic, *values = _STATE.unpack_from(content)
@@ -81,7 +81,7 @@ class GuestSupply:
         return NOTHING_YET
 
     def environment(self, card: Path, mark_fd: int) -> dict[str, str]:
-        """What a QEMU needs in its environment; `mark_fd` is its end of the mark line."""
+        """The environment for a QEMU; `mark_fd` is its end of the mark line."""
         k = self._coefficients
         model = (
             *(k.volts, k.idle_w, k.cpu_w, k.card_read_mj_per_mib, k.card_write_mj_per_mib),
@@ -113,7 +113,7 @@ class GuestSupply:
         return content
 
     def switch_off(self) -> None:
-        """No supply."""
+        """Cut the supply."""
         self.volts = 0.0
         self._state.unlink(missing_ok=True)
         shutil.rmtree(self._profiles, ignore_errors=True)
@@ -123,15 +123,14 @@ class GuestSupply:
         self.volts = self._coefficients.volts
 
     def idle(self) -> None:
-        """Powered."""
         self._profiles.mkdir(exist_ok=True)
         self.volts = self._coefficients.volts
 
     def follow(self, reader: ActivityReader | None) -> None:
-        """A QEMU runs; the probe in it needs nobody's help."""
+        """Do nothing: the probe in QEMU works alone."""
 
     def close(self) -> None:
-        """Switch off. The FIFO stays, for the meter that has it open."""
+        """Switch off. The FIFO stays for the meter, which has it open."""
         self.switch_off()
 
 

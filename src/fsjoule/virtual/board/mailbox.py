@@ -1,8 +1,8 @@
-"""Input for a board whose time stands still while it waits for it: lines, as the contents of a card's sectors.
+"""Input for a board whose time stops while it waits: lines, as the contents of a card's sectors.
 
-A serial line brings a character whenever it comes, somewhere between two instructions of the guest, and no two runs are
-alike then. A card is read when the guest asks for it, and while QEMU waits for the answer not one instruction passes.
-So the guest's login reads its lines from a second card, whose image is served from here (`nbd`).
+A character on a serial line arrives at any moment between two instructions, so no two runs would be equal. But a card
+is read when the guest asks for it, and while QEMU waits for the data, no instruction passes. So the guest's login reads
+its lines from a second card, whose image is served here (`nbd`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from fsjoule.virtual.disks.nbd import Kind, Line, Server
 
-# QEMU's cards have a power of two. Where a kernel looks for partitions there is nothing.
+# The size of a QEMU card is a power of two. The place for a partition table stays empty.
 SIZE_BYTES: Final = 1 << 20
 LINE_OFFSET: Final = SIZE_BYTES // 2
 LINE_BYTES: Final = 4096
@@ -27,20 +27,17 @@ _ERASE: Final = (0x08, 0x7F)
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What becomes of what was typed: `echo` is for whoever types, `to_uart` for the board's serial line."""
+    """The result of typed input: `echo` goes back to the typist, `to_uart` to the board's serial line."""
 
     echo: bytes
     to_uart: bytes
 
 
 class Mailbox:
-    """Lines on their way to the board. `type` belongs to one thread.
-
-    `on_waiting` is called, from another thread, when the board begins to wait.
-    """
+    """Lines on their way to the board. Only one thread may call `type`. `on_waiting` is called from another thread."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at a socket, to which one QEMU after the other connects. Raises LabError."""
+        """Listen on a socket, to which one QEMU at a time connects. Raises LabError."""
         self.on_waiting: Callable[[], None] = lambda: None
         self._news = threading.Condition()
         self._lines: deque[bytes] = deque()
@@ -50,15 +47,15 @@ class Mailbox:
 
     @property
     def waiting(self) -> bool:
-        """Whether the board waits for a line now, its time standing still."""
+        """Whether the board waits for a line now, with its time stopped."""
         return self._waiting
 
     def type(self, typed: bytes, prompt: bytes) -> Typed:
-        """Take what somebody types, as a terminal's line editor does; `prompt` is the board's last line so far.
+        """Take typed input, like a terminal's line editor; `prompt` is the board's last line so far.
 
-        An empty line does not reach the board: whoever sends one to see whether somebody is there gets the prompt
-        again, and the board's time does not depend on how often. Ctrl-C interrupts what runs on the board, by the
-        serial line and so at a moment that no other run has.
+        An empty line does not reach the board. A client that sends one to find the prompt gets it again, and the
+        board's time does not depend on the number of tries. Ctrl-C interrupts the board's program over the serial line,
+        and so at a moment that no other run has.
         """
         echo, to_uart = bytearray(), bytearray()
         for byte in typed:
@@ -77,11 +74,10 @@ class Mailbox:
         return Typed(bytes(echo), bytes(to_uart))
 
     def close(self) -> None:
-        """Hang up."""
         self._server.close()
 
     def _enter(self) -> bool:
-        """Send the line that was typed, unless it is empty."""
+        """Send the typed line, unless it is empty."""
         line = bytes(self._typing)
         self._typing.clear()
         if not line.strip():
@@ -96,7 +92,7 @@ class Mailbox:
         self._forget_lines()
 
     def _forget_lines(self) -> None:
-        """What was typed for a QEMU that is gone is for no other; whoever waits looks whether its QEMU is."""
+        """Drop input meant for a QEMU that has exited, and wake the waiter to check its QEMU."""
         with self._news:
             self._lines.clear()
             self._news.notify_all()
@@ -104,7 +100,7 @@ class Mailbox:
     # ------------------------------------------------------------------------------------------------------ serving
 
     def _answer(self, qemu: Line) -> None:
-        """Reads of the line's place get the next line, from its first sector on; all else reads as zeros."""
+        """A read of the line's first sector gets the next line; everything else reads as zeros."""
         line = bytes(LINE_BYTES)
         for request in qemu.requests():
             data = b""
@@ -122,6 +118,6 @@ class Mailbox:
             self.on_waiting()
             self._news.wait_for(lambda: self._lines or not qemu.open)
             if not qemu.open:
-                raise EOFError("another board is there")
+                raise EOFError("another QEMU has connected")
             self._waiting = False
             return self._lines.popleft()

@@ -16,17 +16,17 @@ _CHUNK_BYTES: Final = 4096
 
 
 class MarkWire:
-    """Passes on what the board sends, as soon as it is sent. A meter that is not there loses it, as a wire would."""
+    """Passes on the board's output at once. Without a meter it is lost, as on a wire."""
 
     def __init__(self, meter_tty: Path | None) -> None:
-        """Without a tty the marks reach the meter otherwise, and are only taken off the line."""
+        """Without a tty the marks reach the meter another way, and are only read here."""
         self._path = meter_tty
         self._fd: int | None = None
         self.passed_bytes = 0
         self.dropped_bytes = 0
 
     def connect(self, line: socket.socket) -> None:
-        """Pass on what comes from this line, in a thread of its own, until its other end is closed."""
+        """Pass on this line's data, in its own thread, until its other end closes."""
         threading.Thread(target=self._run, args=(line,), name="mark wire", daemon=True).start()
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class MarkWire:
         prefer_this_thread()
         with line, suppress(OSError):
             while data := line.recv(_CHUNK_BYTES):
-                # The meter's tty goes away with its meter: a second try opens that of a new one.
+                # The meter's tty ends with its meter: a second try opens the tty of a new one.
                 if self._write(data) or self._write(data):
                     self.passed_bytes += len(data)
                 else:

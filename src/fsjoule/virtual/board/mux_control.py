@@ -1,6 +1,6 @@
-"""The mux's control socket, which `usbsdmux` talks to: one line asked, one line answered.
+"""The mux's control socket for `usbsdmux`: a request of one line, an answer of one line.
 
-Asked: `get`, or a position. Answered: `ok <position>` or `error <text>`.
+Requests: `get`, or a position. Answers: `ok <position>` or `error <text>`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MuxControl:
     """Listens on a unix socket. `get` and `move` are called from its threads."""
 
     def __init__(self, path: Path, get: Callable[[], CardPosition], move: Callable[[CardPosition], None]) -> None:
-        """Listen on a path that was claimed before. Raises LabError."""
+        """Listen on a claimed path. Raises LabError."""
         try:
             self._server = _Server(str(path), _Handler)
         except OSError as error:
@@ -69,7 +69,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 def claim(path: Path) -> None:
-    """Make the path usable: remove what a board that is gone left there. Raises LabError if a board runs on it."""
+    """Make the path usable: remove the socket of a dead board. Raises LabError if a living board uses it."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_REQUEST_TIMEOUT_S)
         try:
@@ -78,4 +78,4 @@ def claim(path: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
             return
-    raise LabError(f"a virtual board is running on {path} already", hint="stop it first: fsjoule lab down")
+    raise LabError(f"a virtual board is already running on {path}", hint="stop it first: fsjoule lab down")

@@ -22,7 +22,7 @@ _PROFILE: Final = "/profile"
 
 @dataclass(frozen=True, slots=True)
 class OutletActions:
-    """What the outlet does to the board; called from the server's threads."""
+    """The outlet's actions on the board, called from the server's threads."""
 
     get_power: Callable[[], bool]
     set_power: Callable[[bool], None]
@@ -33,10 +33,10 @@ class OutletActions:
 
 
 class Outlet:
-    """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` says more.
+    """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` has details.
 
-    `PUT /seed` takes the seed of what the board leaves to chance. After `PUT /profile` the next power-on of a board in
-    guest time counts instructions, and `GET /profile/{window}` gives what a window has executed, once.
+    `PUT /seed` sets the seed of the board's random choices. After `PUT /profile` the next power-on of a board in guest
+    time counts instructions, and `GET /profile/{window}` gives a window's counts, once.
     """
 
     def __init__(self, config: OutletConfig, actions: OutletActions) -> None:
@@ -46,7 +46,7 @@ class Outlet:
         except OSError as error:
             raise LabError(
                 f"the outlet cannot listen on {config.address} port {config.port}: {error}",
-                hint="set outlet.port = 0 to take a free one",
+                hint="set outlet.port = 0 to take a free port",
             ) from error
         self._server.actions = actions
         self._server.outlet_path = f"/outlet/{config.index}"
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.startswith(f"{_PROFILE}/"):
             self._give_profile(self.path.removeprefix(f"{_PROFILE}/"))
         else:
-            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
+            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet; this one is {self.server.outlet_path}\n")
 
     def do_PUT(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -87,9 +87,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == _PROFILE:
             self._order(self.server.actions.profile_next)
         elif self.path != self.server.outlet_path:
-            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet here; this one is {self.server.outlet_path}\n")
+            self._answer(HTTPStatus.NOT_FOUND, f"no such outlet; this one is {self.server.outlet_path}\n")
         elif body.strip() not in (b"0", b"1"):
-            self._answer(HTTPStatus.BAD_REQUEST, "the outlet takes 0 or 1\n")
+            self._answer(HTTPStatus.BAD_REQUEST, "the outlet expects 0 or 1\n")
         else:
             self._order(lambda: self.server.actions.set_power(body.strip() == b"1"))
 

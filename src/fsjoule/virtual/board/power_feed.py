@@ -1,4 +1,4 @@
-"""The thread that tells the meter what the board draws, a thousand times a second."""
+"""The thread that sends the board's power to the meter, a thousand times per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsjoule.virtual.board.qemu_activity import ActivityReader
 from fsjoule.virtual.board.realtime import prefer_this_thread
 
 _PERIOD_NS: Final = 1_000_000
-# What `watts` reports is smoothed over about this long.
+# `watts` is smoothed over about this time.
 _DISPLAY_NS: Final = 200_000_000
 _STOP_TIMEOUT_S: Final = 5.0
 
@@ -36,7 +36,6 @@ class PowerFeed:
 
     @property
     def records(self) -> int:
-        """Records written so far."""
         return self._feed.head
 
     @property
@@ -44,7 +43,7 @@ class PowerFeed:
         return self._volts
 
     def switch_off(self) -> None:
-        """No supply: 0 V, 0 A."""
+        """Cut the supply: 0 V, 0 A."""
         self._set(0.0, 0.0, None)
 
     def halted(self) -> None:
@@ -52,11 +51,11 @@ class PowerFeed:
         self._set(self._coefficients.volts, 0.0, None)
 
     def idle(self) -> None:
-        """Powered, and no CPU running: QEMU is starting, or there is nothing to boot."""
+        """Supply without a running CPU: QEMU is starting, or there is nothing to boot."""
         self._set(self._coefficients.volts, self._coefficients.idle_w, None)
 
     def follow(self, reader: ActivityReader | None) -> None:
-        """Follow a running QEMU. The reader is closed when this state ends. Raises OSError if it is gone already."""
+        """Follow a running QEMU. This state's end closes the reader. Raises OSError if QEMU is gone already."""
         self._set(self._coefficients.volts, self._coefficients.idle_w, reader)
 
     def close(self) -> None:
@@ -99,5 +98,5 @@ class PowerFeed:
         try:
             return self._model.watts(self._reader.read(), interval_ns)
         except (OSError, ValueError):
-            # QEMU has ended and the board has not noticed yet.
+            # QEMU has ended, but the board has not noticed yet.
             return self._steady_w

@@ -1,9 +1,8 @@
-"""What a virtual board draws: from what QEMU did in an interval to amperes. Pure.
+"""The power of a virtual board: from QEMU's activity in an interval to amperes. Pure.
 
-``P = idle + cpu * busy + read + written``, where `busy` is the share of time for which the emulated CPU ran or would
-have run had the host let it, and the card's part is energy per byte moved, so that no sampling interval can lose or
-double any of it. The defaults span about what the filesystem energy study reports of an i.MX6ULL board with eMMC:
-1.15 W to 1.40 W.
+``P = idle + cpu * busy + read + written``. `busy` is the share of time in which the emulated CPU ran, or would have run
+if the host had let it. The card's part is energy per moved byte, so that no sampling interval loses or doubles any of
+it. The defaults span about the range of the filesystem energy study for an i.MX6ULL board with eMMC: 1.15 W to 1.40 W.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class PowerCoefficients:
-    """The model's numbers. `volts` is the supply; `cpu_w` is what a CPU that is never idle adds to `idle_w`."""
+    """The model's numbers. `volts` is the supply; `cpu_w` is the power that a CPU at full load adds to `idle_w`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -34,7 +33,7 @@ class PowerCoefficients:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What QEMU has done since it started: growing counters."""
+    """QEMU's activity since its start, as growing counters."""
 
     cpu_busy_ns: int
     card_read_bytes: int
@@ -48,7 +47,7 @@ class PowerModel:
     """Power over consecutive intervals of one running board."""
 
     def __init__(self, coefficients: PowerCoefficients, start: Activity = NO_ACTIVITY) -> None:
-        """`start`: what the counters stood at when the first interval began."""
+        """`start` has the counters at the start of the first interval."""
         self._coefficients = coefficients
         self._last = start
         self._owed_busy_ns = 0
@@ -56,9 +55,9 @@ class PowerModel:
     def watts(self, activity: Activity, interval_ns: int) -> float:
         """Mean power over the interval that ends now, in which the counters grew to `activity`.
 
-        The scheduler books a thread's time in steps of its tick (1 to 10 ms) and its waiting time when it ends. More
-        busy time than the interval is long is therefore kept for the next one: the energy comes up to a tick late,
-        and nothing of it is lost.
+        The scheduler books a thread's time in ticks of 1 to 10 ms, and its waiting time at the end of the wait. Busy
+        time beyond the interval is therefore kept for the next one: the energy comes up to a tick late, but none is
+        lost.
         """
         last, self._last = self._last, activity
         self._owed_busy_ns += activity.cpu_busy_ns - last.cpu_busy_ns

@@ -1,7 +1,7 @@
 """A virtual board: `python -m fsjoule.virtual.board.program CONFIG.toml`.
 
 An outlet, a console, a mark wire, a card behind a mux, and a supply that a meter measures, around one QEMU. The program
-runs until SIGTERM or SIGINT; whatever way it ends, no QEMU and no attached loop device is left.
+runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU and no attached loop device.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
-from fsjoule.virtual.board import boot_partition as bootpartition
-from fsjoule.virtual.board import mux_control as muxcontrol
+from fsjoule.virtual.board import boot_partition, mux_control
 from fsjoule.virtual.board.config import BoardConfig, BoardReady
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
@@ -41,28 +40,26 @@ _WATCH_INTERVAL_S: Final = 0.1
 _ORDER_TIMEOUT_S: Final = 60.0
 _PATIENCE_S: Final = 1.0
 _SEED_BITS: Final = 32
-# The interpreter may not let a busy thread keep the marks waiting for its usual 5 ms.
+# A busy thread must not delay the marks by the interpreter's usual 5 ms.
 _SWITCH_INTERVAL_S: Final = 0.0005
 
 
 class BoardState(StrEnum):
-    """What the board does."""
-
     OFF = "off"
     RUNNING = "running"
-    NO_BOOT = "no-boot"  # powered, and its boot ROM found nothing to start
+    NO_BOOT = "no-boot"  # powered, but its boot ROM found nothing to boot
     ENDED = "ended"  # powered, but QEMU ended: the guest switched itself off, or QEMU crashed
 
 
 class VirtualBoard:
     """The board's parts together.
 
-    Its methods belong to one thread, but for `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and
+    One thread calls its methods, except for `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and
     properties.
     """
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
-        """Make the parts, which `closing` takes down. Raises ConfigError, LabError."""
+        """Make the parts. `closing` removes them. Raises ConfigError, LabError."""
         self._config = config
         self._card = Card(config.card.image, config.card.size_bytes)
         closing.callback(self._card.close)
@@ -80,7 +77,7 @@ class VirtualBoard:
             config.wires.console, config.log_dir / "console.log", None if guest is None else guest.mailbox
         )
         closing.callback(self._console.close)
-        # In guest time the probe stamps the marks and tells them to the meter.
+        # In guest time the probe timestamps the marks and sends them to the meter.
         self._marks = MarkWire(config.wires.mark if guest is None else None)
         closing.callback(self._marks.close)
         self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply
@@ -106,7 +103,7 @@ class VirtualBoard:
         return self._card.host_device
 
     def status(self) -> dict[str, Any]:
-        """For people and for `fsjoule lab status`: plain JSON."""
+        """The status for people and `fsjoule lab status`, as plain JSON."""
         qemu = self._qemu
         return {
             "name": self._config.name,
@@ -132,17 +129,14 @@ class VirtualBoard:
         }
 
     def set_power(self, on: bool) -> None:
-        """The outlet's switch. On when on already does nothing. Raises LabError."""
+        """The outlet's switch. Switching on twice does nothing. Raises LabError."""
         if on and not self.powered:
             self._power_on()
         elif not on:
             self.power_off()
 
     def set_seed(self, seed: int) -> None:
-        """Of what is left to chance: the next power-on of a board in guest time, the next loss of a disk's cache.
-
-        A board without either does as it does.
-        """
+        """Seed of the next power-on of a board in guest time, and of the next loss of a disk's cache."""
         self._seed = seed
         if self._guest is not None:
             self._guest.seed = seed
@@ -158,14 +152,14 @@ class VirtualBoard:
         return None if self._guest is None else self._guest.supply.take_profile(window)
 
     def end_qemu(self) -> None:
-        """Kill a QEMU for whose answer the main thread waits: one that stands still would never give it."""
+        """Kill a QEMU that the main thread waits for: a stopped one would never answer."""
         qemu = self._qemu
         if qemu is not None:
-            _log.warning("QEMU (process %d) is killed, for the power is to go off", qemu.pid)
+            _log.warning("QEMU (process %d) is killed to switch the power off", qemu.pid)
             qemu.send_kill()
 
     def power_off(self) -> None:
-        """Cut the supply: QEMU is killed, whatever it was doing, and disks lose what they have not written yet."""
+        """Cut the supply: QEMU is killed at once, and disks lose unwritten data."""
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu = None
@@ -180,14 +174,14 @@ class VirtualBoard:
             self._become(BoardState.OFF, "switched off")
 
     def move_card(self, position: CardPosition) -> None:
-        """The mux. Under power the card is pulled out of, or put into, the running board. Raises LabError."""
+        """Switch the mux. Under power this pulls the card out of the running board or inserts it. Raises LabError."""
         self.watch()
         before = self._card.position
         if position is before:
             return
         running = self._qemu if self._state is BoardState.RUNNING else None
         if running is not None and self._guest is not None:
-            # QEMU may wait for input with everything else standing still, and would not hear of it.
+            # QEMU may be stopped in a wait for input, and could not answer.
             raise LabError("in guest time a card cannot be moved under power", hint="switch the board off first")
         if before is CardPosition.DUT and running is not None:
             running.pull_card()
@@ -198,7 +192,7 @@ class VirtualBoard:
         _log.info("card: %s -> %s%s", before, position, " under power" if self.powered else "")
 
     def watch(self) -> None:
-        """Notice that QEMU has ended by itself."""
+        """Detect that QEMU has ended by itself."""
         if self._qemu is None or self._state is not BoardState.RUNNING:
             return
         code = self._qemu.exit_code()
@@ -211,8 +205,8 @@ class VirtualBoard:
         cause = "" if code else qemu.shutdown_cause()
         if code == 0 and not cause.startswith("host-"):
             return f"the guest switched the board off {after}"
-        # It ends with 0, too, when somebody on this computer ends it.
-        how = ending(code) if code else f"was ended from outside ({cause})"
+        # The exit code is also 0 if a user of this computer ends it.
+        how = ending(code) if code else f"was ended by another program ({cause})"
         return f"QEMU (process {qemu.pid}) {how} {after}; its log is {self._config.log_dir / 'qemu.log'}"
 
     def _power_on(self) -> None:
@@ -225,7 +219,7 @@ class VirtualBoard:
         loaded = self._card.image.with_name(self._card.image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
-            files = bootpartition.load(self._card.image, loaded)
+            files = boot_partition.load(self._card.image, loaded)
             if self._guest is None:
                 self._boot(files, self._card.image, None)
             else:
@@ -234,10 +228,10 @@ class VirtualBoard:
         except LabError as error:
             self._no_boot(error.what)
         finally:
-            # QEMU has it in memory by now.
+            # QEMU has loaded the files by now.
             shutil.rmtree(loaded, ignore_errors=True)
 
-    def _boot(self, files: bootpartition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
+    def _boot(self, files: boot_partition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
         self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
         self._console.connect(qemu.console)
@@ -261,15 +255,15 @@ class VirtualBoard:
 
 
 class OrderQueue:
-    """Brings what other threads want done to the main thread, which all processes must be started from."""
+    """Runs orders of other threads in the main thread, which must start all processes."""
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = queue.SimpleQueue()
 
     def do(self, order: Callable[[], None], *, hurry: Callable[[], None] | None = None) -> None:
-        """Have it done, and wait for that. Raises what it raises; LabError if it takes too long.
+        """Run an order and wait for it. Raises its error, or LabError if it takes too long.
 
-        `hurry` is called if it has not begun soon: it ends what the main thread waits for.
+        If it does not begin soon, `hurry` is called: it ends the operation that the main thread waits for.
         """
         done: Future[None] = Future()
         self._orders.put((order, done))
@@ -284,11 +278,11 @@ class OrderQueue:
             raise LabError("the virtual board is busy", transient=True) from None
 
     def end(self, *_: object) -> None:
-        """Make `serve` return. A signal handler."""
+        """Make `serve` return. It is a signal handler."""
         self._orders.put(None)
 
     def serve(self, between: Callable[[], None]) -> None:
-        """Carry out orders until `end`; calls `between` after each and whenever there is none for a while."""
+        """Carry out orders until `end`. It calls `between` after each order, and regularly without orders."""
         while True:
             with suppress(queue.Empty):
                 item = self._orders.get(timeout=_WATCH_INTERVAL_S)
@@ -309,17 +303,17 @@ def _carry_out(order: Callable[[], None], done: Future[None]) -> None:
 
 
 def run(config: BoardConfig) -> None:
-    """Run a board until SIGTERM or SIGINT. For the main thread. Raises ConfigError, LabError."""
+    """Run a board in the main thread until SIGTERM or SIGINT. Raises ConfigError, LabError."""
     for tool in (config.qemu.program, PINNING_PROGRAM, "mcopy"):
         process.find_tool(tool)
-    muxcontrol.claim(config.card.control_socket)
+    mux_control.claim(config.card.control_socket)
     _make_directories(config)
     orders = OrderQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.end)
     with ExitStack() as closing:
         board = VirtualBoard(config, closing)
-        mux = muxcontrol.MuxControl(
+        mux = mux_control.MuxControl(
             config.card.control_socket,
             lambda: board.card_position,
             lambda position: orders.do(lambda: board.move_card(position)),
@@ -360,7 +354,7 @@ def _make_directories(config: BoardConfig) -> None:
 
 
 def _host_cpu(card_device: Path) -> int:
-    """A CPU for QEMU, another one for each of the boards side by side: the card's loop device numbers them."""
+    """A CPU for QEMU, different for concurrent boards: the card's loop device numbers them."""
     cpus = sorted(os.sched_getaffinity(0), reverse=True)
     return cpus[int(card_device.name.removeprefix("loop")) % len(cpus)]
 

@@ -26,10 +26,10 @@ _KILL_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class GuestTime:
-    """How QEMU is run in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
+    """QEMU's options in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
 
-    `environment` is what the probe needs, given QEMU's end of the mark line. All random numbers come from `seed`.
-    `counter` is the library that counts instructions by address, if that is wanted: the probe, as QEMU's plugin.
+    `environment` gives the probe's environment for QEMU's end of the mark line. All random numbers come from `seed`.
+    `counter` is the probe as QEMU's plugin, to count instructions by address, or None.
     """
 
     shift: int
@@ -40,10 +40,10 @@ class GuestTime:
 
     @property
     def arguments(self) -> list[str]:
-        """QEMU's arguments besides those of every board.
+        """QEMU's additional arguments.
 
-        `sleep=off`: a guest that has nothing to do does not wait for the host's clock. The time of day, which Linux
-        reads once, is always the same and goes with the guest's time. Nothing runs before `cont`.
+        With `sleep=off` an idle guest does not wait for the host's clock. The time of day, which Linux reads once, is
+        constant and follows the guest's time. Nothing runs before `cont`.
         """
         mailbox = _escaped(self.mailbox)
         return [
@@ -92,10 +92,10 @@ def _disk(name: str, config: BoardConfig) -> list[str]:
 
 
 def _drive(drive: str, image: Path, place: str) -> list[str]:
-    """A drive for the file `image`, of which everything written is kept in the host's memory when QEMU is killed.
+    """A drive for the file `image`. Written data survives a kill of QEMU, in the host's memory.
 
-    `cache=unsafe` because a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse.
-    `aio=threads` because its transfers are what `qemuactivity` counts (those of io_uring are not).
+    `cache=unsafe`: a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`:
+    `qemu_activity` can count these transfers, but not transfers of io_uring.
     """
     return [
         "-drive",
@@ -104,12 +104,12 @@ def _drive(drive: str, image: Path, place: str) -> list[str]:
 
 
 def _escaped(path: Path) -> str:
-    """A path as a value of -drive: a comma is written twice."""
+    """A path as a value of -drive, with doubled commas."""
     return str(path).replace(",", ",,")
 
 
 class Qemu:
-    """A running QEMU. `console` and `mark` are our ends of its serial lines; whoever uses them closes them."""
+    """A running QEMU. `console` and `mark` are our ends of its serial lines; their users close them."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class Qemu:
     ) -> None:
         """Start it; `attach` waits until it runs. Call from a thread that outlives it (see `process.start`).
 
-        All its threads share one CPU of the host: each 512-byte block of the card is handed from one thread to another
-        and back, which takes two to three times as long from CPU to CPU.
+        All its threads share one CPU of the host: each 512-byte block of the card passes between two threads and back,
+        which takes two to three times longer from CPU to CPU.
         """
         pairs = [socket.socketpair() for _ in range(3)]
         ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -152,21 +152,18 @@ class Qemu:
         return self._process.pid
 
     def exit_code(self) -> int | None:
-        """Negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def shutdown_cause(self) -> str:
-        """Why a QEMU has ended with exit code 0, as its ShutdownCause has it: guest-shutdown, host-signal.
-
-        Empty if it has not said.
-        """
+        """The ShutdownCause of a QEMU that ended with exit code 0: guest-shutdown, host-signal; empty if unknown."""
         event = None if self._qmp is None else self._qmp.last_event("SHUTDOWN")
         return "" if event is None else str(event["reason"])
 
     def attach(self) -> ActivityReader | None:
-        """Wait until it runs. Raises QmpError or OSError if it ended, or does not come up.
+        """Wait until it runs. Raises QmpError or OSError if it ended or does not start.
 
-        Returns who tells what it does in real time; there is none in guest time.
+        Returns the reader of its activity; None in guest time.
         """
         self._qmp = Qmp(self._control, timeout_s=_START_TIMEOUT_S)
         if self._guest_time is not None:
@@ -186,11 +183,11 @@ class Qemu:
             self._qmp.execute("blockdev-change-medium", device=CARD_ID, filename=str(card), format="raw")
 
     def send_kill(self) -> None:
-        """SIGKILL, from any thread. A stopped process gets it, too."""
+        """Send SIGKILL, from any thread. It also ends a stopped process."""
         self._process.kill()
 
     def kill(self) -> None:
-        """Cut the power: SIGKILL, and wait until nothing of it is left. Raises LabError if it does not end."""
+        """Cut the power: send SIGKILL and wait for the end. Raises LabError if it does not end."""
         self.send_kill()
         try:
             self._process.wait(_KILL_TIMEOUT_S)

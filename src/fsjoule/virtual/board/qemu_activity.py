@@ -1,7 +1,7 @@
-"""What a running QEMU has done, read from /proc: time of the emulated CPU, bytes moved to and from the card.
+"""Activity of a running QEMU from /proc: time of the emulated CPU, bytes moved to and from the card.
 
-QEMU's own block statistics stay at zero for an SD card: its model reads and writes past the accounting (QEMU 7.2 and
-10.0). The kernel's count of the process does not.
+QEMU's own block statistics stay at zero for an SD card, because its model bypasses the accounting (QEMU 7.2 and 10.0).
+The kernel's counters of the process are correct.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 
 from fsjoule.virtual.board.power_model import Activity
 
-# QEMU's SD card moves one block at a time; its threads pass each other 8-byte wake-ups, which /proc/PID/io counts too.
+# QEMU's SD card moves single blocks. /proc/PID/io also counts the 8-byte wake-ups between its threads.
 _BLOCK_BYTES: Final = 512
 _WAKE_UP_BYTES: Final = 8
 _READ_LIMIT_BYTES: Final = 512
 
 
 class ActivityReader:
-    """Reads the counters of one QEMU process; cheap enough for a thousand times a second.
+    """Reads the counters of one QEMU process, fast enough for a thousand times per second.
 
     Raises OSError (also from `read`) if the process is gone.
     """
@@ -46,9 +46,9 @@ class ActivityReader:
 
 
 def activity(schedstat: bytes, io: bytes) -> Activity:
-    """From the text of a thread's `schedstat` (ns running, ns waiting to run, time slices) and a process's `io`.
+    """Activity from a thread's `schedstat` (ns running, ns waiting to run, time slices) and a process's `io`.
 
-    The time in which the emulated CPU would have run had the host let it counts as busy: to the guest it is.
+    Time in which the emulated CPU waits for the host counts as busy: to the guest it is.
     """
     running_ns, waiting_ns, _ = schedstat.split()
     fields = io.split()

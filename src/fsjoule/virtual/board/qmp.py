@@ -1,4 +1,4 @@
-"""QEMU's machine protocol over a connected socket: one command at a time, as much as a board needs of it."""
+"""QEMU's machine protocol over a connected socket, as far as a board needs it: one command at a time."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class QmpError(LabError):
 
 
 class Qmp:
-    """A session in command mode. Not for more than one thread."""
+    """A session in command mode, for one thread."""
 
     def __init__(self, connection: socket.socket, *, timeout_s: float) -> None:
-        """Shake hands. Raises QmpError if QEMU does not within the time limit."""
+        """Do the handshake. Raises QmpError after the time limit."""
         self._connection = connection
         self._buffer = b""
         self._receive(time.monotonic() + timeout_s)
         self.execute("qmp_capabilities", timeout_s=timeout_s)
 
     def execute(self, command: str, *, timeout_s: float = 5.0, **arguments: str | bool) -> Any:  # noqa: ANN401 - JSON
-        """Run a command and return what it returns. Raises QmpError."""
+        """Run a command. Returns its result. Raises QmpError."""
         deadline = time.monotonic() + timeout_s
         message = {"execute": command, "arguments": {key.replace("_", "-"): value for key, value in arguments.items()}}
         try:
             self._connection.settimeout(timeout_s)
             self._connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise QmpError(f"QEMU takes no command ({command}): {error}") from error
+            raise QmpError(f"QEMU does not accept the command {command}: {error}") from error
         while True:
             answer = self._receive(deadline)
             if "error" in answer:
@@ -44,7 +44,7 @@ class Qmp:
                 return answer["return"]
 
     def last_event(self, name: str) -> dict[str, Any] | None:
-        """The data of the last event of this name that a QEMU has left unread when it ended; None without one."""
+        """The data of the last unread event of this name from a QEMU that has ended; None without one."""
         found: dict[str, Any] | None = None
         while True:
             try:
@@ -58,7 +58,6 @@ class Qmp:
         self._connection.close()
 
     def _receive(self, deadline: float) -> dict[str, Any]:
-        """One message: greeting, answer or event."""
         while b"\n" not in self._buffer:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:

@@ -1,4 +1,4 @@
-"""Asking the host's scheduler for promptness, and going on without."""
+"""Requests to the host's scheduler for short delays; a refusal is accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NICE: Final = -10
 
 
 def prefer_this_thread() -> None:
-    """SCHED_FIFO for the calling thread, or a better nice value, or neither; programs it starts get none of it."""
+    """Give the calling thread SCHED_FIFO, or else a better nice value, if allowed. Its programs do not inherit it."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError:

@@ -1,4 +1,4 @@
-"""The card and its mux: the card is the host's, the board's, or nobody's, and never two of these. Images of disks."""
+"""The card and its mux: the card belongs to the host, the board, or nobody. Images of disks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsjoule.virtual.disks.loop_device import LoopDevice
 
 
 class CardPosition(StrEnum):
-    """Who has the card; the words of `usbsdmux`."""
+    """The owner of the card, in the words of `usbsdmux`."""
 
     HOST = "host"
     DUT = "dut"
@@ -18,10 +18,10 @@ class CardPosition(StrEnum):
 
 
 class Card:
-    """The card image behind the mux. Making the board's QEMU take or lose it is the board's business."""
+    """The card image behind the mux. The board itself inserts it into its QEMU and removes it."""
 
     def __init__(self, image: Path, size_bytes: int) -> None:
-        """Make an empty card if there is none. Raises ConfigError for an image that can be no card, LabError."""
+        """Make an empty card if there is none. Raises ConfigError for an image that cannot be a card, LabError."""
         prepare_image(image, size_bytes)
         self.image = image
         self._loop = LoopDevice()
@@ -29,17 +29,17 @@ class Card:
 
     @property
     def host_device(self) -> Path:
-        """Where the host finds the card while it is the host's."""
+        """The card's device on the host while the host has it."""
         return self._loop.path
 
     def release(self) -> None:
-        """Nobody's from here on. Raises LabError (transient) if the host still has it open: it stays the host's."""
+        """Take the card from its owner. Raises LabError (transient) if the host still has it open: it keeps it."""
         if self.position is CardPosition.HOST:
             self._loop.detach()
         self.position = CardPosition.OFF
 
     def give(self, position: CardPosition) -> None:
-        """From nobody's to `position`. Raises LabError."""
+        """Give a free card to `position`. Raises LabError."""
         if position is CardPosition.HOST:
             self._loop.attach(self.image)
         self.position = position
@@ -49,7 +49,7 @@ class Card:
 
 
 def prepare_image(image: Path, size_bytes: int) -> None:
-    """Check the image, or make one. Raises ConfigError if QEMU would not take it, LabError if it cannot make it."""
+    """Check or make an image. Raises ConfigError if QEMU would refuse it, LabError if it cannot be made."""
     try:
         if not image.exists():
             with image.open("xb") as file:
@@ -59,13 +59,13 @@ def prepare_image(image: Path, size_bytes: int) -> None:
         raise LabError(f"the card image {image} cannot be made: {error}") from error
     if found_bytes == 0 or found_bytes & (found_bytes - 1):
         raise ConfigError(
-            f"the card image {image} has {found_bytes} bytes, which is no power of two",
-            hint="QEMU's SD card takes no other size; remove the file to get an empty card of card.size_mib",
+            f"the card image {image} has {found_bytes} bytes, which is not a power of two",
+            hint="QEMU's SD card has no other sizes; remove the file to get an empty card of card.size_mib",
         )
 
 
 def prepare_disk(image: Path, size_bytes: int) -> None:
-    """Make the image of a further disk, or give one that is there its size. Raises LabError if it cannot."""
+    """Make the image of a further disk, or resize an existing one. Raises LabError."""
     try:
         with image.open("ab") as file:
             file.truncate(size_bytes)

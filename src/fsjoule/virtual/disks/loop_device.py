@@ -1,6 +1,6 @@
-"""A loop device of one's own: /dev/loopN with N >= 64, out of the way of `losetup -f` and of other boards.
+"""A private loop device: /dev/loopN with N >= 64, so that `losetup -f` and other boards do not use it.
 
-Attached with LO_FLAGS_AUTOCLEAR and held open, so that the kernel detaches it when this process ends in whatever way.
+It is attached with LO_FLAGS_AUTOCLEAR and held open, so that the kernel detaches it when this process ends in any way.
 Layouts and numbers: linux/loop.h.
 """
 
@@ -31,10 +31,10 @@ _DETACH_TIMEOUT_S: Final = 5.0
 
 
 class LoopDevice:
-    """/dev/loopN, ours alone; there is a medium in it while a file is attached."""
+    """A private /dev/loopN. It has a medium while a file is attached."""
 
     def __init__(self) -> None:
-        """Take the first free number. Raises LabError without the right to (root, or group disk)."""
+        """Take the first free number. Raises LabError without permission (root, or group disk)."""
         remove_abandoned()
         self.number, self._lock = _take_number()
         self._fd: int | None = None
@@ -51,7 +51,7 @@ class LoopDevice:
     def attach(self, file: Path) -> None:
         """Put `file` into the device. Raises LabError."""
         try:
-            # Who does not see our lock, in a container for one, may have taken the empty device for abandoned.
+            # A process that does not see our lock (in a container) may have removed the empty device as abandoned.
             _control(_LOOP_CTL_ADD, self.number)
             backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -65,14 +65,10 @@ class LoopDevice:
             raise LabError(f"{file} cannot be attached to {self.path}: {error}") from error
 
     def detach(self) -> None:
-        """Flush and take the file out.
-
-        Raises LabError (transient) and leaves it in if another program has the device open: the card can then not be
-        taken from it.
-        """
+        """Flush, and remove the file. Raises LabError (transient) if another program still has the device open."""
         if self._fd is None:
             return
-        # BLKFLSBUF writes the device's pages to the file and forgets them; the next attachment reads them again.
+        # BLKFLSBUF writes the device's pages to the file and drops them; the next attachment reads them again.
         os.fsync(self._fd)
         fcntl.ioctl(self._fd, _BLKFLSBUF)
         self._close_device()
@@ -88,7 +84,7 @@ class LoopDevice:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Detach, and remove the device. One still open elsewhere is left to the kernel to detach."""
+        """Detach and remove the device. If it is still open elsewhere, the kernel detaches it later."""
         self._close_device()
         _remove(self.number)
         os.close(self._lock)
@@ -108,7 +104,7 @@ def attached_file(number: int) -> str | None:
 
 
 def remove_abandoned() -> None:
-    """Remove loop devices that killed boards left behind: in our range, with no file in them, locked by nobody."""
+    """Remove loop devices that killed boards left behind: in our range, without a file, without a lock."""
     for number in _NUMBERS:
         if Path(f"/sys/block/loop{number}").exists() and attached_file(number) is None:
             lock = _try_lock(number)
@@ -129,7 +125,7 @@ def _take_number() -> tuple[int, int]:
 
 
 def _try_lock(number: int) -> int | None:
-    """The descriptor of the lock on a number, or None if somebody else has it."""
+    """The descriptor of a number's lock, or None if another process has it."""
     try:
         descriptor = os.open(_LOCKS / f"fsjoule-loop{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except PermissionError:
@@ -157,7 +153,7 @@ def _remove(number: int) -> None:
     try:
         _control(_LOOP_CTL_REMOVE, number)
     except OSError as error:
-        # Busy: open in another program, which detaches it when it ends; gone: what we wanted.
+        # Busy: another program has it open and detaches it at its end. Gone: the goal is reached.
         if error.errno not in (errno.EBUSY, errno.ENODEV, errno.EACCES, errno.EPERM):
             raise
 

@@ -1,8 +1,7 @@
-"""A disk with a cache that does not outlive a loss of power, as real ones have: QEMU's disk image, served from here.
+"""A disk whose cache does not survive a power cut, like real disks: QEMU's disk image, served from here.
 
-What the board has written and not flushed since is in the disk's cache. When its power is cut, each such write is on
-the medium or is not, by chance: a cache writes back in whatever order suits it. What was flushed, or written so as to
-last (FUA), is there.
+Writes that the board has not flushed are in the disk's cache. At a power cut each of them reaches the medium or not, by
+chance, because a cache writes back in any order. Flushed writes, and writes meant to last (FUA), are on the medium.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from typing import Final
 from fsjoule.virtual.disks.nbd import Kind, Line, Request, Server
 
 SECTOR_BYTES: Final = 512
-# The oldest writes reach the medium when the cache is full.
+# When the cache is full, the oldest writes reach the medium.
 CACHE_BYTES: Final = 16 << 20
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Cache(StrEnum):
-    """What becomes of a disk's cache when its power is cut."""
+    """The fate of a disk's cache at a power cut."""
 
-    KEPT = "kept"  # all of it reaches the medium
-    LOST = "lost"  # each write that was not flushed does, or does not
-    TORN = "torn"  # the same, and one of them does in part, up to some sector
+    KEPT = "kept"  # the whole cache reaches the medium
+    LOST = "lost"  # each unflushed write reaches it or not
+    TORN = "torn"  # the same, and one write reaches it only in part
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a cut of power did: how many writes were not flushed, how many of these are gone, how many are in part."""
+    """The effect of a power cut: the number of unflushed writes, of lost ones, and of torn ones."""
 
     seed: int
     unflushed: int
@@ -50,7 +49,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """One write in the cache: what was there before, what was written. One that has to last always does."""
+    """One write in the cache, with the data before it. `lasts`: it always survives."""
 
     offset: int
     before: bytes
@@ -59,16 +58,13 @@ class _Write:
 
 
 class LossyDisk:
-    """Serves `image` at a unix socket. The file has what the board reads; what could be lost is kept apart.
+    """Serves `image` on a unix socket. The file has the data that the board reads; the cache keeps the data before it.
 
-    If this program itself is killed, nothing is lost: that is no cut of the board's power.
+    If this program itself is killed, nothing is lost: that is no power cut of the board.
     """
 
     def __init__(self, name: str, image: Path, socket: Path, cache: Cache) -> None:
-        """Open the image and listen. Raises OSError for an image that cannot be opened, LabError.
-
-        `last_loss` is what the last cut of power did.
-        """
+        """Open the image and listen. Raises OSError for an unreadable image, LabError. `last_loss`: the last cut."""
         self.name = name
         self.last_loss: Loss | None = None
         self._tears = cache is Cache.TORN
@@ -83,7 +79,7 @@ class LossyDisk:
             raise
 
     def cut(self, seed: int) -> Loss:
-        """Cut its power: the client goes, and of its cache the part that `seed` gives. It can be used again at once."""
+        """Cut its power: drop the client and a part of the cache, chosen by `seed`. It is usable again at once."""
         self._server.hang_up()
         chance = random.Random(f"{seed} {self.name}")  # noqa: S311 - a recorded loss, not a secret
         writes = list(self._cache)
@@ -105,7 +101,7 @@ class LossyDisk:
         return loss
 
     def close(self) -> None:
-        """End without a cut: all that was written stays."""
+        """End without a power cut: all written data stays."""
         self._server.close()
         os.close(self._file)
 
@@ -128,13 +124,13 @@ class LossyDisk:
             case Kind.FLUSH:
                 self._forget_cache()
             case _:
-                raise OSError(errno.EINVAL, f"request {request.kind} is not known")
+                raise OSError(errno.EINVAL, f"unknown request {request.kind}")
         return b""
 
     def _write(self, request: Request) -> None:
         before = os.pread(self._file, request.size, request.offset)
         if len(before) < request.size:
-            raise OSError(errno.ENOSPC, "written beyond the end")
+            raise OSError(errno.ENOSPC, "write beyond the end")
         os.pwrite(self._file, request.data, request.offset)
         self._cache.append(_Write(request.offset, before, request.data, request.durable))
         self._cache_bytes += request.size

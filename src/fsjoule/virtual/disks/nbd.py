@@ -1,4 +1,4 @@
-"""Disks of a board that are served from here, over QEMU's network block device protocol.
+"""Serves a board's disks over QEMU's network block device protocol.
 
 NBD, docs/proto.md of the NetworkBlockDevice project: fixed newstyle, one export, simple replies.
 """
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Kind(IntEnum):
-    """What a client asks for."""
+    """Kinds of requests."""
 
     READ = 0
     WRITE = 1
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `data` is what is to be written; with `durable` (FUA) it has to last before the reply."""
+    """One request. `data` is for a write; with `durable` (FUA) it must be on the medium before the reply."""
 
     kind: int
     cookie: bytes
@@ -62,7 +62,7 @@ class Line:
         self._connection = connection
 
     def requests(self) -> Iterator[Request]:
-        """What the client asks for, until it disconnects. Raises OSError or EOFError when the connection ends."""
+        """The client's requests until it disconnects. Raises OSError or EOFError when the connection ends."""
         while True:
             _, flags, kind, cookie, offset, size = _REQUEST.unpack(self._receive(_REQUEST.size))
             if kind == Kind.DISCONNECT:
@@ -71,7 +71,7 @@ class Line:
             yield Request(kind, cookie, offset, size, bool(flags & _FUA), data)
 
     def reply(self, request: Request, data: bytes = b"", *, error: int = 0) -> None:
-        """Answer a request; `error` is one of errno's. Raises OSError."""
+        """Answer a request; `error` is an errno. Raises OSError."""
         self._connection.sendall(struct.pack(">II", _REPLY_MAGIC, error) + request.cookie + data)
 
     def negotiate(self, export: bytes) -> None:
@@ -102,13 +102,13 @@ class Line:
         while len(data) < size:
             chunk = self._connection.recv(size - len(data))
             if not chunk:
-                raise EOFError("the client has gone")
+                raise EOFError("the client is gone")
             data += chunk
         return bytes(data)
 
 
 class Server:
-    """Serves one export at a unix socket, to one client at a time: a new one takes the place of the one before."""
+    """Serves one export on a unix socket, to one client at a time: a new client replaces the old one."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class Server:
     ) -> None:
         """Listen. Raises LabError.
 
-        `serve` answers a client's requests, in a thread of its own. A disk that `caches` takes flushes and durable
-        writes. `on_hang_up` wakes `serve` up if it waits for something else than the client.
+        `serve` answers a client's requests in its own thread. A disk that `caches` supports flushes and durable writes.
+        `on_hang_up` wakes `serve` up if it waits for anything but the client.
         """
         flags = _HAS_FLAGS | (_TAKES_FLUSH | _TAKES_FUA if caches else 0)
         self._export = struct.pack(">QH", size_bytes, flags)
@@ -141,12 +141,12 @@ class Server:
         self._thread.start()
 
     def hang_up(self) -> None:
-        """Send the client away; what it has asked for before is done when this returns."""
+        """Disconnect the client. Its earlier requests are done when this returns."""
         with self._changing:
             self._end_current()
 
     def close(self) -> None:
-        """Send the client away, and take no other."""
+        """Disconnect the client and stop listening."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""What a lab's board is told, and what it tells, while the lab is up."""
+"""Requests to a lab's board while the lab is up."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
 
 _STATUS_TIMEOUT_S: Final = 5.0
 _PROFILE_TIMEOUT_S: Final = 60.0
-# A board that ends may do so in the middle of an answer.
+# A board may end in the middle of an answer.
 _NO_ANSWER: Final = (OSError, http.client.HTTPException)
 
 
 def board_status(record: LabRecord) -> dict[str, Any] | None:
-    """What the board says of itself; None if it has not started, or does not answer."""
+    """The board's own status; None if it has not started or does not answer."""
     if not record.board_status_url:
         return None
     try:
@@ -33,11 +33,10 @@ def board_status(record: LabRecord) -> dict[str, Any] | None:
 
 
 def set_seed(coordinator: str, seed: int) -> None:
-    """Tell the board of the lab at this coordinator the seed of what it leaves to chance.
+    """Set the seed of the board of this machine's lab at this coordinator.
 
-    That is by what the next power-on differs from others in guest time, or what a disk's cache loses with the power.
-
-    A lab that is not one of this machine's is left as it is. Raises LabError if the board does not take it.
+    In guest time it is for the next power-on; otherwise for the losses of a disk's cache at the next power cut. Raises
+    LabError if the board does not accept it.
     """
     for record in _labs_at(coordinator):
         url = urllib.parse.urljoin(record.board_status_url, "/seed")
@@ -45,14 +44,11 @@ def set_seed(coordinator: str, seed: int) -> None:
         try:
             urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
         except _NO_ANSWER as error:
-            raise LabError(f"the board of the lab {record.name!r} takes no seed: {error}", transient=True) from error
+            raise LabError(f"the board of the lab {record.name!r} accepts no seed: {error}", transient=True) from error
 
 
 def losses(coordinator: str) -> tuple[str, ...]:
-    """What the last cut of power took from the disks of the board of the lab at this coordinator, in words.
-
-    There is nothing to say of disks that keep their cache, nor of a lab that is not one of this machine's.
-    """
+    """Losses of the disks of this machine's lab at this coordinator at the last power cut, in words."""
     told: list[str] = []
     for record in _labs_at(coordinator):
         status = board_status(record) or {}
@@ -101,6 +97,6 @@ def _this_lab(coordinator: str) -> list[LabRecord]:
 
 
 def _labs_at(coordinator: str) -> list[LabRecord]:
-    """The lab of this machine at a coordinator, once its board has started."""
+    """This machine's lab at a coordinator, once its board has started."""
     records = (LabPaths.of(name).read() for name in lab_names())
     return [r for r in records if r is not None and r.coordinator == coordinator and r.board_status_url]

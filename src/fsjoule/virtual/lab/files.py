@@ -1,4 +1,4 @@
-"""The files of one virtual lab: where they are, and `lab.json`, which says what runs."""
+"""The files of one virtual lab, among them `lab.json` with its running programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
 
 LAB_SCHEMA: Final = "fsjoule.lab/1"
-# labgrid's exporter takes serial ports below /dev only, and a path of a unix socket holds 107 bytes.
+# labgrid's exporter accepts serial ports only below /dev, and a unix socket's path has at most 107 bytes.
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
 _EPITAPH_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.05
@@ -33,7 +33,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """When a program ended that should not have, and its status: negative for the signal that killed it."""
+    """Time and status of a program's unexpected end. A negative status is the signal that killed it."""
 
     utc: str
     status: int
@@ -41,7 +41,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """One program of the lab that was started. `ended` is noted by the supervisor."""
+    """A started program of the lab. The supervisor records `ended`."""
 
     name: str
     process: ProcessRef
@@ -50,13 +50,12 @@ class ServiceRecord:
 
     @property
     def end_text(self) -> str | None:
-        """How and when it ended, in words."""
         return None if self.ended is None else f"{ending(self.ended.status)} at {self.ended.utc}"
 
 
 @dataclass(frozen=True, slots=True)
 class Epitaph:
-    """`ended.json`: why the lab that was last at a coordinator is no more."""
+    """`ended.json`: why the last lab at a coordinator ended."""
 
     coordinator: str
     utc: str
@@ -69,9 +68,9 @@ class Epitaph:
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """`lab.json`: what a lab that was brought up consists of. `devices` holds tty links, sockets and the power feed.
+    """`lab.json`: the parts of a lab. `devices` is the folder of tty links, sockets and the power feed.
 
-    `board` is the name of the board's config in labgrid/virtual, `identity` this lab's, of all that had its name.
+    `board` names the board's config in labgrid/virtual. `identity` tells this lab from others with its name.
     """
 
     name: str
@@ -98,15 +97,13 @@ _EPITAPH: Final[TypeAdapter[Epitaph]] = TypeAdapter(Epitaph)
 
 @dataclass(frozen=True, slots=True)
 class LabPaths:
-    """Names of a lab's files below its own directory."""
-
     root: Path
 
     @classmethod
     def of(cls, name: str) -> LabPaths:
-        """The files of the lab called `name`. Raises ConfigError for a name that is no plain word."""
+        """The files of the lab called `name`. Raises ConfigError for an invalid name."""
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no name for a lab", hint="use up to 24 of a-z, 0-9 and '-'")
+            raise ConfigError(f"{name!r} is not a valid name of a lab", hint="use up to 24 of a-z, 0-9 and '-'")
         return cls(state_dir() / "labs" / name)
 
     @property
@@ -157,7 +154,7 @@ class LabPaths:
         return self.logs / f"{service}.log"
 
     def make(self) -> None:
-        """Make the lab's directories, private to the user. Old logs go."""
+        """Make the lab's directories, private to the user, and remove old logs."""
         for directory in (self.root, self.bin, self.ssh, self.coordinator, self.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for log in self.logs.glob("*.log"):
@@ -165,34 +162,34 @@ class LabPaths:
         self.epitaph.unlink(missing_ok=True)
 
     def read(self) -> LabRecord | None:
-        """What `lab.json` says; None if there is none, or one that is damaged or cannot be read."""
+        """The content of `lab.json`; None if it is missing, damaged or unreadable."""
         try:
             return _RECORD.validate_json(self.record.read_bytes())
         except (OSError, ValidationError):
             return None
 
     def write(self, record: LabRecord) -> None:
-        """Replace `lab.json`, whole or not at all."""
+        """Replace `lab.json` atomically."""
         beside = self.record.with_suffix(".new")
         beside.write_bytes(_RECORD.dump_json(record, indent=2))
         beside.replace(self.record)
 
     def read_epitaph(self) -> Epitaph | None:
-        """Why the last lab of this name ended, if it has ended and said why."""
+        """Why the last lab of this name ended, if known."""
         try:
             return _EPITAPH.validate_json(self.epitaph.read_bytes())
         except (OSError, ValidationError):
             return None
 
     def await_epitaph(self) -> str:
-        """Why a lab that is just ending does so: whichever head of it is left soon writes it down."""
+        """Why a lab is just ending: its surviving head soon writes it down."""
         deadline = time.monotonic() + _EPITAPH_TIMEOUT_S
         while (epitaph := self.read_epitaph()) is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        return "nobody has said why" if epitaph is None else epitaph.reason
+        return "for an unknown reason" if epitaph is None else epitaph.reason
 
     def bury(self, record: LabRecord, reason: str) -> None:
-        """Say why a lab ends, for whoever still uses it; the first reason stays. A full disk hinders nobody."""
+        """Record why a lab ends, for its users. The first reason stays. A full disk is ignored."""
         if self.epitaph.exists():
             return
         epitaph = Epitaph(record.coordinator, datetime.now(UTC).isoformat(timespec="seconds"), reason)
@@ -203,7 +200,7 @@ class LabPaths:
 
     @contextmanager
     def lock(self, timeout_message: str) -> Generator[None]:
-        """Only one process at a time changes a lab. Raises LabError (transient) with the message if another does."""
+        """Let only one process change a lab. Raises LabError (transient) with the message if another one does."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -217,10 +214,7 @@ class LabPaths:
 
 
 def lab_names() -> tuple[str, ...]:
-    """Labs that have been brought up under this state directory, running or not.
-
-    Whoever tells why something failed asks as well: what others have put there, a copy of a lab for one, is no lab.
-    """
+    """Labs that have been brought up under this state directory, running or not. Foreign names are ignored."""
     labs = state_dir() / "labs"
     found = labs.iterdir() if labs.is_dir() else ()
     return tuple(sorted(path.name for path in found if _NAME.fullmatch(path.name) and path.is_dir()))
@@ -229,16 +223,16 @@ def lab_names() -> tuple[str, ...]:
 def make_devices_directory(name: str) -> Path:
     """A new private directory for tty links and sockets, with a short path below /dev."""
     if not _DEVICES_ROOT.is_dir():
-        raise LabError(f"{_DEVICES_ROOT} is not there", hint=f"mount -t tmpfs tmpfs {_DEVICES_ROOT}")
+        raise LabError(f"{_DEVICES_ROOT} does not exist", hint=f"mount -t tmpfs tmpfs {_DEVICES_ROOT}")
     return Path(tempfile.mkdtemp(prefix=f"fsjoule-{name}-", dir=_DEVICES_ROOT))
 
 
 def forget(paths: LabPaths, record: LabRecord) -> None:
-    """Remove what a lab that no longer runs has left; the card, the meter's settings, keys and logs stay."""
+    """Remove the leftovers of an ended lab. The card, the meter's settings, keys and logs stay."""
     devices = Path(record.devices)
     if devices.parent == _DEVICES_ROOT and devices.name.startswith("fsjoule-"):
         shutil.rmtree(devices, ignore_errors=True)
-    with contextlib.suppress(OSError):  # without the right to, there was none to make either
+    with contextlib.suppress(OSError):  # without permission there are no devices either
         remove_abandoned()
     now = paths.read()
     if now is None or now.identity == record.identity:

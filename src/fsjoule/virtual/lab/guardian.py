@@ -1,8 +1,8 @@
 """The first process of a virtual lab; `python -m fsjoule.virtual.lab.guardian LAB_DIRECTORY PIPE`.
 
-A process cannot clean up after its own SIGKILL, so the lab has two at its head. The supervisor starts and watches the
-services. The guardian is the supervisor's parent, does nothing but wait, and ends whatever is left of the lab when the
-supervisor is gone, however that came about. If the guardian is killed, the supervisor ends the lab by itself.
+A process cannot clean up after its own SIGKILL, so the lab has two heads. The supervisor starts and watches the
+services. The guardian is the supervisor's parent. It only waits, and ends the rest of the lab when the supervisor has
+ended in any way. If the guardian is killed, the supervisor ends the lab.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def guard(paths: LabPaths, pipe: int) -> int:
 
 
 def _wait(supervisor: subprocess.Popen[bytes], owner: ProcessRef | None) -> int:
-    """Wait for the supervisor's end. One that was stopped is let go on when the owner has ended: the lab ends then."""
+    """Wait for the supervisor's end. When the owner has ended, a stopped supervisor is continued, to end the lab."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             return supervisor.wait(_LOOK_S)

@@ -1,7 +1,7 @@
-"""What has died or stands still in a virtual lab, in words: the first cause of what fails in it.
+"""What has died or is stopped in a virtual lab, in words: the first cause of a failure in it.
 
-Whoever waits for the board asks while it waits (`console_faults`), whoever has an error to tell asks once
-(`lab_faults`). A lab on another computer, or a real one, has nothing to say.
+Waits for the board ask repeatedly (`console_faults`); an error asks once (`lab_faults`). A lab on another computer and
+a real lab have no faults to tell.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ _SSHD: Final = "sshd"
 _METER: Final = "meter"
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
-# Somebody may stop a process for a moment only: it is looked at twice.
+# A process may be stopped only for a moment: it is checked twice.
 _STOPPED_FOR_S: Final = 0.5
-# How soon the supervisor has noted the end of a service.
+# Time within which the supervisor records the end of a service.
 _NOTED_WITHIN_S: Final = 1.5
 _POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class LabFault:
-    """A part that has ended or stands still. Without one that `silences` the board, its console says nothing more.
+    """A part that has ended or is stopped. Only a fault that `silences` keeps the board's console silent.
 
-    `part` is the name of the service that does not do its work. How one has ended that is not `noted` yet the
-    supervisor will soon say.
+    `part` is the service that fails. While an end is not `noted`, the supervisor has yet to record how it came about.
     """
 
     text: str
@@ -46,33 +45,33 @@ class LabFault:
 
 
 def lab_faults(coordinator: str) -> tuple[str, ...]:
-    """What is wrong with the lab at this coordinator, and with this process's own children, a sentence each."""
+    """Faults of the lab at this coordinator and of this process's own children, a sentence each."""
     return tuple(fault.text for fault in (*_faults_at(coordinator), *_own_children(coordinator)))
 
 
 def console_faults(coordinator: str) -> tuple[str, ...]:
-    """What of it keeps the board from saying anything on its console."""
+    """Faults that keep the board's console silent."""
     return tuple(fault.text for fault in _faults_at(coordinator) if fault.silences)
 
 
 def power_faults(coordinator: str) -> tuple[str, ...]:
-    """What of it keeps the board from being switched on and off."""
+    """Faults that keep the board from being switched."""
     return tuple(fault.text for fault in _faults_at(coordinator) if fault.part == _BOARD)
 
 
 def meter_faults(coordinator: str) -> tuple[str, ...]:
-    """What of it keeps the meter from being heard."""
+    """Faults that keep the meter silent."""
     return tuple(fault.text for fault in _faults_at(coordinator) if fault.part in (_METER, _EXPORTER))
 
 
 def card_faults(coordinator: str) -> tuple[str, ...]:
-    """What of it, and of this process's own children, keeps the board's card from being written."""
+    """Faults, also of this process's children, that keep the card from being written."""
     found = [fault for fault in _faults_at(coordinator) if fault.part in (_BOARD, _SSHD)]
     return tuple(fault.text for fault in (*found, *_own_children(coordinator)))
 
 
 def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
-    """What has died or stands still in a lab that was brought up."""
+    """Dead and stopped parts of a lab."""
     found = _noted(record)
     if any(fault.stopped for fault in found):
         time.sleep(_STOPPED_FOR_S)
@@ -94,7 +93,7 @@ def _faults_at(coordinator: str) -> tuple[LabFault, ...]:
 
 
 def _noted(record: LabRecord) -> list[LabFault]:
-    """Look when the supervisor has noted how each dead service ended, if it does so in time."""
+    """The faults after the supervisor has recorded each dead service's end, if it does so in time."""
     deadline = time.monotonic() + _NOTED_WITHIN_S
     while True:
         found = _look(record)
@@ -131,13 +130,13 @@ def _heads(record: LabRecord) -> Iterator[LabFault]:
             continue
         now = _state(head)
         if now is None:
-            yield LabFault(f"the lab's {name} (process {head.pid}) died, and the lab ends", _BOARD)
+            yield LabFault(f"the lab's {name} (process {head.pid}) died, so the lab ends", _BOARD)
         elif now.stopped:
             yield _stopped(f"the lab's {name}", now, silences=False)
 
 
 def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
-    """What is wrong with the programs that a service has started, and with what it says of itself."""
+    """Faults of the programs that a service has started, and of its own status."""
     children = family(service.process.pid)
     match service.name:
         case "board":
@@ -171,7 +170,7 @@ def _board(record: LabRecord, service: ServiceRecord, children: list[Seen]) -> l
 def _ended_board(status: dict[str, Any]) -> list[LabFault]:
     match status["state"]:
         case "ended":
-            return [LabFault(f"the board runs no more: {status['message']}")]
+            return [LabFault(f"the board has stopped: {status['message']}")]
         case "no-boot":
             return [LabFault(f"the board has nothing to boot: {status['message']}")]
         case _:
@@ -185,7 +184,7 @@ def _serial_servers(children: list[Seen]) -> list[LabFault]:
     living = {_served(each.process): each for each in servers if not each.ended}
     for each in servers:
         if each.ended:
-            # The arguments of one that has ended cannot be read any more: it is the one that is missing.
+            # The arguments of an ended one are gone: it is the missing one.
             what = f"{_SER2NET} of the lab's {_EXPORTER} (process {each.process.pid}) {ending(each.status)}"
             faults.append(LabFault(what, "" if _METER in living else _METER, _CONSOLE not in living))
     for what, each in living.items():
@@ -204,7 +203,7 @@ def _served(process: ProcessRef) -> str:
 
 
 def _own_children(coordinator: str) -> list[LabFault]:
-    """Programs of this process (ssh, for one) that stand still; a lab that it has brought up speaks for itself."""
+    """Stopped programs of this process (ssh, for example), except for the lab that it has brought up."""
     stopped = [each for each in family(os.getpid()) if each.stopped]
     record = _record_at(coordinator) if stopped else None
     if record is not None and record.guardian is not None:
@@ -225,6 +224,5 @@ def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True)
 
 
 def _state(process: ProcessRef) -> Seen | None:
-    """What is seen of it, if it still lives."""
     now = seen(process.pid)
     return None if now is None or now.ended or now.process != process else now

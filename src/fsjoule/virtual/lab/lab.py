@@ -1,7 +1,7 @@
 """The virtual lab: a real labgrid lab on this machine, around an emulated board.
 
 Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. Everything
-listens on 127.0.0.1, on free ports; several labs run side by side by name. Nothing outlives the lab: see
+listens on 127.0.0.1, on free ports, so several labs run at once, by name. Nothing outlives the lab: see
 `fsjoule.virtual.lab.guardian`.
 """
 
@@ -46,9 +46,9 @@ _CLIENT_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LabHandle:
-    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it ran already.
+    """A running lab. `environment` is what labgrid needs to reach it; `started` is false if it was already up.
 
-    `identity` is this very lab's, not that of another one of the same name, before or after it.
+    `identity` tells this lab from earlier and later ones with its name.
     """
 
     name: str
@@ -61,7 +61,7 @@ class LabHandle:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """One program of the lab. `ended` says when and how it died, as far as that is known."""
+    """One program of the lab. `ended` says when and how it died, if known."""
 
     name: str
     pid: int
@@ -72,10 +72,10 @@ class ServiceStatus:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """What is known of a lab. `degraded` means that it is up but a service died; `board` is the board's own status.
+    """The state of a lab. `degraded`: it is up but a service died. `board` is the board's own status.
 
-    `holder` is HOST/USER of who has acquired the place. `faults` says what has died or stands still, a sentence each;
-    of a lab that is down, why it ended.
+    `holder` is HOST/USER of the place's owner. `faults` has a sentence per dead or stopped part; for a lab that is
+    down, why it ended.
     """
 
     name: str
@@ -94,7 +94,6 @@ class LabStatus:
         return self.state != "down"
 
     def text(self) -> str:
-        """The same for people."""
         if not self.running:
             return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
         lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
@@ -108,22 +107,22 @@ class LabStatus:
             card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
             lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
         if self.owner_pid is not None:
-            lines.append(f"  it ends with its owner, process {self.owner_pid}")
+            lines.append(f"  ends with its owner, process {self.owner_pid}")
         return "\n".join(lines)
 
 
 def emulator_for(board: str) -> str | None:
-    """The QEMU for every kernel on a board in guest time; None where it depends on the kernel (`recipe_of` tells).
+    """The QEMU for every kernel on a board in guest time; None if it depends on the kernel (`recipe_of` tells).
 
-    In guest time nothing is typed on the serial line, which is what older QEMUs cannot do with newer kernels; and only
-    figures from one and the same QEMU compare. Raises ConfigError for a board that there is not.
+    In guest time nothing is typed on the serial line, where older QEMUs fail with newer kernels; and only figures from
+    one QEMU are comparable. Raises ConfigError for an unknown board.
     """
     template = board_template(board)
     return template.qemu.program if template.guest_time is not None else None
 
 
 def recipe_of(board: str) -> str:
-    """The recipe of the cards of a board by its config in labgrid/virtual. Raises ConfigError if there is none."""
+    """The card recipe of a board's config in labgrid/virtual. Raises ConfigError for an unknown board."""
     return board_template(board).recipe
 
 
@@ -136,15 +135,15 @@ def up(
     board: str = REAL_TIME,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
-    """Bring a lab up and return when it can be used; one that is up already is returned as it is.
+    """Bring a lab up, and return when it is ready. A lab that is already up is returned unchanged.
 
-    The lab ends with `down`, or with the process `owner_pid`, however that ends. `emulator` is the QEMU of its board,
-    if not the one in its config, `meter_program` a meter with the simulator's command line (without one: the
-    simulator, built if it has to be), `board` the name of its board's config in labgrid/virtual.
-    A lab in which something has died is brought up anew, unless somebody else has it.
-    Raises MissingToolError and ConfigError before anything starts, LabError with a service's last log lines if one
-    does not start, or if a lab is up that has another QEMU, meter or board than is asked for, or is somebody else's
-    and has lost a part.
+    It ends with `down`, or with the process `owner_pid` in whatever way. `emulator` is the board's QEMU instead of its
+    config's, `meter_program` a meter with the simulator's command line instead of the simulator, `board` the name of
+    the board's config in labgrid/virtual. A lab with a dead part is brought up again, unless another process uses it.
+
+    Raises MissingToolError and ConfigError before anything starts. Raises LabError with a service's last log lines if
+    it does not start; if a lab with another QEMU, meter or board is up; or if a lab that another process uses has lost
+    a part.
     """
     paths = LabPaths.of(name)
     template = board_template(board)
@@ -153,21 +152,21 @@ def up(
     in_guest_time = template.guest_time is not None
     if meter is not None and in_guest_time:
         raise ConfigError(
-            f"the board {board!r} has its own time, which only the simulator follows: leave --meter-program"
+            f"the board {board!r} has its own time, which only the simulator follows: omit --meter-program"
         )
     for tool in _TOOLS:
         process.find_tool(tool)
-    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+    with paths.lock(f"the lab {name!r} is just being brought up or down by another process"):
         record = paths.read()
         if record is not None and _state(record) == "up":
             _refuse_another(record, emulator=emulator, meter=meter, board=board)
             progress(f"lab {name!r} is up already")
             return _handle(paths, record, started=False)
         if record is not None:
-            # A lab that has lost a part may still be measured in, or its owner may be about to say so.
+            # A lab with a dead part may still be in use, or its owner may be about to report that.
             if _state(record) == "degraded":
-                refuse_to_touch(record, PLACE, "brought up anew", _texts(record))
-            progress(f"clearing away what a former lab {name!r} left")
+                refuse_to_touch(record, PLACE, "brought up again", _texts(record))
+            progress(f"removing the leftovers of an earlier lab {name!r}")
             _end(paths, record)
         with interruptible():
             equipment = _Equipment(
@@ -206,13 +205,13 @@ def status(name: str = PLACE) -> LabStatus:
 
 
 def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
-    """End a lab and everything in it. Returns False if there was none. What a killed lab left is cleared away too.
+    """End a lab and everything in it, even leftovers of a killed lab. Returns False if there was none.
 
-    With an `identity` only that very lab is ended; one that was brought up since under its name stays. Raises LabError
-    if somebody else has the lab: its owner, or a run that uses its place. With `force` it is ended all the same.
+    With an `identity` only that lab is ended, not a later one with its name. Raises LabError if another process uses
+    the lab (its owner, or a run on its place), unless `force` is set.
     """
     paths = LabPaths.of(name)
-    with paths.lock(f"the lab {name!r} is just being brought up or down by somebody else"):
+    with paths.lock(f"the lab {name!r} is just being brought up or down by another process"):
         record = paths.read()
         if record is None or identity not in (None, record.identity):
             return False
@@ -224,7 +223,7 @@ def down(name: str = PLACE, *, identity: str | None = None, force: bool = False)
 
 
 def environment(name: str = PLACE) -> dict[str, str]:
-    """What labgrid's own tools need to reach a lab that is up. Raises LabError if it is not."""
+    """Environment variables with which labgrid's own tools reach a lab. Raises LabError if it is down."""
     paths = LabPaths.of(name)
     record = paths.read()
     if record is None or _state(record) == "down":
@@ -255,7 +254,7 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Equipment:
-    """What a lab is made of: the name of its board's config, programs, and the library of a board in guest time."""
+    """A lab's parts: name of the board's config, programs, and the probe of a board in guest time."""
 
     board: str
     emulator: str
@@ -264,33 +263,31 @@ class _Equipment:
 
 
 def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
-    """Raise LabError if the lab that is up is not of what is asked for."""
-    name, again = record.name, "fsjoule lab down, then again"
+    """Raise LabError if the present lab differs from the request."""
+    name, again = record.name, "fsjoule lab down, then try again"
     if record.emulator != emulator:
         raise LabError(
-            f"the lab {name!r} is up with {record.emulator}, and {emulator} is needed",
+            f"the lab {name!r} is up with {record.emulator}, but {emulator} is needed",
             hint=f"some kernels need another QEMU: {again}",
         )
     if meter is not None and record.meter_program != meter:
         raise LabError(
-            f"the lab {name!r} is up with the meter {record.meter_program}, and {meter} is asked for", hint=again
+            f"the lab {name!r} is up with the meter {record.meter_program}, but {meter} is needed", hint=again
         )
     if record.board != board:
-        raise LabError(
-            f"the lab {name!r} is up with the board {record.board!r}, and {board!r} is asked for", hint=again
-        )
+        raise LabError(f"the lab {name!r} is up with the board {record.board!r}, but {board!r} is needed", hint=again)
 
 
 def _meter_program(path: Path) -> str:
     if not (path.is_file() and os.access(path, os.X_OK)):
-        raise ConfigError(f"{path} is no program", hint="build the meter's firmware for the host: make firmware")
+        raise ConfigError(f"{path} is not a program", hint="build the meter's firmware for the host: make firmware")
     return str(path.resolve())
 
 
 def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progress: Callable[[str], None]) -> LabHandle:
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
-        raise LabError(f"the process {owner_pid}, which is to own the lab, does not run")
+        raise LabError(f"the process {owner_pid} cannot own the lab: it does not run")
     paths.make()
     coordinator_port, ssh_port = free_ports(2)
     prepare_ssh(paths, ssh_port)
@@ -320,7 +317,7 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
 
 
 def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
-    """Start the guardian and follow what the supervisor tells until the lab is ready."""
+    """Start the guardian, and follow the supervisor's messages until the lab is ready."""
     reader, writer = os.pipe()
     try:
         guardian = process.start(
@@ -336,7 +333,7 @@ def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
         except BaseException:
             process.stop(guardian, timeout_s=_DOWN_TIMEOUT_S)
             raise
-        # It lives on when this object does not; `_end` waits for it by its number.
+        # The guardian outlives this object; `_end` waits for it by its number.
         guardian.returncode = 0
     finally:
         os.close(reader)
@@ -362,25 +359,25 @@ def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> No
 
 
 def _end(paths: LabPaths, record: LabRecord) -> None:
-    """End what runs of a lab and clear away its files. Either head of the lab clears up; the last resort is here."""
+    """End a lab's processes and remove its files. Either head of the lab does that; this is the last resort."""
     heads = [head for head in (record.guardian, record.supervisor) if head is not None]
     for head in heads:
         head.end()
     left = wait_gone(heads, _DOWN_TIMEOUT_S)
-    # Services of a lab whose two heads were killed have got their SIGTERM from the kernel.
+    # If both heads were killed, the kernel has sent SIGTERM to the services.
     left += wait_gone([service.process for service in record.services], timeout_s=5.0)
     for each in left:
         each.send(signal.SIGKILL)
     if stubborn := wait_gone(left, timeout_s=5.0):
         raise LabError(f"these processes of the lab {paths.name!r} cannot be ended: {[each.pid for each in stubborn]}")
     if record.guardian is not None:
-        with contextlib.suppress(ChildProcessError):  # only the process that started it has it as its child
+        with contextlib.suppress(ChildProcessError):  # the guardian is a child only of the process that started it
             os.waitpid(record.guardian.pid, os.WNOHANG)
     forget(paths, record)
 
 
 def _holder(paths: LabPaths, record: LabRecord) -> str | None:
-    """Who has acquired the place; None also if the coordinator does not answer."""
+    """HOST/USER who has acquired the place; None if nobody, or without an answer."""
     command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
     try:
         shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)

@@ -1,4 +1,4 @@
-"""The meter of a virtual lab, for whoever is not labgrid: on a way that takes no bytes from the lab."""
+"""The meter of a virtual lab for callers outside labgrid, without taking bytes from the lab."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LISTENS: Final = re.compile(r"tcp,(?:127\.0\.0\.1,)?(\d+)$", re.MULTILINE)
 
 
 def meter_opener(name: str) -> Callable[[], Stream]:
-    """What opens the meter of the lab called `name`, each time by the way that is right then.
+    """A function that opens the meter of the lab `name`, each time in the right way.
 
-    While the lab's place is acquired, the exporter's ser2net has the meter's terminal and serves its bytes to all that
-    connect; while it is not, nobody has. Raises LabError if there is no such lab.
+    While the lab's place is acquired, the exporter's ser2net has the meter's terminal and serves its bytes to all
+    clients; otherwise the terminal is free. Raises LabError if the lab is down.
     """
     record = LabPaths.of(name).read()
     if record is None or not record.ready:
@@ -33,7 +33,7 @@ def meter_opener(name: str) -> Callable[[], Stream]:
 
 
 def _served_at(terminal: Path) -> int | None:
-    """The port at which a ser2net of this computer serves the terminal: its arguments say so."""
+    """The port on which a ser2net of this computer serves the terminal, from its arguments."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             arguments = path.read_bytes().decode(errors="replace").replace("\0", "\n")

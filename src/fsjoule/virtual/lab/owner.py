@@ -1,4 +1,4 @@
-"""Who has a lab: the process it ends with, or a run on its place. Nobody else may clear it away."""
+"""The user of a lab: the process it ends with, or a run on its place. Nobody else may remove the lab."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fsjoule.errors import LabError
 from fsjoule.host.paths import state_dir
 from fsjoule.virtual.lab.files import LabRecord
 
-# What /proc/locks says of a lock: its kind, who took it, and the file's number.
+# A lock in /proc/locks: its kind, its process, and the file's inode.
 _LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
 def others_with(record: LabRecord, place: str) -> str | None:
-    """Who besides this process has the lab, in words: its owner, if it lives, or a run that uses its place."""
+    """Another user of the lab, in words: its living owner, or a run on its place. None if there is none."""
     owner = record.owner
     if owner is not None and owner.pid != os.getpid() and owner.alive():
         return f"belongs to process {owner.pid} ({_command(owner.pid)}), which still runs"
@@ -28,17 +28,17 @@ def others_with(record: LabRecord, place: str) -> str | None:
 
 
 def refuse_to_touch(record: LabRecord, place: str, doing: str, faults: tuple[str, ...]) -> None:
-    """Raise LabError if somebody else has the lab; `faults` are what is wrong with it."""
+    """Raise LabError if another process uses the lab; the message includes the lab's `faults`."""
     if who := others_with(record, place):
         wrong = f"; {'; '.join(faults)}" if faults else ""
         raise LabError(
             f"the lab {record.name!r} cannot be {doing}: it {who}{wrong}",
-            hint=f"wait for its end, or end it all the same: fsjoule lab down --force --name {record.name}",
+            hint=f"wait for its end, or force it: fsjoule lab down --force --name {record.name}",
         )
 
 
 def _user_of(coordinator: str, place: str) -> int | None:
-    """The process that holds the lock of runs on the place (fsjoule.lab.place), 0 if it is not known which one."""
+    """The process that holds the place's lock of runs (fsjoule.lab.place), 0 if its number is unknown."""
     path = state_dir() / "places" / f"{coordinator}-{place}"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -66,4 +66,4 @@ def _command(pid: int) -> str:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         command = ""
-    return " ".join(command.split())[:60] or "its command is not known"
+    return " ".join(command.split())[:60] or "unknown command"

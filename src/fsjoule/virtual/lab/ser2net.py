@@ -1,6 +1,6 @@
-"""ser2net as the virtual lab wants it; `python -m fsjoule.virtual.lab.ser2net SER2NET ARGUMENT...` becomes ser2net.
+"""ser2net for the virtual lab; `python -m fsjoule.virtual.lab.ser2net SER2NET ARGUMENT...` becomes ser2net.
 
-labgrid's exporter lets ser2net listen on every address; here it listens on 127.0.0.1 only. A killed exporter leaves its
+labgrid's exporter lets ser2net listen on every address; here it listens only on 127.0.0.1. A killed exporter leaves its
 ser2net running, which steals bytes from the next one; here it ends with the exporter.
 """
 
@@ -22,7 +22,6 @@ def on_loopback(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Become ser2net."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""The programs of a virtual lab: how each is started and how one sees that it is ready."""
+"""The programs of a virtual lab: the command of each, and the sign that it is ready."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Service:
 
 
 def board_template(board: str) -> BoardConfig:
-    """The config of that name in labgrid/virtual. Raises ConfigError if there is none."""
+    """The config of that name in labgrid/virtual. Raises ConfigError for an unknown name."""
     return BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / f"{board}.toml")
 
 
 def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None) -> BoardConfig:
-    """The config of the lab's board: the one of that name, with the lab's own paths, its QEMU and its probe."""
+    """The config of the lab's board: the template with the lab's own paths, QEMU and probe."""
     base = board_template(board)
     guest = base.guest_time
     if guest is not None and probe is not None:
@@ -61,7 +61,7 @@ def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, prob
 
 
 def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
-    """Those that need no other: they start side by side."""
+    """Services that need no other. They start concurrently."""
     port = record.coordinator.rsplit(":", 1)[1]
     coordinator_log = paths.log("coordinator")
     return (
@@ -70,7 +70,7 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
             ready=lambda: "Coordinator ready" in _text(coordinator_log) and listens(int(port)),
             cwd=paths.coordinator,
-            # Asked politely it waits 5 s for its clients; all that it knows is in places.yaml.
+            # SIGTERM would make it wait 5 s for its clients; its whole state is in places.yaml.
             stop_signal=signal.SIGKILL,
         ),
         Service(
@@ -103,12 +103,12 @@ def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
 
 
 def meter_serial(paths: LabPaths) -> str:
-    """A serial number that no other lab's meter has; this lab's is the same whenever it is brought up."""
+    """A serial number that is unique to this lab and constant."""
     return f"SIM-{hashlib.sha256(bytes(paths.root)).hexdigest()[:8]}"
 
 
 def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
-    """The exporter, which needs the coordinator, the ttys and what the board says of itself."""
+    """The exporter, which needs the coordinator, the ttys and the board's ready file."""
     log = paths.log("exporter")
     return Service(
         name="exporter",
@@ -132,7 +132,6 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections on this port of 127.0.0.1."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_TIMEOUT_S):
             return True
@@ -141,7 +140,7 @@ def listens(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 on which nothing listens at the moment."""
+    """Different ports of 127.0.0.1 without a listener at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -160,5 +159,5 @@ def _text(log: Path) -> str:
 
 
 def beside_python(program: str) -> str:
-    """A program of labgrid's, which is installed with fsjoule: the one of this very environment."""
+    """A program of labgrid from this Python environment."""
     return find_tool(str(Path(sys.executable).parent / program))

@@ -1,7 +1,7 @@
 """The lab's own ssh: keys, configurations, and the `ssh` that labgrid finds first on its PATH.
 
-labgrid writes images through ssh to the exporter's host. In the virtual lab this host is 127.0.0.1, with an ssh server
-of the lab's own; nothing of the user's ssh configuration is read or changed.
+labgrid writes images through ssh to the exporter's host. In the virtual lab this host is 127.0.0.1, with its own ssh
+server. The user's ssh configuration is neither read nor changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 def lab_path(paths: LabPaths) -> str:
-    """PATH of everything that runs in the lab: its own wrappers first, then the caller's, then the system's."""
+    """PATH of all programs in the lab: its own wrappers first, then the caller's, then the system's."""
     return ":".join((str(paths.bin), os.environ.get("PATH", ""), _SYSTEM_PATH))
 
 
@@ -52,7 +52,7 @@ def prepare_ssh(paths: LabPaths, port: int) -> None:
     usbsdmux.install(paths.bin)
     _wrap(paths.bin / "ser2net", [sys.executable, "-m", "fsjoule.virtual.lab.ser2net", find_tool("ser2net")])
     if os.getuid() == 0:
-        # Debian's service manager makes this for the system's own sshd, which need not run.
+        # Debian's service manager makes this only for the system's own sshd, which need not run.
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
 
@@ -61,7 +61,7 @@ def _make_key(path: Path) -> None:
 
 
 def _needs_pam() -> bool:
-    """Without PAM, sshd refuses root where root's password is locked with '!' (a system with sudo only)."""
+    """Without PAM, sshd refuses root if root's password is locked with '!' (a system with only sudo)."""
     if os.getuid() != 0:
         return False
     for line in Path("/etc/shadow").read_text().splitlines():
@@ -72,7 +72,7 @@ def _needs_pam() -> bool:
 
 
 def _wrap(path: Path, command: list[str]) -> None:
-    """An executable that runs `command` followed by its own arguments."""
+    """Make an executable that runs `command` followed by its own arguments."""
     _write_program(path, f'exec {shlex.join(command)} "$@"')
 
 

@@ -1,8 +1,8 @@
 """Starts the services of a virtual lab and watches them; `python -m fsjoule.virtual.lab.supervisor LAB_DIRECTORY PIPE`.
 
-It tells its progress to the caller of `up` through the pipe, a JSON object a line: {"progress": TEXT}, {"ready": true}
-or {"error": TEXT, "hint": TEXT}. While the lab starts, a pipe closed by the caller ends the lab; after that it ends
-with SIGTERM, or with its owner. A service that dies by itself is told by `status`; the others stay.
+It sends its progress to the caller of `up` through the pipe, one JSON object per line: {"progress": TEXT},
+{"ready": true} or {"error": TEXT, "hint": TEXT}. During the start, a pipe closed by the caller ends the lab; after that
+it ends with SIGTERM, or with its owner. If a service dies by itself, `status` reports it, and the others stay.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Stop(Exception):  # noqa: N818 - no error: the lab is asked to end
 
 
 class Supervisor:
-    """Owns the lab's services from their start to their end."""
+    """Runs the lab's services from start to end."""
 
     def __init__(self, paths: LabPaths, record: LabRecord, pipe: int) -> None:
         self._paths = paths
@@ -55,11 +55,11 @@ class Supervisor:
         self._pipe = pipe
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
         self._terminals = HeldTerminals()
-        self._ends: set[int] = set()  # a descriptor for each service, which can be read when it has ended
+        self._ends: set[int] = set()  # a descriptor per service, readable when it has ended
         signalled, self._signal_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._end_asked = select.poll()  # and services that end by themselves
         self._end_asked.register(signalled, select.POLLIN)
-        self._end_asked.register(pipe, 0)  # an error is always told: nobody reads the pipe any more
+        self._end_asked.register(pipe, 0)  # poll always reports its error: nobody reads the pipe any more
 
     def run(self) -> int:
         """Start everything, wait for the end of the lab, stop everything. Returns the exit code."""
@@ -80,7 +80,7 @@ class Supervisor:
         return 0
 
     def _who_asked(self) -> str:
-        """Why the lab is to end: the kernel asks as well, with the same signal, when the guardian has died."""
+        """Why the lab should end. The kernel sends the same signal when the guardian has died."""
         guardian = self._record.guardian
         if guardian is not None and guardian.pid != os.getppid():
             return f"its guardian, process {guardian.pid}, died"
@@ -106,7 +106,7 @@ class Supervisor:
         os.close(self._pipe)
 
     def _start(self, services: Sequence[Service]) -> None:
-        """Start them side by side and wait until all are ready. Raises LabError that names the one that is not."""
+        """Start services concurrently and wait until all are ready. Raises LabError with the one that is not."""
         for service in services:
             environment = {**service.env, "PYTHONUNBUFFERED": "1"}
             log = self._paths.log(service.name)
@@ -127,11 +127,13 @@ class Supervisor:
             self._guard(self._running[service.name][0].pid)
 
     def _guard(self, pid: int) -> None:
-        """Hold the terminals of a service, and be woken up when it ends."""
+        """Hold a service's terminals, and wake up when it ends."""
         try:
             self._terminals.hold(pid)
         except OSError as error:
-            sys.stderr.write(f"the terminals of process {pid} cannot be held, only unlinked when it ends: {error}\n")
+            sys.stderr.write(
+                f"the terminals of process {pid} cannot be held; they will only be unlinked when it ends: {error}\n"
+            )
         end = os.pidfd_open(pid)
         self._ends.add(end)
         self._end_asked.register(end, select.POLLIN)
@@ -143,14 +145,13 @@ class Supervisor:
         log = self._paths.log(service.name)
         reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else f"ended with {exit_code}"
         tail = "".join(f"\n  {service.name}| {line}" for line in _tail(log))
-        # A service may fail because of one that it needs: that one is the cause.
+        # A service may fail because of another one that it needs, which is then the cause.
         self._note_deaths()
         causes = [fault.text for fault in faults_of(self._record) if fault.part != service.name]
         what = f"the lab's {service.name} {reason}"
         raise LabError(f"{causes[0]}, so that {what}{tail}" if causes else f"{what}{tail}", hint=f"its log is {log}")
 
     def _watch(self) -> None:
-        """Wait for a reason to end the lab."""
         owner = self._record.owner
         while True:
             self._check_stop(timeout_s=_WATCH_S)
@@ -160,7 +161,7 @@ class Supervisor:
             self._note_deaths()
 
     def _note_deaths(self) -> None:
-        """Write into the record what has ended by itself, so that whoever asks is told when and how."""
+        """Record services that have ended by themselves, with time and status."""
         services = self._record.services
         noted = tuple(self._with_its_end(service) for service in services)
         if noted != services:
@@ -189,19 +190,19 @@ class Supervisor:
         for running, sig in self._running.values():
             if running.poll() is None:
                 os.killpg(running.pid, sig)
-                os.killpg(running.pid, signal.SIGCONT)  # one that was stopped goes on to end
+                os.killpg(running.pid, signal.SIGCONT)  # so that a stopped one can end
         wait_gone(references, _STOP_TIMEOUT_S)
         end_descendants()
         forget(self._paths, self._record)
         if self._record.guardian is not None:
-            self._record.guardian.send(signal.SIGCONT)  # it has nothing left to wait for, and must not stay behind
+            self._record.guardian.send(signal.SIGCONT)  # a stopped guardian must not stay behind
 
     def _update(self, **changes: object) -> None:
         self._record = dataclasses.replace(self._record, **changes)  # pyright: ignore[reportArgumentType]
         self._paths.write(self._record)
 
     def _tell(self, message: dict[str, object]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # noticed by `_check_stop`
+        with contextlib.suppress(BrokenPipeError):  # `_check_stop` notices it
             os.write(self._pipe, json.dumps(message).encode() + b"\n")
 
 
@@ -213,7 +214,6 @@ def _tail(log: Path) -> list[str]:
 
 
 def main() -> int:
-    """Run the lab that `up` has prepared."""
     become_subreaper()
     paths = LabPaths(Path(sys.argv[1]))
     record = paths.read()

@@ -1,7 +1,7 @@
-"""The pseudo terminals of a lab's programs, which no other program may be given while the lab lives.
+"""The pseudo terminals of a lab's programs, reserved while the lab lives.
 
-The kernel gives the number of a terminal that is gone to the next one that is made. A link to the terminal of a meter
-that died would then lead to another lab's meter, and ser2net would serve its stream as this lab's.
+The kernel reuses the number of a closed terminal for the next new one. A link to the terminal of a dead meter could
+then lead to another lab's meter, and ser2net would serve that stream as this lab's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 _PIDFD_GETFD: Final = 438
-# From Linux' own header for terminals: the number of a master's terminal, and its other side, opened without a path.
+# From Linux's header for terminals: get the number of a master's terminal; open its other side without a path.
 _TIOCGPTN: Final = 0x80045430
 _TIOCGPTPEER: Final = 0x5441
 _MASTERS: Final = ("/dev/ptmx", "/dev/pts/ptmx")
@@ -23,11 +23,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class HeldTerminals:
-    """Keeps the numbers of other programs' terminals taken, beyond the end of the programs.
+    """Keeps the numbers of other programs' terminals reserved, even after the programs end.
 
-    While a program lives, what is held is a second descriptor of the terminal's master: neither the program nor a
-    reader notices anything. When it has died, `hang_up` closes that, so that readers see the end, and holds the
-    other side instead, which keeps the number.
+    While a program lives, this holds a second descriptor of the terminal's master, which neither program nor reader
+    notices. After its death, `hang_up` closes that descriptor, so that readers see the end, and holds the other side
+    instead, which keeps the number.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class HeldTerminals:
         self._numbers: list[int] = []
 
     def hold(self, pid: int) -> None:
-        """Hold the terminals that a program has made up to now. Raises OSError if the kernel does not allow it."""
+        """Hold a program's present terminals. Raises OSError if the kernel refuses."""
         process = os.pidfd_open(pid)
         try:
             for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -46,7 +46,7 @@ class HeldTerminals:
             os.close(process)
 
     def hang_up(self, pid: int) -> list[Path]:
-        """Let the readers of a program that has died see its end; returns the terminals that it had."""
+        """Let the readers of a dead program see its end. Returns its terminals."""
         gone: list[Path] = []
         for master in self._masters.pop(pid, []):
             gone.append(Path(f"/dev/pts/{_number(master)}"))
@@ -55,7 +55,6 @@ class HeldTerminals:
         return gone
 
     def close(self) -> None:
-        """Let go of everything."""
         for descriptor in (*self._numbers, *(each for held in self._masters.values() for each in held)):
             os.close(descriptor)
         self._masters.clear()
@@ -63,7 +62,7 @@ class HeldTerminals:
 
 
 def remove_links(folder: Path, terminals: list[Path]) -> None:
-    """Remove the links in a folder that lead to these terminals, and those that lead nowhere."""
+    """Remove a folder's links to these terminals, and its dangling links."""
     for link in folder.iterdir():
         with suppress(OSError):
             if link.is_symlink() and (link.readlink() in terminals or not link.exists()):

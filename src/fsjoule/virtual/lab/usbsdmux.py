@@ -1,6 +1,6 @@
-"""`usbsdmux CONTROL_PATH MODE` for the virtual board's mux: the arguments, output and exit codes of the real tool.
+"""`usbsdmux CONTROL_PATH MODE` for the virtual board's mux: arguments, output and exit codes of the real tool.
 
-Only the standard library is imported: it is started once for every move of the card.
+It imports only the standard library, because it starts for every move of the card.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-# A move waits until the host's page cache is written and QEMU has let go.
+# A move waits until the host's page cache is written and QEMU has released the card.
 _TIMEOUT_S: Final = 60.0
 _ANSWER_LIMIT_BYTES: Final = 4096
 
 
 def install(bin_dir: Path) -> Path:
-    """Put an executable `usbsdmux` into `bin_dir`, which runs with this very Python environment."""
+    """Put an executable `usbsdmux` into `bin_dir`, which runs in this Python environment."""
     program = bin_dir / "usbsdmux"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fsjoule.virtual.lab.usbsdmux "$@"\n')
     program.chmod(0o755)
@@ -27,7 +27,7 @@ def install(bin_dir: Path) -> Path:
 
 
 def ask(control_path: str, mode: str) -> str:
-    """The position after `mode`. Raises OSError if no board answers there, RuntimeError if it refuses."""
+    """The card's position after `mode`. Raises OSError if no board answers, RuntimeError if it refuses."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         connection.connect(control_path)
