@@ -70,7 +70,7 @@ def test_missing_marks_and_missing_steps_are_said() -> None:
     with pytest.raises(MeasurementInvalid, match="marks did not arrive: E3"):
         analyse(replace(trace, marks=tuple(mark for mark in trace.marks if mark.text != "E3")))
     flat = np.full_like(trace.shunt_raw, _LOW)
-    with pytest.raises(MeasurementInvalid, match="too few steps, or too small ones"):
+    with pytest.raises(MeasurementInvalid, match="the steps are too few or too small"):
         analyse(replace(trace, shunt_raw=flat))
 
 

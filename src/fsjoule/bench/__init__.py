@@ -9,7 +9,7 @@ Entry points:
 
 - `run.Bench`: boots the board when an entry needs it, measures, stores, tries once more after a fault of the lab.
 - `measurer.Measurer`: one measurement on a booted board.
-- `judge.judge`: what a measurement left behind becomes figures, and reasons not to believe them. Pure.
+- `judge.judge`: a measurement's evidence becomes figures, and reasons not to believe them. Pure.
 - `scratch.Scratch`, `storage.attach`: where the filesystem under test lives.
 - `power_loss`, `flakey`, `survivors`: which files survive a power cut or a device that damages data (docs/safety.md).
 

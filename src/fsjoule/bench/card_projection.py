@@ -1,4 +1,4 @@
-"""From the board's counters of its card to what another card would have taken. Pure."""
+"""Projects a measurement onto another card, from the board's counters of its card. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fsjoule.model import MIB, CardModel, DeviceCounters, Energy, Projection
 def project(
     card: CardModel, counters: DeviceCounters, *, moved_bytes: int, duration_s: float, energy: Energy | None
 ) -> Projection:
-    """The card's part of a measurement that took `duration_s` on a board whose own card took no time.
+    """Add the time and energy of `card` to a measurement of `duration_s` on a board whose own card takes no time.
 
-    `counters` are those of the window, `moved_bytes` what the workload moved. Discards cost nothing.
+    `counters` are the window's, `moved_bytes` the workload's. Discards cost nothing.
     """
     read_mib, written_mib = counters.read_bytes / MIB, counters.written_bytes / MIB
     time, energies = card.time, card.energy

@@ -1,4 +1,4 @@
-"""What is kept of an attempt at a measurement that ended in an error. Pure."""
+"""The record of a measurement's attempt that ended in an error. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsjoule.model import Fault, LabStep, Planned
 def fault_of(
     error: Exception, entry: Planned, *, started_utc: str, ended_utc: str, steps: tuple[LabStep, ...]
 ) -> Fault:
-    """The fault. What is no error of the lab is a bug: everything that a user can get wrong was checked before."""
+    """The fault. Any error but the lab's is a bug: a user's mistakes were found before."""
     known = error if isinstance(error, FsjouleError) else None
     return Fault(
         number=entry.number,
@@ -26,6 +26,6 @@ def fault_of(
 
 
 def _traceback(error: Exception) -> str:
-    """What went wrong in its first line, where in those below."""
+    """The error in the first line, its traceback below."""
     said = "".join(traceback.format_exception_only(error)).strip()
     return f"{said}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()

@@ -1,4 +1,4 @@
-"""fio: a workload becomes arguments, fio's JSON becomes a FioResult. Knows nothing else, starts nothing."""
+"""fio: a workload becomes arguments, fio's JSON becomes a FioResult. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ERRNO_NAMES: Final = {
 
 
 def layout_argv(workload: FioWorkload, place: str) -> tuple[str, ...]:
-    """Arguments that lay the files of a reading workload out, so that its window holds no writing.
+    """Arguments that lay out the files of a reading workload, so that its window contains no writing.
 
-    What is read of a device without a filesystem is written before: a card that knows nothing to be there reads faster.
+    A device without a filesystem is written first, because a card reads unwritten blocks faster.
     """
     if _is_device(place):
         once = replace(workload, io_bytes=0, runtime_s=0.0, jobs=1, depth=1)
@@ -55,7 +55,7 @@ def _is_device(place: str) -> bool:
 
 
 def _files(workload: FioWorkload, place: str) -> dict[str, str | int]:
-    """Where the job works. Files that have a name are the same for all jobs."""
+    """Options of fio for the job's files. A `filename` is shared by all jobs."""
     if _is_device(place):
         return {"filename": place}
     return {"directory": place, **({"filename": JOB_NAME} if workload.shared else {"nrfiles": workload.files})}
@@ -72,14 +72,14 @@ def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
         "iodepth": workload.depth,
         "ioengine": workload.engine,
         "direct": int(workload.direct),
-        # A buffered write is only a write once it has reached the card; the time of it belongs to fio's runtime.
+        # A buffered write counts once it has reached the card; fio's runtime includes that time.
         "end_fsync": int(workload.end_fsync and workload.operation.writes),
         "fsync": workload.fsync_every if workload.operation.writes else 0,
-        # Sizes are powers of two everywhere. A ramp would take bytes out of the result, no joules out of the window.
+        # Sizes are powers of two. A ramp would take bytes out of the result, but no joules out of the window.
         "kb_base": 1024,
         "ramp_time": 0,
         "group_reporting": 1,
-        # Incompressible, or a compressing filesystem measures its compressor on zeros.
+        # Incompressible, or a compressing filesystem would compress zeros.
         "refill_buffers": int(workload.operation.writes),
     }
     if workload.io_bytes:
@@ -94,7 +94,7 @@ def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
 def parse(text: str) -> FioResult:
     """Read fio's JSON output (fio 3.x, one group).
 
-    Raises MeasurementInvalid if it is not fio's JSON or lacks what is needed; a job that fio itself calls failed is
+    Raises MeasurementInvalid if it is not fio's JSON or lacks a field. A job that failed by fio's own account is
     returned, with its `error` and `errors`.
     """
     start = text.find("{")  # fio prints its complaints before the JSON
@@ -125,14 +125,14 @@ def parse(text: str) -> FioResult:
 
 
 def _side(pattern: IoPattern) -> str:
-    """Where fio's JSON has the figures of a job."""
+    """The key of a job's figures in fio's JSON."""
     if pattern.reads and pattern.writes:
         return "mixed"
     return "read" if pattern.reads else "write"
 
 
 def complaints(result: FioResult) -> list[str]:
-    """Why a result is not to be believed, in words; empty if fio was content."""
+    """Why a result is not to be believed; empty if fio reports no problem."""
     found: list[str] = []
     if result.error:
         found.append(f"fio ended with error {result.error} ({_ERRNO_NAMES.get(result.error, 'errno')})")

@@ -1,7 +1,7 @@
-"""Files on a device that damages what is written to it, the kernel's dm-flakey, and what the filesystem makes of them.
+"""Files on the kernel's dm-flakey, a device that damages writes, and how the filesystem deals with that.
 
-Source: Documentation/admin-guide/device-mapper/dm-flakey.rst of the kernel. Of every request to write (a bio, which can
-be many blocks) the first byte becomes 0x00 while the device is "down"; reads are never changed.
+Source: the kernel's Documentation/admin-guide/device-mapper/dm-flakey.rst. While the device is "down", the first byte
+of every write request (a bio, which can have many blocks) becomes 0x00; reads are never changed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _NAME: Final = "fsjoule-flakey"
 _DEVICE: Final = f"/dev/mapper/{_NAME}"
 _BEGINS_S: Final = 10
 _FOREVER_S: Final = 1_000_000
-# The kernel counts whole seconds.
-_MARGIN_S: Final = 1.0
+_MARGIN_S: Final = 1.0  # the kernel counts whole seconds
 _DAMAGE: Final = "5 corrupt_bio_byte 1 w 0 0"
 _INTERVALS_S: Final = {FlakeyModel.AFTER_10S: (_BEGINS_S, _FOREVER_S), FlakeyModel.ALTERNATING: (1, 1)}
 _WRITE_TIMEOUT_S: Final = 300.0
@@ -43,13 +42,13 @@ class _Part:
 
     @property
     def command(self) -> str:
-        """Prints it; `of=` after it writes it to a file."""
+        """The command that prints the file, or writes it to a file with `of=` added."""
         return f"{FROM_POOL} skip={self.offset} count={self.size_bytes}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Files up to `last` were synced that long after the device was made; programs that failed have said why."""
+    """Files up to `last` were synced `synced_s` after the device was made; `said` has the output of failed programs."""
 
     last: str
     synced_s: float
@@ -65,7 +64,7 @@ class Flakey:
     seed: int
 
     def measure(self, measurer: Measurer) -> Evidence:
-        """Raises LabError when the board does not answer. What the filesystem does wrong is in the outcome."""
+        """Raises LabError when the board does not answer. The outcome has the filesystem's errors."""
         with measurer.phases("provisioning"):
             measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
         return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
@@ -82,7 +81,7 @@ class Flakey:
             attempted(shell, *kind.mount_argv(device, SCRATCH_DIRECTORY))
             written = [self._write(shell, self._parts[:1], begun_s)]
             if self.workload.model is FlakeyModel.AFTER_10S:
-                # On a fast device everything would be written before the damage begins.
+                # A fast device would have written everything before the damage begins.
                 measurer.rest(max(0.0, begun_s + _BEGINS_S + _MARGIN_S - _uptime_s(shell)))
             written.append(self._write(shell, self._parts[1:], begun_s))
             measurer.scratch.unmount()
@@ -108,7 +107,7 @@ class Flakey:
         last = self._parts[-1]
         made = f"{POOL}-{self.seed}"
         if shell.run(("test", "-f", made)).exit_code != 0:
-            # Once a boot: the filesystems measured on it get the same files.
+            # Once per boot: all filesystems of a boot get the same files.
             pool = onboard_safety.pool_argv(self.seed, last.offset + last.size_bytes)
             checked(shell, *pool, timeout_s=_WRITE_TIMEOUT_S)
             checked(shell, "touch", made)
@@ -119,7 +118,6 @@ class Flakey:
         ]
 
     def _write(self, shell: Shell, parts: Sequence[_Part], begun_s: float) -> _Written:
-        """Write files and sync."""
         writing = [f"{part.command} of={SCRATCH_DIRECTORY}/{part.name}" for part in parts]
         written = shell.run(("sh", "-c", "\n".join([*writing, "sync"])), timeout_s=_WRITE_TIMEOUT_S)
         return _Written(parts[-1].name, _uptime_s(shell) - begun_s, written.stdout.strip())
@@ -127,10 +125,7 @@ class Flakey:
 
 @contextmanager
 def _flakey_device(scratch: Scratch, model: FlakeyModel) -> Generator[str]:
-    """A device on top of the scratch partition that damages what is written, from now on; gone afterwards.
-
-    Raises MeasurementInvalid if the kernel cannot make it.
-    """
+    """A device over the scratch partition that damages writes, for the body. Raises MeasurementInvalid."""
     sectors = checked(scratch.shell, "blockdev", "--getsz", scratch.device).stdout.strip()
     clean_s, damaging_s = _INTERVALS_S[model]
     table = f"0 {sectors} flakey {scratch.device} 0 {clean_s} {damaging_s} {_DAMAGE}"

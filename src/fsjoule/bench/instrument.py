@@ -1,4 +1,4 @@
-"""Whether a run still has the board and the meter that it names: a joule belongs to its instrument. Pure."""
+"""Whether a run still has its board and its meter: a joule belongs to its instrument. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from fsjoule.errors import InstrumentError, LabError
 from fsjoule.model import BoardFacts, MeterInfo, Run, Trace
 
 _SAME_MEMORY: Final = 0.01
-_BOARD_HINT: Final = "go on with it on the board that it began on, or start a new run"
-_METER_HINT: Final = (
-    "put the run's meter back, with the settings that it had, and go on with --resume; or start a new run"
-)
-# Fields whose name or number is not what a person calls them: a name, and how many of its unit make up the field's 1.
+_BOARD_HINT: Final = "resume it on the board where it began, or start a new run"
+_METER_HINT: Final = "put the run's meter back, with its old settings, and go on with --resume; or start a new run"
+# Fields that read better with another name or unit: the name, the factor to the unit, and the unit.
 _WORDS: Final[dict[str, tuple[str, float, str]]] = {
     "serial_number": ("serial", 1, ""),
     "rate_hz": ("rate", 1, " samples/s"),
@@ -23,8 +21,8 @@ _WORDS: Final[dict[str, tuple[str, float, str]]] = {
 
 
 def check_board(then: BoardFacts, now: BoardFacts) -> None:
-    """Whether the board of a run that goes on is the one that it began on. Raises LabError if not."""
-    # A root filesystem is the card's, and what is left of the memory may differ by a few pages from boot to boot.
+    """Raise LabError unless a resumed run has the board on which it began."""
+    # The root filesystem belongs to the card, and the usable memory may differ by a few pages per boot.
     same = replace(now, root_filesystem=then.root_filesystem)
     if abs(now.memory_bytes - then.memory_bytes) < then.memory_bytes * _SAME_MEMORY:
         same = replace(same, memory_bytes=then.memory_bytes)
@@ -45,10 +43,7 @@ def check_kernel(run: Run, label: str, board: BoardFacts) -> None:
 
 
 def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:
-    """The run's meter once a trace was recorded: the `known` one, or else the trace's.
-
-    Raises InstrumentError if the trace is another meter's.
-    """
+    """The run's meter: the `known` one, else the trace's. Raises InstrumentError if they differ."""
     if trace is None:
         return known
     if known is not None:
@@ -57,9 +52,9 @@ def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:
 
 
 def check_meter(then: MeterInfo, now: MeterInfo) -> None:
-    """Whether this is the run's meter, with its settings and its calibration. Raises InstrumentError if not.
+    """Raise InstrumentError unless this is the run's meter, with the same settings and calibration.
 
-    All that a meter says of itself counts: each of its settings makes joules of raw samples, or says how sure they are.
+    Every setting counts, because each affects the joules made from raw samples, or their uncertainty.
     """
     was, found = _flat(asdict(then)), _flat(asdict(now))
     differs = [_change(name, was[name], found[name]) for name in was if was[name] != found[name]]

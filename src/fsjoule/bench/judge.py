@@ -1,4 +1,4 @@
-"""From what a measurement left behind to its figures, and to whether they may be believed. Pure."""
+"""Makes a measurement's figures from its evidence, and says why they should not be believed. Pure."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from fsjoule.model import (
     Window,
 )
 
-# Of the idle second before the work, the first and last part are not idle: the shell's answer, the next command.
+# The idle second begins with the shell's answer and ends with the next command; neither is idle.
 _IDLE_MARGIN_US = 150_000.0
 
 
 @dataclass
 class Evidence:
-    """What is known after the work, before it is judged.
+    """The facts after the work, before it is judged.
 
-    `marks` are the texts of the start and the stop mark; the first `idle_s` seconds of the trace show idle power, or,
-    with `idle_after`, the last ones (after a boot). `duration_s` is the board's own time, None where it has none, and
-    `unmount_s` the time of the unmount that came after it in the same window. After `board_lost` the board answers no
-    more.
+    `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
+    the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
+    `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
+    any more.
     """
 
     trace: Trace | None
@@ -64,7 +64,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """What the trace says. All None without a trace or without its marks."""
+    """The trace's figures; all None without a trace or without its marks."""
 
     window: Window | None = None
     idle_window: Window | None = None
@@ -83,24 +83,24 @@ def judge(
     card: ImageFacts,
     started_utc: str,
 ) -> Measurement:
-    """The measurement, with every reason for which it is not to be believed.
+    """The measurement, with every reason not to believe it.
 
-    `storage` is what it was measured on, `card` what the board booted from.
+    `storage` is the device under test, `card` the card that the board booted from.
     """
     jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
     else:
-        # It has what the kernel says of a filesystem that was damaged on purpose, and owes nothing to the meter.
+        # The kernel complains of a filesystem that was damaged on purpose, and an outcome needs no energy.
         complaints = evidence.complaints
         if metered.complaints:
             metered = Metered(notes=(*metered.notes, *(f"no energy: {each}" for each in metered.complaints)))
     moved_mib = evidence.moved_bytes / MIB
     duration_s = evidence.duration_s
     if metered.window is not None and (duration_s is None or jobs > 1):
-        # Nothing on the board lives as long as a boot does. Of several jobs each knows its own time, none when the
-        # first of them began and the last was done: what they moved in their window is never too much.
+        # No clock on the board runs as long as a boot does. Each of several jobs knows only its own time, not the time
+        # from the first start to the last end; with the window's time the throughput is never too high.
         duration_s = metered.window.duration_s
     usage, fio = evidence.usage, evidence.fio
     return Measurement(
@@ -112,7 +112,7 @@ def judge(
         series=_series_key(entry, profile, storage, card),
         workload=entry.workload,
         started_utc=started_utc,
-        # An emulated meter says so itself, whatever the environment file calls the board.
+        # An emulated meter says so itself, whatever the environment file says of the board.
         simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
         notes=(*evidence.notes, *metered.notes),
@@ -148,7 +148,7 @@ def judge(
 def _projected(
     evidence: Evidence, profile: BoardProfile, energy: Energy | None, duration_s: float | None
 ) -> Projection | None:
-    """What the board's card would take, if it has a model of one. The counters of a boot reach beyond its window."""
+    """The projection onto the board's card model, if it has one. A boot has none: its counters exceed its window."""
     if profile.card_model is None or evidence.usage is None or duration_s is None or evidence.idle_after:
         return None
     return project(
@@ -161,7 +161,6 @@ def _projected(
 
 
 def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:
-    """The series that a planned measurement belongs to on this board."""
     kind = filesystem(entry.filesystem)
     made, mounted = kind.make[1:], kind.mount_options
     if entry.on_root:

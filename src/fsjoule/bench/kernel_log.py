@@ -1,4 +1,4 @@
-"""What the kernel says when a card or a filesystem fails: enough to mistrust the figures of a measurement."""
+"""The kernel's messages about failing cards and filesystems, which make a measurement's figures doubtful."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ _SHOWN: Final = 3
 
 
 def kernel_complaints(kernel_log: str) -> list[str]:
-    """I/O and filesystem errors among the kernel's messages of a measurement."""
+    """The first I/O and filesystem errors in a measurement's kernel log."""
     found = [line.strip() for line in kernel_log.splitlines() if _ERROR.search(line)]
     return [f"the kernel reported: {line}" for line in found[:_SHOWN]]

@@ -1,4 +1,4 @@
-"""One measurement on a booted board: provision, arm the meter, work, disarm. What is left is for `judge`."""
+"""One measurement on a booted board: provision, arm the meter, work, disarm. `judge` does the rest."""
 
 from __future__ import annotations
 
@@ -20,22 +20,13 @@ from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import MeasurementInvalid, MeterError, also
 from fsjoule.filesystems import filesystem
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
-from fsjoule.model import (
-    CARD,
-    MIB,
-    BoardProfile,
-    FioWorkload,
-    Planned,
-    Provision,
-    TimedWorkload,
-    Trace,
-)
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Clock, CommandResult, Meter, Shell
 
 IDLE_S: Final = 1.0
 _NO_ENERGY: Final = "no energy: "
-_TAIL_S: Final = 0.1  # so that the frame with the samples after the stop mark arrives
+_TAIL_S: Final = 0.1  # lets the frame with the samples after the stop mark arrive
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _SEEDING_TIMEOUT_S: Final = 120.0
 _LEFT_BEHIND: Final = (
@@ -49,14 +40,14 @@ _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 @dataclass
 class Recording:
-    """What the meter recorded, or why it could not."""
+    """The meter's trace, or a note why there is none."""
 
     trace: Trace | None = None
     note: str = ""
 
 
 def lost_energy(notes: Iterable[str]) -> str:
-    """Why the meter has cost a measurement its energy, by its notes; empty if it has not."""
+    """Why a measurement has no energy, by its notes; empty if it has energy."""
     return next((note.removeprefix(_NO_ENERGY) for note in notes if note.startswith(_NO_ENERGY)), "")
 
 
@@ -64,8 +55,8 @@ def lost_energy(notes: Iterable[str]) -> str:
 def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
     """Record the meter around a body. A silent meter costs the energy, not the measurement.
 
-    Raises MeterError, transient, if the meter began anew in between: it may be another one, and has lost the marks.
-    `rest` lets seconds pass in which the board has nothing to do. After a body that failed the board is left alone.
+    Raises MeterError, transient, if the meter restarted meanwhile: it may be another meter, and has lost the marks.
+    `rest` lets seconds pass while the board is idle; it is not called after a body that failed.
     """
     recording = Recording()
 
@@ -97,9 +88,9 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of one board. `seed` is that of the boot's repetition.
+    """Measures on one boot of one board. `seed` belongs to the boot's repetition.
 
-    `storage_model` is what the storage device says it is that it measures on, empty for the card.
+    `storage_model` is the name that the storage device under test reports, empty for the card.
     """
 
     shell: Shell
@@ -122,16 +113,16 @@ class Measurer:
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
         self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
-        # Until the kernel's random numbers are seeded, mkfs waits a second for each UUID that it makes.
+        # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
         checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
         checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
-        """Measure on that storage device of the board from now on, which is brought up if it was not needed before.
+        """Measure on this storage device of the board from now on, and bring it up at its first use.
 
-        `programs` are installed besides, in the same upload. Raises LabError if the board does not have the device.
+        `programs` are installed in the same upload. Raises LabError if the board does not have the device.
         """
         programs = programs or {}
         if name == self._storage:
@@ -154,11 +145,11 @@ class Measurer:
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def job(self, entry: Planned, workload: FioWorkload) -> Evidence:
-        """Run an entry's fio job. What fio does wrong is in the evidence, also a filesystem that cannot be made."""
+        """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem."""
         return self.around(entry, lambda kind: self._fio(entry, kind, workload))
 
     def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
-        """Do an entry's timed operation. What its program does wrong is in the evidence, as with `job`."""
+        """Do an entry's timed operation. The evidence has its errors, as with `job`."""
 
         def work(kind: Filesystem) -> Evidence:
             return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
@@ -166,12 +157,12 @@ class Measurer:
         return self.around(entry, work)
 
     def around(self, entry: Planned, work: Callable[[Filesystem], Evidence]) -> Evidence:
-        """Do an entry's work, given its filesystem, with the modules loaded that it needs and the kernel's log kept.
+        """Load the modules of an entry's filesystem, do its work and keep the kernel's log.
 
         Raises LabError when the board does not answer.
         """
         kind = filesystem(entry.filesystem)
-        # Parts have workloads of one name, and one part such that differ in their size only.
+        # Parts share names of workloads, and workloads of one part can differ in size only.
         self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
@@ -186,10 +177,7 @@ class Measurer:
         return evidence
 
     def install(self, programs: Mapping[str, bytes]) -> None:
-        """Put scripts on the board, into its memory, those that are not there already.
-
-        All at once: each line that is typed on a console takes a tenth of a second and more.
-        """
+        """Put missing scripts into the board's memory, all at once: each line on a console takes 0.1 s or more."""
         missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
         if missing:
             self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
@@ -197,17 +185,18 @@ class Measurer:
             self._installed |= missing
 
     def _identity(self) -> UUID | None:
-        """In guest time a filesystem has the same UUID in every run, whatever the kernel; no two of a boot share one.
+        """In guest time each filesystem's UUID is the same in every run and with every kernel.
 
-        A journal that is not written anew could otherwise be taken for one of the filesystem before.
+        No two filesystems of a boot share a UUID: a journal that mkfs does not overwrite could be taken for the new
+        filesystem's.
         """
         self._made += 1
         return uuid5(_UUIDS, f"{self.seed} {self._measured} {self._made}") if self.profile.guest_time else None
 
     def load_modules(self, *names: str) -> None:
-        """Load a filesystem's modules, or the first mount of a boot would take a second longer than the others.
+        """Load a filesystem's modules; otherwise the first mount of a boot takes a second longer.
 
-        A kernel may have them built in and know no module of the name: a mount will say if it lacks one.
+        Failure is ignored: a kernel may have them built in, and the mount fails if a module is missing.
         """
         with self.phases("provisioning"):
             for module in set(names) - self._loaded:
@@ -215,18 +204,18 @@ class Measurer:
                 self._loaded.add(module)
 
     def kernel_log(self) -> str:
-        """The kernel's messages since the last measurement began, or since the boot."""
+        """The kernel's messages since the start of this measurement, or since the boot."""
         return checked(self.shell, "dmesg").stdout
 
     def rest(self, seconds: float) -> None:
-        """Let time pass on the board, which has nothing to do."""
+        """Let time pass while the board is idle."""
         if self.profile.guest_time:
             checked(self.shell, "sleep", f"{seconds:g}")
         else:
             self.clock.sleep(seconds)
 
     def counters(self) -> str:
-        """The CPU's and the card's counters now, as `onboard.usage` takes them."""
+        """The CPU's and the block device's counters, in the form that `onboard.usage` reads."""
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
@@ -288,10 +277,7 @@ class Measurer:
     def timed(
         self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
     ) -> tuple[Evidence, CommandResult]:
-        """Run a program between two marks, and take its time; then the one that unmounts, if there is one.
-
-        Whether it was to succeed is for the caller to say.
-        """
+        """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code."""
         argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
         try:
@@ -327,19 +313,19 @@ class Measurer:
         return self._file(path).decode(errors="replace")
 
     def _file(self, path: str) -> bytes:
-        """A file of the board; empty if the work did not get as far as writing it."""
+        """The contents of a file on the board; empty if there is none."""
         if self.shell.run(("test", "-s", path)).exit_code != 0:
             return b""
         return self.shell.get(path)
 
 
 def _unpacking(path: str, text: bytes) -> bytes:
-    """Shell commands that make a script."""
+    """Shell commands that write a script."""
     return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _failure(done: CommandResult) -> list[str]:
-    """What to say of a program that should have succeeded."""
+    """The complaint about a failed program; empty after exit code 0."""
     if done.exit_code == 0:
         return []
     return [f"`{done.argv[0]}` ended with exit code {done.exit_code}: {done.stdout.strip()[-300:]}"]

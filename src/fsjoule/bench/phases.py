@@ -1,4 +1,4 @@
-"""Where the time of a run goes. Phases nest; time belongs to the innermost one."""
+"""Where the time of a run goes. Phases nest; time counts for the innermost phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsjoule.ports import Clock
 
 @dataclass
 class Phases:
-    """Seconds by phase. Time outside of any phase is nobody's."""
+    """Seconds by phase. Time outside all phases is not counted."""
 
     clock: Clock
     spent_s: dict[str, float] = field(default_factory=dict[str, float])
@@ -20,7 +20,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str) -> Generator[None]:
-        """Count the time of a body as `name`'s."""
+        """Count the body's time for the phase `name`."""
         self._account()
         self._open.append(name)
         try:

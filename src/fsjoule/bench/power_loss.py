@@ -1,4 +1,4 @@
-"""One loss of power: files are written and synced until it comes, and looked for after the next boot."""
+"""One loss of power: files are written and synced until the cut, and looked for after the next boot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POOL_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class PowerLoss:
-    """One iteration. Its seed gives the moment of the cut, the files, and what a disk loses of its cache."""
+    """One iteration. Its seed decides the moment of the cut, the files, and a disk's losses from its cache."""
 
     entry: Planned
     workload: PowerLossWorkload
@@ -31,19 +31,19 @@ class PowerLoss:
 
     @classmethod
     def of(cls, entry: Planned, workload: PowerLossWorkload, plan_seed: int) -> PowerLoss:
-        """The iteration of a plan's entry. The same plan has the same iterations, each another seed."""
+        """The iteration of a plan's entry. A plan always has the same iterations; each has its own seed."""
         name = f"{plan_seed} {entry.repetition} {entry.kernel} {entry.slug}"
         return cls(entry, workload, random.Random(name).getrandbits(_SEED_BITS))  # noqa: S311 - recorded, not a secret
 
     @property
     def cut_after_s(self) -> float:
-        """How long after the writer was started the power is cut."""
+        """Seconds from the writer's start to the cut."""
         moment = random.Random(self.seed)  # noqa: S311 - recorded, not a secret
         return moment.uniform(self.workload.earliest_s, self.workload.latest_s)
 
     @property
     def kind(self) -> Filesystem:
-        """The filesystem, mounted as the workload says."""
+        """The filesystem, with the workload's mount options."""
         plain = filesystem(self.entry.filesystem)
         options = (*plain.mount_options, "sync") if self.workload.sync else plain.mount_options
         return dataclasses.replace(plain, mount_options=options)
@@ -55,8 +55,8 @@ class PowerLoss:
         """
         kind = self.kind
         with measurer.phases("provisioning"):
-            # A journal that an earlier ext4 left on the disk is known by its times. A board without a clock of its own
-            # begins every boot at the same one: ext4 takes what is old for its own, damaged, and cannot be mounted.
+            # Times tell an old ext4 journal on the disk from the new one. A board without a clock starts every boot at
+            # the same time; then ext4 takes the old journal for its own, damaged, and cannot be mounted.
             now = measurer.clock.utc()[: len("2026-01-01T00:00:00")]
             checked(measurer.shell, "date", "-u", "-s", now.replace("T", " "))
             measurer.load_modules(*kind.modules)
@@ -65,12 +65,12 @@ class PowerLoss:
             checked(measurer.shell, *pool, timeout_s=_POOL_TIMEOUT_S)
             measurer.scratch.make(kind)
             directory = measurer.scratch.mount(kind)
-            # What mkfs has written is to be on the device: the loss begins with the first file.
+            # mkfs's writes must be on the device: only files may be lost.
             checked(measurer.shell, "sync")
         measurer.shell.start(onboard_safety.writer_argv(self.workload, directory, self.seed))
 
     def recover(self, measurer: Measurer, cut: Cut) -> Evidence:
-        """Look, on the board that was booted again, for the files that it has acknowledged on its console before."""
+        """Look, after the next boot, for the files that the board had acknowledged on its console."""
         promised = onboard_safety.promised(cut.console)
         with measurer.phases("provisioning"):
             measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)

@@ -1,4 +1,4 @@
-"""The use case: a plan is measured on a board, entry by entry, and everything is stored as soon as it is known."""
+"""The use case: measure a plan on a board, entry by entry, and store each result at once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,7 @@ from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.profiles import attach_profile, keep_symbols
 from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.transcript import Transcript
-from fsjoule.errors import (
-    FsjouleError,
-    LabError,
-    MeasurementInvalid,
-    MeterError,
-    PlaceLostError,
-    StorageError,
-)
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, PlaceLostError, StorageError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     BoardFacts,
@@ -46,13 +39,13 @@ from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 
 _ATTEMPTS: Final = 2
-# What a block device's and a CPU's counters are when the board is switched on.
+# The counters of CPU and block device at power-on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
 
 @dataclass
 class Booted:
-    """One boot of the board: its number, and what it was booted for."""
+    """One boot of the board: its number, its kernel and its root filesystem."""
 
     number: int
     repetition: int
@@ -67,11 +60,11 @@ class Booted:
 class Bench:
     """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
 
-    A board that was taken away meanwhile (PlaceLostError) is left as it is, and nothing more is measured.
+    If the board is taken away meanwhile (PlaceLostError), it is left as it is, and nothing more is measured.
 
-    `kept` are measurements that a run that goes on has already: they are not repeated, and its boots are counted on.
-    `take_steps` gives what the lab has done since it was last asked, `diagnose` what has died in it. With a `profiler`
-    each measurement has a profile, and the run the symbols of each boot.
+    `kept` are the measurements of a resumed run: they are not repeated, and boots are numbered after theirs.
+    `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
+    measurement has a profile, and the run the symbols of each boot.
     """
 
     run: Run
@@ -106,9 +99,9 @@ class Bench:
         return self.run.plan
 
     def begin(self) -> None:
-        """Open the run's folder. Raises InstrumentError if a run that goes on has another meter than it began with.
+        """Open the run's folder. Raises InstrumentError if a resumed run has another meter than before.
 
-        The meter is known before it records: one that takes its place in the first measurement is another one.
+        The meter is asked before it records, because a meter that replaces it in the first measurement is another one.
         """
         now = self._ask_meter()
         if self.run.meter is None:
@@ -118,10 +111,10 @@ class Bench:
         self.store.begin(self.run)
 
     def measure(self, entry: Planned) -> Measurement:
-        """Measure one entry and store it, boots included; a transient fault of the lab is given a second try.
+        """Measure and store one entry, booting as needed; a transient fault of the lab gets a second try.
 
-        One that is kept is returned as it is.
-        Raises LabError when the lab does not do its part. An invalid measurement is returned and stored like any other.
+        A kept measurement is returned as it is. An invalid measurement is returned and stored like any other.
+        Raises LabError when the lab fails.
         """
         for kept in self.kept:
             if kept.number == entry.number:
@@ -135,7 +128,7 @@ class Bench:
                 self._check_lost(entry, started_utc, error)
                 if isinstance(error, LabError):
                     error.blame(self.diagnose())
-                # Noted whatever it is, a bug too, which then goes on its way.
+                # Every error is noted, a bug too.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise
@@ -151,21 +144,21 @@ class Bench:
         raise AssertionError("unreachable")
 
     def booted(self, entry: Planned) -> Shell:
-        """The shell of a board that is booted as the entry needs it; boots it if it is not."""
+        """The shell of the board, booted for the entry if necessary."""
         return self._boot_for(entry).transcript
 
     def provisioned(self, entry: Planned) -> str:
-        """An empty directory of the board on the entry's filesystem; boots and provisions as needed."""
+        """An empty directory of the board on the entry's filesystem, booted and provisioned as needed."""
         booted = self._boot_for(entry)
         with self.phases("provisioning"):
             booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """Switch the board off and close the run: complete, or aborted with the reason.
+        """Switch the board off and close the run as complete, or as aborted for a reason.
 
-        `expected` is how many entries of the plan were to be measured; without it, all of them. `ended_early` says why
-        a run is complete with less than that.
+        `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
+        complete.
         """
         reason = reason or self._over
         wanted = len(self.plan.entries) if expected is None else expected
@@ -210,7 +203,7 @@ class Bench:
             card=self.board.image(),
             started_utc=started_utc,
         )
-        # What was measured on a board that somebody else had meanwhile is nobody's.
+        # A measurement is worthless if somebody else had the board meanwhile.
         self.board.check_ours()
         with self.phases("store"):
             attachments = {"console.log": booted.transcript.take(), **evidence.attachments}
@@ -221,12 +214,12 @@ class Bench:
         self.results.append(measurement)
         self.on_measured(measurement)
         if evidence.board_lost:
-            # It is stored: what fails now is no reason to measure it again.
+            # The measurement is stored: a failure now is no reason to repeat it.
             self._switch_off_or_say()
         return measurement
 
     def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
-        """Do what the entry asks for; returns the boot that is to be named for it, and what it left behind."""
+        """Do the entry's work; returns the boot that counts for it, and the evidence."""
         match entry.workload:
             case workload if workload.is_boot:
                 return self._measure_boot(entry)
@@ -234,7 +227,7 @@ class Bench:
                 return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
             case FlakeyWorkload():
                 booted = self._boot_for(entry)
-                # A board that panics over a damaged filesystem cannot be asked any more.
+                # A board that panics over a damaged filesystem does not answer later.
                 self._learn_facts(entry)
                 return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
             case FioWorkload() as workload:
@@ -245,7 +238,7 @@ class Bench:
                 return booted, booted.measurer.operation(entry, workload)
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
-        """Raise PlaceLostError if the board was taken away: that explains whatever else went wrong with it."""
+        """Raise PlaceLostError if the board was taken away, because that explains every other error."""
         if not isinstance(error, LabError) or isinstance(error, StorageError):
             return
         try:
@@ -255,10 +248,10 @@ class Bench:
             self._note(entry, started_utc, lost)
             raise lost from error
         except LabError:
-            return  # the first error is the one to be told
+            return  # the first error is the one to report
 
     def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
-        """Keep an attempt that failed, so that whoever reads the run later knows of it."""
+        """Record a failed attempt in the run folder."""
         fault = fault_of(error, entry, started_utc=started_utc, ended_utc=self.clock.utc(), steps=self.take_steps())
         self.run = dataclasses.replace(self.run, faults=(*self.run.faults, fault))
         try:
@@ -304,9 +297,9 @@ class Bench:
         return self._booted
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
-        """What the run keeps of its board, card and meter; asked on the first boot of each kernel and card.
+        """Record facts of board, card and meter at the first boot of each kernel and card.
 
-        Raises LabError if the board runs another kernel than the one on its card, or is not the one of the run.
+        Raises LabError if the board does not run its card's kernel, or is not the run's board.
         """
         run, image = self.run, self.board.image()
         if entry.kernel not in self._met:
@@ -334,7 +327,7 @@ class Bench:
             return None
 
     def _check_meter(self, trace: Trace | None) -> None:
-        """Note a meter that was silent until now. Raises InstrumentError if the trace is not of the run's meter."""
+        """Record a meter that was silent until now. Raises InstrumentError if the trace is another meter's."""
         meter = meter_of(self.run.meter, trace)
         if meter != self.run.meter:
             self.run = dataclasses.replace(self.run, meter=meter)
@@ -359,9 +352,9 @@ class Bench:
         return booted, evidence
 
     def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[Booted, Evidence]:
-        """From a board that runs to one that has been booted after the cut, on which the next iteration begins.
+        """Cut the power of a running board and boot it again; the next iteration begins on that boot.
 
-        That one may be another repetition's: the boot of an iteration is the one after its cut.
+        An iteration's boot is the one after its cut, even if the next iteration is another repetition.
         """
         booted = self._booted
         if booted is None or (booted.kernel, booted.provision) != (entry.kernel, entry.provision):
@@ -381,7 +374,7 @@ class Bench:
         return booted, evidence
 
     def _rest(self, seconds: float) -> None:
-        """Let time pass on the board; the host's, if there is no board to let it pass on."""
+        """Let time pass on the board, or on the host if no board is booted."""
         if self._booted is not None:
             self._booted.measurer.rest(seconds)
         else:

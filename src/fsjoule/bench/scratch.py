@@ -1,4 +1,4 @@
-"""Brings a filesystem onto the booted board: made fresh on the scratch partition, or as a folder of the root."""
+"""The filesystem under test on a booted board: freshly made on the scratch partition, or a folder of the root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SYNC_TIMEOUT_S: Final = 180.0
 
 
 def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
-    """Run a program on the board that has to succeed. Raises LabError with what it said."""
+    """Run a program on the board. Raises LabError with its output if it fails."""
     result = shell.run(argv, timeout_s=timeout_s)
     if result.exit_code != 0:
         said = result.stdout.strip()[-500:]
@@ -32,7 +32,7 @@ def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
 
 
 def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
-    """Run a program whose failure is the filesystem's, not the lab's. Raises MeasurementInvalid with what it said."""
+    """Run a program whose failure is the filesystem's fault. Raises MeasurementInvalid with its output if it fails."""
     result = shell.run(argv, timeout_s=timeout_s)
     if result.exit_code != 0:
         said = result.stdout.strip()[-300:]
@@ -41,9 +41,9 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 
 @dataclass
 class Scratch:
-    """The partition or the device of one boot that may be overwritten, discarded before each make with `purge`.
+    """The partition or device of one boot that may be overwritten; `purge` discards it before each make.
 
-    `identity` gives the next filesystem's UUID, or None for a random one.
+    `identity` returns the next filesystem's UUID, or None for a random one.
     """
 
     shell: Shell
@@ -52,7 +52,7 @@ class Scratch:
     identity: Callable[[], UUID | None] = lambda: None
 
     def make(self, filesystem: Filesystem) -> None:
-        """Leave a fresh, unmounted filesystem on it. Raises MeasurementInvalid if it cannot be made."""
+        """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails."""
         self.unmount()
         if self.purge:
             checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
@@ -61,26 +61,26 @@ class Scratch:
         attempted(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
 
     def mount(self, filesystem: Filesystem) -> str:
-        """Mount what is on the partition; returns the directory. Raises MeasurementInvalid if it cannot be mounted."""
+        """Mount the filesystem; returns the directory. Raises MeasurementInvalid if that fails."""
         checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
         attempted(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
         return SCRATCH_DIRECTORY
 
     def forget(self, filesystem: Filesystem) -> None:
-        """Empty the cache of a mounted filesystem that keeps one of its own. Raises as `mount` does."""
+        """Empty the cache of a mounted filesystem that has its own. Raises as `mount` does."""
         if filesystem.keeps_cache:
             self.unmount()
             self.mount(filesystem)
 
     def unmount(self) -> None:
-        """Whoever mounted it: an operation that failed half-way must not fail the next one as well."""
+        """Unmount if mounted: an operation that failed half-way must not make the next one fail."""
         mounts = checked(self.shell, "cat", "/proc/mounts").stdout
         if types := re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE):
             checked(self.shell, *unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
-    """An empty directory on the filesystem under test; the device itself, if there is none on it."""
+    """An empty directory on the filesystem under test, or the device itself for `raw`."""
     if provision is Provision.SCRATCH:
         scratch.make(filesystem)
         return scratch.device if filesystem.raw else scratch.mount(filesystem)
@@ -93,13 +93,13 @@ def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provi
 
 
 def root_type(shell: Shell) -> str:
-    """The kernel's name of the root filesystem's type."""
+    """The kernel's name for the root filesystem's type."""
     mounts = checked(shell, "cat", "/proc/mounts").stdout
     types = re.findall(r"^\S+ / (\S+) ", mounts, re.MULTILINE)
     return types[-1] if types else "unknown"
 
 
 def settle(shell: Shell) -> None:
-    """Write everything back and forget every cached page, so that a window starts from the card."""
+    """Write all dirty pages back and drop the caches, so that a window starts from the card."""
     checked(shell, "sync", timeout_s=_SYNC_TIMEOUT_S)
     checked(shell, "sh", "-c", "echo 3 > /proc/sys/vm/drop_caches")

@@ -1,8 +1,8 @@
-"""The square-load self-test: how late marks are against the power that they mark.
+"""The square-load self-test: how late marks are against the steps of power that they mark.
 
-The board loads its CPU in a known pattern and marks each edge on its mark line. The meter sees both, the marks and the
-steps of power, in one clock; the difference of the two is the marks' latency, that of the board's own software and
-wiring included. Nothing but a shell and `sleep` is needed on the board.
+The board loads its CPU in a known pattern and marks each edge on its mark line. The meter sees marks and steps of power
+in one clock; their difference is the latency of the marks, with the board's software and wiring. The board needs only a
+shell and `sleep`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ PULSES: Final = 20
 BUSY_S: Final = 0.1
 IDLE_S: Final = 0.4
 _SCRIPT: Final = f"{DIRECTORY}/square"
-# All sleeps are started before the first pulse, and so no program is started at any edge: a shell waits for them one
-# after the other by itself.
+# All sleeps start before the first pulse, so that no program starts at an edge; the shell itself waits for them.
 _TEXT: Final = """#!/bin/sh
 mark=$1; loops=$2; shift 2
 pids=
@@ -38,7 +37,7 @@ for pid in $pids; do
  echo "E$n" > "$mark"
 done
 """
-# How many rounds of the shell's loop take how long, by the board's own clock.
+# Times a number of rounds of the shell's loop by the board's clock.
 _TIMING: Final = (
     'read a rest < /proc/uptime; i=0; while [ $i -lt "$0" ]; do i=$((i+1)); done; '
     "read b rest < /proc/uptime; echo $a $b"
@@ -57,7 +56,7 @@ _SD_OF_MAD: Final = 1.4826  # the standard deviation of a normal distribution ov
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Marks against steps, in seconds: positive is a mark that comes after its step. `spread_s` is the SD."""
+    """Marks against steps, in seconds: positive if the mark comes after its step. `spread_s` is the SD."""
 
     steps: int
     median_s: float
@@ -67,13 +66,13 @@ class Latency:
 
     @property
     def farthest_s(self) -> float:
-        """How far the worst mark is off, either way."""
+        """The worst mark's distance from its step, early or late."""
         return max(abs(self.least_s), abs(self.largest_s))
 
 
 @dataclass(frozen=True, slots=True)
 class SquareLoad:
-    """What a square load showed: power at rest and under load, in W, and how late its start and stop marks came."""
+    """The results of a square load: power at rest and under load, in W, and the latency of start and stop marks."""
 
     pulses: int
     low_w: float
@@ -86,9 +85,9 @@ class SquareLoad:
 def square_load(
     shell: Shell, meter: Meter, clock: Clock, mark_device: str, say: Callable[[str], None]
 ) -> tuple[SquareLoad, MeterInfo]:
-    """Have a booted board draw a square load and find its steps; a busy host may spoil an emulated one twice.
+    """Have a booted board draw a square load and find its steps, in up to three tries: a busy host can spoil one.
 
-    Raises LabError, MeasurementInvalid with why the last try was spoilt.
+    Raises LabError, or MeasurementInvalid with the reason of the last try.
     """
 
     def attempt() -> tuple[SquareLoad, MeterInfo]:
@@ -105,7 +104,7 @@ def square_load(
 
 
 def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_device: str, *, pulses: int = PULSES) -> Trace:
-    """Have a booted board draw a square load. Returns what the meter saw. Raises LabError."""
+    """Have a booted board draw a square load; returns the meter's trace. Raises LabError."""
     shell.run(("mkdir", "-p", DIRECTORY))
     shell.put(_SCRIPT, _TEXT.encode())
     loops = round(BUSY_S * _loops_per_s(shell))
@@ -133,10 +132,10 @@ def _loops_per_s(shell: Shell) -> float:
 
 
 def analyse(trace: Trace, pulses: int = PULSES) -> SquareLoad:
-    """Find the steps of a square load and hold its marks against them.
+    """Find the steps of a square load and compare its marks with them.
 
-    A step is looked for between the middles of a pulse and of the rest beside it. Where a busy board left next to no
-    rest there is no step. Raises MeasurementInvalid if marks are missing, or if too few steps are to be seen at them.
+    A step is sought between the middle of a pulse and the middle of the rest beside it. A busy board may leave too
+    short a rest for a step. Raises MeasurementInvalid if marks are missing, or too few steps are visible.
     """
     starts, stops = (_mark_times(trace, [text(n + 1) for n in range(pulses)]) for text in (start_mark, stop_mark))
     tops, rest_us = (starts + stops) / 2, starts[1:] - stops[:-1]
@@ -148,7 +147,7 @@ def analyse(trace: Trace, pulses: int = PULSES) -> SquareLoad:
     high_w, _ = power.level(tops, float((stops - starts).mean()) / 4)
     if min(rested[:-1].sum(), rested[1:].sum()) < pulses / 2 or high_w - low_w < _LEAST_HEIGHT_W + 4 * noise_w:
         seen = f"{low_w:.4f} W at rest (noise {noise_w:.4f} W), {high_w:.4f} W under load"
-        raise MeasurementInvalid("square load", [f"too few steps, or too small ones, are to be seen: {seen}"])
+        raise MeasurementInvalid("square load", [f"the steps are too few or too small: {seen}"])
     before, after = np.flatnonzero(rested[:-1]), np.flatnonzero(rested[1:])
     up = np.array([power.step(rests[n], tops[n], low_w, high_w) for n in before])
     down = np.array([power.step(tops[n], rests[n + 1], high_w, low_w) for n in after])
@@ -162,14 +161,14 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Power:
-    """Samples: when each begins, and its power."""
+    """Samples: the begin and the power of each."""
 
     begin_us: _Floats
     watts: _Floats
     tick_us: float
 
     def level(self, middles: _Floats, reach_us: float) -> tuple[float, float]:
-        """Median power around some moments, and its noise there, for which a few steps count nothing (from the MAD)."""
+        """Median power around some moments, and its noise there (from the MAD, which a few steps do not affect)."""
         near = np.zeros(len(self.watts), dtype=np.bool_)
         for middle in middles:
             near |= (self.begin_us >= middle - reach_us) & (self.begin_us < middle + reach_us)
@@ -179,18 +178,18 @@ class _Power:
         return median, _SD_OF_MAD * float(np.median(np.abs(self.watts[near] - median)))
 
     def step(self, first_us: float, last_us: float, before_w: float, after_w: float) -> float:
-        """When the power went from one level to the other between two moments.
+        """When the power went from one level to the other between two moments, in us.
 
-        The moment at which the sum of what is above the threshold, midway between the levels, turns: the most likely
-        one under noise. Within its tick, by how much of the step the sample has.
+        The cumulative sum of the power above the threshold, midway between the levels, turns there: the most likely
+        moment under noise. Within a tick, the sample's share of the step tells the moment.
         """
         inside = np.flatnonzero((self.begin_us >= first_us) & (self.begin_us < last_us))
         if len(inside) < _LEAST_SAMPLES:
             raise MeasurementInvalid("square load", [f"{len(inside)} samples around a step are too few to find it"])
-        # Grows as long as the power is at the level before, and falls at the level after.
+        # Grows at the level before, and falls at the level after.
         side = np.cumsum((self.watts[inside] - (before_w + after_w) / 2) * np.sign(before_w - after_w))
         at = inside[min(int(np.argmax(side)) + 1, len(inside) - 1)]
-        # The last sample of before may hold the beginning of the step, or the first one of after its end.
+        # The last sample before may contain the step's beginning, or the first sample after its end.
         parts = np.clip((self.watts[[at - 1, at]] - before_w) / (after_w - before_w), 0.0, 1.0)
         return float(self.begin_us[at] + self.tick_us * (1 - parts.sum()))
 

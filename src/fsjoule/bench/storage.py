@@ -1,4 +1,4 @@
-"""A board's further storage devices: brought up when one is needed, and told apart before anything is erased."""
+"""A board's further storage devices: brought up at first use, and identified before anything is erased."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from fsjoule.errors import BoardError
 from fsjoule.model import CARD, MIB, Storage
 from fsjoule.ports import Shell
 
-# Loads the modules of what the board has until the device is there; every image has it.
+# Loads the board's driver modules until the device appears; every image has it.
 _ATTACH: Final = "/usr/lib/fsjoule/attach"
 _ATTACH_TIMEOUT_S: Final = 60.0
 _SECTOR_BYTES: Final = 512
-# What is sold as so many GB is not always that much.
-_TOLERANCE: Final = 0.1
+_TOLERANCE: Final = 0.1  # devices are not always as large as sold
 
 
 def attach(shell: Shell, name: str, storage: Storage) -> str:
-    """Bring a storage device up; returns what it says it is, for people and for the series: `QEMU NVMe Ctrl`.
+    """Bring a storage device up; returns its own name for people and for the series: `QEMU NVMe Ctrl`.
 
-    Raises BoardError if it does not appear, or has another size than the environment file says: all of it is going to
-    be overwritten.
+    Raises BoardError if it does not appear, or if its size differs from the environment file's, because all of it is
+    going to be overwritten.
     """
     attached = shell.run((_ATTACH, storage.device), timeout_s=_ATTACH_TIMEOUT_S)
     if attached.exit_code != 0:
         raise BoardError(
             f"the board has no {name}: {attached.stdout.strip()[-300:]}",
-            hint="does the environment file name its block device as the board does, and has the kernel its driver?",
+            hint="does the environment file name the board's block device, and does the kernel have its driver?",
             transient=False,
         )
     block = f"/sys/class/block/{storage.device}"
@@ -48,13 +47,13 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
 
 
 def takes_discards(shell: Shell, storage: Storage) -> bool:
-    """Whether an attached device can be purged: most sticks cannot. Where the kernel does not tell, it is tried."""
+    """Whether an attached device can be purged; most sticks cannot. True if the kernel does not say."""
     told = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
     return told.exit_code != 0 or told.stdout.strip() != "0"
 
 
 def name_of(told: str, further: Iterable[str]) -> str:
-    """The board's name for the storage device of a series, of which `attach` has told; that of the card, if it is none.
+    """The board's name for the storage `told` by `attach` and kept in a series; the card's name for any other.
 
     `further` are the names of the board's further storage devices.
     """
@@ -62,8 +61,8 @@ def name_of(told: str, further: Iterable[str]) -> str:
 
 
 def scratch_node(storage: Storage) -> str:
-    """The name under which an attached device is overwritten: one that no program knows as a disk's.
+    """The node through which an attached device is overwritten; no program takes its name for a disk's.
 
-    zpool would partition a whole disk, and wait for a udev to tell it of the partitions.
+    zpool would partition a whole disk, and wait for udev to announce the partitions.
     """
     return f"/dev/fsjoule/{storage.device}"

@@ -1,4 +1,4 @@
-"""What is left of a filesystem whose device was cut off or has damaged it: mounted, read, checked, repaired."""
+"""Surveys a filesystem after its device was cut off or has damaged it: mounts, reads, checks and repairs it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WARNINGS: Final = ("dmesg", "--level", "emerg,alert,crit,err,warn")
 
 @dataclass
 class Survey:
-    """Looks at the filesystem on the scratch partition for files that it promised to keep.
+    """Looks on the scratch partition for files that the filesystem promised to keep.
 
-    Each step leaves what it finds, so that a board which panics over the filesystem has a result as well.
+    Each step stores its findings, so that a board which panics over the filesystem has a result too.
     """
 
     measurer: Measurer
@@ -40,7 +40,7 @@ class Survey:
     repaired: bool | None = None
 
     def run(self, number: int) -> Evidence:
-        """Mount it, with its time and energy taken, and look. A program that fails, or a panic, is a finding."""
+        """Mount, with time and energy measured, and look. A failing program or a panic is a finding."""
         self.fates = onboard_safety.all_refused(self.promised)
         evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S)
         try:
@@ -48,7 +48,7 @@ class Survey:
             with self.measurer.phases("survey"):
                 if self.mounts:
                     self._read()
-                    # Looked at last: reading what is damaged can make a filesystem read-only.
+                    # Last, because reading damaged data can make a filesystem read-only.
                     self.read_only = self._is_read_only()
                     self.measurer.scratch.unmount()
                 self.messages = onboard_safety.messages(checked(self.measurer.shell, *_WARNINGS).stdout)

@@ -1,4 +1,4 @@
-"""Operations that are timed as a whole: the state from which each starts, and what it runs."""
+"""Operations that are timed as a whole: the state from which each starts, and its command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsjoule.ports import Shell
 
 _TIME_LIMIT_S: Final = 300.0
 _FILES_TIME_LIMIT_S: Final = 1800.0
-# A copy's source in the board's memory reads nothing from the card; one on the root filesystem does.
+# Copying from the board's memory reads nothing from the card; copying from the root filesystem does.
 _IN_MEMORY: Final = f"{onboard.DIRECTORY}/source"
 _ON_ROOT: Final = "/fsjoule-source"
 _RANDOM_BYTES_PER_S: Final = 0.5 * 1024 * KIB
@@ -25,7 +25,7 @@ _RANDOM_BYTES_PER_S: Final = 0.5 * 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class TimedWork:
-    """One timed operation on the scratch partition. `identity` gives the UUID of a filesystem that is made."""
+    """One timed operation on the scratch partition. `identity` returns the UUID of the next filesystem."""
 
     scratch: Scratch
     kind: Filesystem
@@ -38,7 +38,7 @@ class TimedWork:
 
     @property
     def unmounts_after(self) -> tuple[str, ...]:
-        """What unmounts the filesystem after the operation, in the same window; empty if nothing does."""
+        """The command that unmounts the filesystem after the operation, in the same window; empty if there is none."""
         return self.kind.unmount_argv(SCRATCH_DIRECTORY) if self.workload.operation.on_files else ()
 
     @property
@@ -46,9 +46,9 @@ class TimedWork:
         return _FILES_TIME_LIMIT_S if self.workload.operation.on_files else _TIME_LIMIT_S
 
     def prepare(self) -> tuple[str, ...]:
-        """Bring the scratch partition into the state from which the operation starts; returns the operation.
+        """Bring the scratch partition into the operation's initial state; returns the operation's command.
 
-        Raises MeasurementInvalid if the filesystem cannot get there.
+        Raises MeasurementInvalid if the filesystem fails meanwhile.
         """
         workload, device = self.workload, self.scratch.device
         self.scratch.unmount()
@@ -72,7 +72,7 @@ class TimedWork:
                 source = _ON_ROOT if workload.from_root else _IN_MEMORY
                 self._random_file(source, workload.size_bytes)
                 directory = self.scratch.mount(self.kind)
-                # A copy is one once it has reached the card.
+                # A copy is complete once it has reached the card.
                 return ("sh", "-c", f"cp {source} {directory}/copy && sync")
             case TimedKind.BOOT:
                 raise ValueError("a boot is measured by the run, not on a booted board")
@@ -80,7 +80,7 @@ class TimedWork:
                 return self._prepare_files()
 
     def space(self) -> Space | None:
-        """What the filesystem offers that was just made, and the kernel threads that come with mounting it."""
+        """The space of the filesystem just made, and the number of kernel threads that its mount adds."""
         if self.workload.operation is not TimedKind.MKFS:
             return None
         before = self._kernel_threads()
@@ -123,7 +123,7 @@ class TimedWork:
         self._random_file(onboard_files.BLOCK, onboard_files.BLOCK_BYTES)
 
     def _random_file(self, path: str, size_bytes: int) -> None:
-        """Random bytes: what compresses would measure a compressor. One of the right size is taken as it is."""
+        """Make a file of random bytes, which no filesystem can compress; an existing file of this size is kept."""
         found = self._shell.run(("stat", "-c", "%s", path))
         if found.exit_code == 0 and found.stdout.strip() == str(size_bytes):
             return

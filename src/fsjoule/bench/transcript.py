@@ -1,4 +1,4 @@
-"""What a board was asked and answered, for a measurement's console.log."""
+"""Commands to the board and their output, for a measurement's console.log."""
 
 from __future__ import annotations
 
@@ -11,35 +11,31 @@ from fsjoule.ports import CommandResult, Shell
 
 @dataclass
 class Transcript:
-    """A Shell that writes down what is asked and answered."""
+    """A Shell that writes commands and output down."""
 
     shell: Shell
     text: str = ""
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
-        """See ports.Shell."""
         self.text += f"# {shlex.join(argv)}\n"
         result = self.shell.run(argv, timeout_s=timeout_s)
         self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
         return result
 
     def start(self, argv: Sequence[str]) -> None:
-        """See ports.Shell."""
         self.text += f"# {shlex.join(argv)} &\n"
         self.shell.start(argv)
 
     def put(self, path: str, content: bytes) -> None:
-        """See ports.Shell."""
         self.text += f"# {len(content)} bytes written to {path}\n"
         self.shell.put(path, content)
 
     def get(self, path: str) -> bytes:
-        """See ports.Shell."""
         content = self.shell.get(path)
         self.text += f"# {len(content)} bytes read from {path}\n"
         return content
 
     def take(self) -> bytes:
-        """What was written down since the last call."""
+        """The text since the last call."""
         text, self.text = self.text, ""
         return text.encode()

@@ -1,4 +1,4 @@
-"""What runs on the board for tests on many files: one script, and its arguments.
+"""The script on the board for tests on many files, and its arguments.
 
 It needs a POSIX shell and busybox's dd, sha512sum, stat, cp, rm.
 """
@@ -11,11 +11,11 @@ from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.model import KIB
 
 SCRIPT: Final = f"{DIRECTORY}/files"
-# What files are filled with: made once a boot from random numbers, in the board's memory.
+# The contents of all files: random bytes in the board's memory, made once per boot.
 BLOCK: Final = f"{DIRECTORY}/block"
 BLOCK_BYTES: Final = 1024 * KIB
 
-# Of a halving series, twice: 256 MB down to 512 kB in about 1 GB (Berger, 2016).
+# A halving series, twice: 256 MB down to 512 kB in about 1 GB (Berger, 2016).
 _SERIES: Final = 10
 _PER_DIRECTORY: Final = 16
 
@@ -66,7 +66,7 @@ esac
 
 
 def sizes_kib(size_bytes: int) -> tuple[int, ...]:
-    """The sizes of the files that are written: two halving series of ten, in all about `size_bytes`."""
+    """The file sizes in KiB: two halving series of ten, in all about `size_bytes`."""
     largest_kib = 1 << max(0, (size_bytes // 4 // KIB).bit_length() - 1)
     series = [max(1, largest_kib >> i) for i in range(_SERIES)]
     return (*series, *series)
@@ -81,12 +81,12 @@ def hash_all(directory: str) -> tuple[str, ...]:
 
 
 def fill(directory: str, share: float) -> tuple[str, ...]:
-    """Fill the filesystem with directories of files up to a share of it."""
+    """Fill the filesystem with directories of files up to the fraction `share`."""
     return (SCRIPT, "fill", directory, str(round(100 * share)))
 
 
 def fragment(directory: str, share: float) -> tuple[str, ...]:
-    """The same, but the oldest directory is removed for every two that are made."""
+    """Fill as `fill` does, but remove the oldest directory for every two new ones."""
     return (SCRIPT, "fragment", directory, str(round(100 * share)))
 
 

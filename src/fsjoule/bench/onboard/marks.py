@@ -1,7 +1,7 @@
-"""What runs on the board itself: small scripts, and the reading of what they leave behind.
+"""Small scripts on the board that send marks and read counters, and the parsers of their output.
 
-The scripts need a POSIX shell, cat and nothing else. They keep counters and marks next to the work: `start` reads the
-counters before it sends its mark, `stop` after, so that reading them is outside the window.
+The scripts need only a POSIX shell and cat. `start` reads the counters before its mark and `stop` after its mark, so
+that the window contains only the work.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
 
-# A process that ends between the shell's listing and cat's reading is none of those that are there: no error.
+# A process that ends between the shell's listing and cat's reading is no error.
 _THREADS: Final = "{ cat /proc/[0-9]*/stat 2> /dev/null || true; }"
 _SECTOR_BYTES: Final = 512
 _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
-_SCHEDSTAT_RUNNING: Final = 7  # of a CPU's line: nanoseconds in which tasks ran, since version 14
+_SCHEDSTAT_RUNNING: Final = 7  # field of a CPU's line: nanoseconds in which tasks ran, since version 14
 _SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
 _WORKER: Final = "kworker"
@@ -55,7 +55,7 @@ def stop_mark(number: int) -> str:
 BOOT_START: Final = "Sboot"
 BOOT_STOP: Final = "Eboot"
 
-# Lets the last of several jobs through, and has the others wait. With noclobber only one of them can make a file.
+# Lets the last of several jobs through and makes the others wait. With noclobber only one job can make a file.
 _LAST_OF_JOBS: Final = f"""\
 jobs=$2
 if [ "$jobs" -gt 1 ]; then
@@ -71,13 +71,12 @@ fi
 def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
     """The scripts by path.
 
-    `start N JOBS` is run by each job of fio before its first I/O, `stop N` after the last I/O by the one job that there
-    is; with `threads` behind them the kernel's threads are read too. A program that starts takes a slow board's CPU for
-    a tenth of a second. Several jobs would therefore begin one after the other: each waits in `start` until the last
-    has come, and only that one sends the mark. `GATE` is a FIFO, which need not be waited for when it is opened both
-    ways. At their end they would delay the mark by a program each, so `jobs N THREADS PROGRAM...`, which has waited for
-    fio, sends it instead.
-    `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then what unmounts, a line of the shell.
+    Each job of fio runs `start N JOBS` before its first I/O; a single job runs `stop N` after its last I/O. A further
+    argument `threads` reads the kernel's threads too. Starting a program takes a slow board's CPU a tenth of a second,
+    so several jobs would begin one after the other: each waits in `start` for the last, which sends the mark. `GATE` is
+    a FIFO, opened both ways because that does not block. At the end every job would delay the mark by a program, so
+    `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
+    `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
     """
     mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
@@ -90,8 +89,8 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
         JOBS: f'number=$1; threads=$2; shift 2\n"$@"\nstatus=$?\n{stop}exit $status\n',
-        # The kernel's monotonic clock, read by the shell itself: a program for it would take longer than a fast mount.
-        # /proc/timer_list tells nanoseconds (and is root's), /proc/uptime hundredths of a second.
+        # The shell itself reads the kernel's monotonic clock: a program would take longer than a fast mount.
+        # /proc/timer_list has nanoseconds (for root only), /proc/uptime hundredths of a second.
         TIMED: (
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
@@ -106,25 +105,24 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
 
 
 def counters_argv(block_device: str) -> tuple[str, ...]:
-    """Prints the counters of the CPU and a block device, as `usage` takes them. A kernel may lack schedstat."""
+    """The command that prints the counters of the CPU and a block device for `usage`. A kernel may lack schedstat."""
     return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the board spent between two readings of its counters."""
+    """CPU time and I/O of the board between two readings of its counters."""
 
     cpu_busy_s: float
     device: DeviceCounters
 
 
 def usage(before: str, after: str) -> Usage:
-    """The difference of two readings, each `/proc/stat`, `/proc/schedstat` if there is one, the block device's `stat`.
+    """The difference of two readings of `/proc/stat`, `/proc/schedstat` (if present) and the block device's `stat`.
 
-    The scheduler counts nanoseconds in which a task ran; without it there are hundredths of a second in which the CPU
-    was found busy. Source: Documentation/filesystems/proc.rst, section 1.7, scheduler/sched-stats.rst and
-    block/stat.rst of the kernel.
-    Raises MeasurementInvalid if either lacks a field.
+    schedstat counts the nanoseconds in which a task ran; without it ticks of 0.01 s that found the CPU busy count.
+    Source: the kernel's Documentation/filesystems/proc.rst, section 1.7, scheduler/sched-stats.rst and block/stat.rst.
+    Raises MeasurementInvalid if a reading lacks a field.
     """
     cpu0, disk0 = _reading(before)
     cpu1, disk1 = _reading(after)
@@ -147,9 +145,9 @@ def usage(before: str, after: str) -> Usage:
 
 
 def _busy_ms(before: Sequence[int], after: Sequence[int]) -> int | None:
-    """How long the device had any request; None while its kernel does not count that.
+    """Milliseconds in which the device had a request; None while the kernel does not count them.
 
-    Linux 6.1 of 32 bits does not for its first 300 s: its clock, which begins that much before it overflows, has to be
+    32-bit Linux 6.1 does not count them for its first 300 s: jiffies start 300 s before their overflow, and must be
     after a stamp of 0. Source: `update_io_ticks`, block/blk-core.c; `INITIAL_JIFFIES`, include/linux/jiffies.h.
     """
     counted = before if before[_DISK_READS] + before[_DISK_WRITES] else after
@@ -158,7 +156,7 @@ def _busy_ms(before: Sequence[int], after: Sequence[int]) -> int | None:
 
 
 def _ran_ns(text: str) -> int | None:
-    """How long tasks ran on all CPUs since the boot, by the scheduler's own count."""
+    """Nanoseconds in which tasks ran on all CPUs since the boot; None without schedstat."""
     version = re.search(r"^version (\d+)\n", text, re.MULTILINE)
     if version is None or int(version[1]) < _SCHEDSTAT_VERSION:
         return None
@@ -178,7 +176,7 @@ def _reading(text: str) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What `timed` measured, in seconds. `unmount_s` is None if nothing was unmounted."""
+    """The times of `timed`, in seconds. `unmount_s` is None if nothing was unmounted."""
 
     duration_s: float
     unmount_s: float | None
@@ -187,10 +185,9 @@ class Spent:
 
 
 def spent(text: str, *, unmounted: bool) -> Spent:
-    """What `timed` left: its clock, and what the shell's `times` says of the programs that it ran.
+    """Parse the output of `timed`: its clock, and the shell's `times` of the programs that it ran.
 
-    Reading the counters before the work is among these programs; it takes a hundredth of a second.
-    Raises MeasurementInvalid if it left none.
+    These programs include the reading of the counters before the work, 0.01 s. Raises MeasurementInvalid.
     """
     lines = text.split("\n")
     try:
@@ -208,10 +205,10 @@ def _shell_time_s(text: str) -> float:
 
 
 def kernel_threads_s(before: str, after: str) -> dict[str, float]:
-    """CPU time of each kernel thread between two readings of all `/proc/[pid]/stat`, of those that had any, by name.
+    """CPU seconds by name of each kernel thread that ran between two readings of all `/proc/[pid]/stat`.
 
-    Workers of one queue are added up: which of them does a piece of work is chance. A worker carries its queue's name
-    only while it works; then it is counted as `kworker`. Source: proc_pid_stat(5), fields 2, 4, 14 and 15.
+    Workers of one queue are added up, because chance decides which of them works. A worker has its queue's name only
+    while it works; otherwise it counts as `kworker`. Source: proc_pid_stat(5), fields 2, 4, 14 and 15.
     """
     first, last = _threads(before), _threads(after)
     total: dict[str, float] = {}
@@ -223,10 +220,9 @@ def kernel_threads_s(before: str, after: str) -> dict[str, float]:
 
 
 def kernel_thread_count(text: str) -> int:
-    """How many kernel threads there are in a reading of all `/proc/[pid]/stat`.
+    """The number of kernel threads in a reading of all `/proc/[pid]/stat`.
 
-    Workers are not counted: they are a pool of the kernel's, and come and go whatever is mounted.
-    Raises LabError for a reading in which there is no process at all.
+    Workers do not count: the kernel's pool of them changes whatever is mounted. Raises LabError for an empty reading.
     """
     if not text.strip():
         raise LabError("the board's /proc shows no process", transient=True)

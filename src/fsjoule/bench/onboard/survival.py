@@ -1,4 +1,4 @@
-"""What runs on the board to see whether files survive: one script that writes them, one that looks at what is left.
+"""Two scripts on the board that test whether files survive: one writes files, one inspects them afterwards.
 
 They need a POSIX shell and busybox's dd, sha256sum, stat, sync, tail, tr, wc.
 """
@@ -17,18 +17,17 @@ from fsjoule.model import KIB, FileFate, PowerLossWorkload
 WRITER: Final = f"{DIRECTORY}/write-files"
 INSPECTOR: Final = f"{DIRECTORY}/inspect-files"
 LIST: Final = f"{DIRECTORY}/files.list"
-# Random bytes in the board's memory, of which every file gets another part.
+# Random bytes in the board's memory; every file gets a different part.
 POOL: Final = f"{DIRECTORY}/pool"
-# Prints a part of it, given `skip=` and `count=` in bytes. busybox's tail takes ten times as long.
+# Prints a part of the pool, with `skip=` and `count=` in bytes. busybox's tail takes ten times as long.
 FROM_POOL: Final = f"dd if={POOL} bs=64k iflag=skip_bytes,count_bytes status=none"
 _NEW: Final = f"{DIRECTORY}/new-file"
 _POOL_OFFSETS: Final = 256 * KIB
-# What a file of random bytes has: one of 256 is a zero.
-_MOSTLY: Final = 0.5
+_MOSTLY: Final = 0.5  # in random bytes one of 256 is a zero
 
-# Ends with an error only: power is cut while it runs. A file is acknowledged when it and its directory have been synced
-# (busybox's sync is fsync), which fsync(2) asks for; on a filesystem mounted with `sync`, when it has been written. Its
-# checksum is taken before that, from memory.
+# Ends only with an error: power is cut while it runs. A file is acknowledged when it and its directory have been synced
+# (busybox's sync is fsync), as fsync(2) asks for; on a filesystem mounted with `sync`, when it has been written. Its
+# checksum is taken before, from memory.
 _WRITER_TEXT: Final = f"""#!/bin/sh
 # write-files DIRECTORY sync|async SEED SMALLEST SPAN
 directory=$1 mode=$2 chance=$3 smallest=$4 span=$5 n=0
@@ -91,7 +90,7 @@ class Promised:
 
 
 def pool_argv(seed: int, size_bytes: int) -> tuple[str, ...]:
-    """Makes the pool, the same for the same seed."""
+    """The command that makes the pool, the same for the same seed."""
     return (
         *("fio", "--name=pool", f"--filename={POOL}", "--rw=write", "--bs=64k", f"--size={size_bytes}"),
         *("--ioengine=psync", f"--randseed={seed}", "--refill_buffers", "--output=/dev/null"),
@@ -99,19 +98,19 @@ def pool_argv(seed: int, size_bytes: int) -> tuple[str, ...]:
 
 
 def writer_pool_bytes(workload: PowerLossWorkload) -> int:
-    """How large a pool the writer needs."""
+    """The size of the pool that the writer needs."""
     return _POOL_OFFSETS + -(-workload.size_bytes // (64 * KIB)) * 64 * KIB
 
 
 def writer_argv(workload: PowerLossWorkload, directory: str, seed: int) -> tuple[str, ...]:
-    """Writes files until the power is cut; prints a line for each once it is safe, as `promised` reads them."""
+    """The command that writes files until the power is cut, and prints a line per safe file, which `promised` reads."""
     mode = "sync" if workload.sync else "async"
     span = workload.size_bytes - workload.smallest_bytes + 1
     return (WRITER, directory, mode, str(seed), str(workload.smallest_bytes), str(span))
 
 
 def promised(console: str) -> tuple[Promised, ...]:
-    """The files that were acknowledged. A line that the cut has shortened does not count."""
+    """The acknowledged files. A line that the cut has shortened does not count."""
     return tuple(Promised(name, int(size), sha256) for name, size, sha256 in _SYNCED.findall(console))
 
 
@@ -127,16 +126,12 @@ def file_list(files: Iterable[Promised]) -> bytes:
 
 
 def fates(inspected: str, files: Sequence[Promised]) -> dict[str, FileFate]:
-    """The fate of each file, by its name, from what the inspector printed.
-
-    Of a file that it says nothing of, its end has kept it: that file could not be read.
-    """
+    """The fate of each file, by name, from the inspector's output. An unmentioned file could not be read."""
     told = {name: rest for name, _, rest in (line.partition(" ") for line in inspected.splitlines())}
     return {file.name: _fate(told.get(file.name, "unreadable"), file) for file in files}
 
 
 def all_refused(files: Sequence[Promised]) -> dict[str, FileFate]:
-    """The fate of files whose filesystem cannot be mounted."""
     return dict.fromkeys((file.name for file in files), FileFate.REFUSED)
 
 
@@ -155,26 +150,26 @@ def _fate(told: str, file: Promised) -> FileFate:
 
 
 def is_read_only(mounts: str, directory: str) -> bool:
-    """Whether the filesystem at a directory is mounted read-only, by `/proc/mounts`."""
+    """Whether `/proc/mounts` says that the filesystem at a directory is mounted read-only."""
     found = re.search(rf"^\S+ {re.escape(directory)} \S+ (\S+)", mounts, re.MULTILINE)
     return found is not None and "ro" in found[1].split(",")
 
 
 def counted(of_files: dict[str, FileFate]) -> dict[FileFate, int]:
-    """How many files had each fate, in the order of the fates."""
+    """The number of files per fate, in the order of the fates."""
     counts = Counter(of_files.values())
     return {fate: counts[fate] for fate in FileFate if counts[fate]}
 
 
 def named(of_files: dict[str, FileFate]) -> tuple[str, ...]:
-    """The first files that are not intact, with their fates."""
+    """The first damaged files with their fates, and the number of further ones."""
     damaged = [f"{name}: {fate.value}" for name, fate in of_files.items() if fate is not FileFate.INTACT]
     more = [f"and {len(damaged) - _NAMED} more"] if len(damaged) > _NAMED else []
     return (*damaged[:_NAMED], *more)
 
 
 def messages(kernel_log: str) -> tuple[str, ...]:
-    """The first lines of the kernel's warnings and errors."""
+    """The first lines of the kernel's warnings and errors, and the number of further ones."""
     lines = [line.strip() for line in kernel_log.splitlines() if line.strip()]
     more = [f"and {len(lines) - _MESSAGES} more"] if len(lines) > _MESSAGES else []
     return (*lines[:_MESSAGES], *more)
