@@ -48,7 +48,7 @@ def test_of_a_merge_request(server: GitLab, tmp_path: Path) -> None:
     done = report(server, tmp_path, "report")
     assert done.returncode == 0, done.stderr
     assert "4 earlier runs fetched" in done.stderr
-    assert "1 runs, 4 earlier builds as their history" in done.stderr
+    assert "1 run, history of 4 earlier builds" in done.stderr
     assert runs_in(tmp_path / "report") == {"m00000"}
     assert (tmp_path / "report" / "trends.html").exists()
 
@@ -58,7 +58,7 @@ def test_of_a_merge_request_that_has_measured_nothing(server: GitLab, tmp_path: 
     done = report(server, tmp_path, "report")
     assert done.returncode == 0, done.stderr
     assert "the report has no history" in done.stderr
-    assert "0 runs, 0 earlier builds as their history" in done.stderr
+    assert "0 runs, history of 0 earlier builds" in done.stderr
     assert runs_in(tmp_path / "report") == set()
 
 

@@ -256,7 +256,7 @@ def test_an_older_report_is_replaced_and_nothing_else(site: Served, tmp_path: Pa
     assert (report / "old").exists()
     make_site([site.results], report, say=lambda _: None)
     assert not (report / "old").exists()
-    with pytest.raises(ConfigError, match="is there and is no report"):
+    with pytest.raises(ConfigError, match="exists and is not a report"):
         make_site([site.results], site.results, say=lambda _: None)
     with pytest.raises(ConfigError, match="there is no report"), serving(site.results, 0):
         pass

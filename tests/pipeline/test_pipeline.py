@@ -161,7 +161,7 @@ def test_no_change(project: Project) -> None:
     assert len(tests) == len(run.measurements) > 0
     assert (artifacts / "gate" / "note.md").exists()
     assert not failed_tests(artifacts / "report" / "report")
-    assert "0 earlier builds as their history" in log
+    assert "history of 0 earlier builds" in log
     # As the default branch's jobs do.
     registry = Registry(project.gitlab.url, project.gitlab.project, JOB_TOKEN)
     assert push_runs(registry, [folder]).uploaded == 1
@@ -198,7 +198,7 @@ def test_a_slower_kernel(project: Project) -> None:
     report = project.pipeline.repository / ".gitlab-ci-local" / "artifacts" / "report" / "report"
     assert any("ext4 randread-16k" in name for name in failed_tests(report))
     assert "1 earlier runs fetched from the package registry" in log
-    assert "1 earlier builds as their history" in log
+    assert "history of 1 earlier build" in log
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What people look at: runs, verdicts, publications and trends as text, JSON, charts and pages.
+"""Runs, verdicts, publications and trends as text, JSON, charts and pages for people.
 
 For: presentation only. It takes model objects and verdicts, and decides nothing.
 Called by: `cli`, `pytest_plugin`, `runs`.

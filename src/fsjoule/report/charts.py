@@ -1,6 +1,6 @@
 """Bar charts of a run as SVG: throughput and energy of fio jobs, time and energy of timed operations.
 
-Bars lie on their side, so that a chart keeps its width, and its letters their size, from a phone to a desk.
+Bars are horizontal, so that a chart keeps its width and its letters their size on a phone and on a desk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fsjoule.report.summary import Summary
 from fsjoule.report.svg import draw, specification
 from fsjoule.statistics.spread import Spread
 
-# Of the bars alone. A chart of one group has short labels on its axis, so that all charts end up about as wide.
+# Widths of the bars. A chart of one group has short labels on its axis, so all charts become about equally wide.
 _WIDTH: Final = 300
 _WIDTH_OF_ONE_GROUP: Final = 355
 _BAR: Final = 15
@@ -26,10 +26,10 @@ _DATA: Final = "bars"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its group, its label, its figure and what stands beside it.
+    """One bar: its group, its label, its figure, net and published figure.
 
-    A group is an operation and a label a filesystem; in a run of several kernels, an operation on a filesystem, and a
-    kernel.
+    A group is an operation and a label a filesystem. In a run of several kernels a group is an operation on a
+    filesystem, and a label a kernel.
     """
 
     group: str
@@ -56,7 +56,7 @@ def energy_chart(summary: Summary) -> str | None:
         summary,
         summary.fio,
         lambda row: row.beside_published[1],
-        # Of what a card would take nobody knows what it is above idle.
+        # A projection has no energy above idle.
         net=lambda row: None if row.projected else row.energy_net_mj_per_mib,
         published=lambda row: row.published.energy_mj_per_mib if row.published else None,
     )
@@ -64,12 +64,12 @@ def energy_chart(summary: Summary) -> str | None:
 
 
 def _with_card(summary: Summary) -> str:
-    """In a title: that a card's part is projected, without which nothing compares with what was published."""
+    """Words for a title if the figures include a card's projected part, as published figures do."""
     return " with card" if any(row.projected for row in summary.fio) else ""
 
 
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
-    """For each timed operation its name and its charts, of time and of energy, each on scales of its own."""
+    """Each timed operation's name and its charts of time and of energy, each with its own scale."""
     charts: list[tuple[str, list[str]]] = []
     for operation in dict.fromkeys(row.workload.label for row in summary.timed):
         rows = [row for row in summary.timed if row.workload.label == operation]
@@ -118,7 +118,7 @@ def _of_summary(title: str, unit: str, bars: Sequence[Bar], summary: Summary) ->
 
 
 def grouped(title: str, unit: str, bars: Sequence[Bar], colours: Mapping[str, str], *, simulated: bool) -> str | None:
-    """Bars in groups, each label in its colour; None without a bar."""
+    """An SVG of bars in groups, with a colour per label; None without a bar."""
     if not bars:
         return None
     groups = list(dict.fromkeys(bar.group for bar in bars))
@@ -129,7 +129,7 @@ def grouped(title: str, unit: str, bars: Sequence[Bar], colours: Mapping[str, st
         "label:N",
         title=None,
         scale=alt.Scale(domain=labels, range=[colours[label] for label in labels]),
-        # A chart of one group has the labels on its axis.
+        # A chart of one group has its labels on the axis.
         legend=alt.Legend(orient="top", direction="horizontal", columns=4, symbolOpacity=1)
         if len(groups) > 1
         else None,
@@ -158,7 +158,7 @@ def grouped(title: str, unit: str, bars: Sequence[Bar], colours: Mapping[str, st
 
 
 def _base(groups: list[str], labels: list[str]) -> alt.Chart:
-    """Rows of the chart: groups of labels; a single group needs no name, its title has it."""
+    """The chart's rows: groups of labels; the chart's title names a single group."""
     base = alt.Chart(alt.NamedData(_DATA))
     if len(groups) == 1:
         return base.encode(y=alt.Y("label:N", sort=labels, title=None))

@@ -1,4 +1,4 @@
-"""Facts as name and text, for the page: what a measurement found, and what a reader needs to repeat a run."""
+"""Facts as name and text, for the page: a measurement's figures, and the facts needed to repeat a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.model import (
-    BoardFacts,
-    EnergyBudget,
-    ImageFacts,
-    KernelFacts,
-    Measurement,
-    Run,
-    Value,
-)
+from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
@@ -26,7 +18,7 @@ _WORTH_NAMING: Final = 0.01
 
 
 def measurement_facts(measurement: Measurement) -> list[Fact]:
-    """All figures of one measurement that are there, with their units."""
+    """All known figures of one measurement, with their units."""
     m = measurement
     facts = [
         ("started", m.started_utc),
@@ -55,7 +47,7 @@ def _outcome_facts(m: Measurement) -> list[Fact]:
     if outcome is None:
         return []
     return [
-        ("what is left", outcome_text(outcome)),
+        ("outcome", outcome_text(outcome)),
         ("not intact", ", ".join(outcome.damaged) or ABSENT),
         ("the checker's exit code", ABSENT if outcome.check_exit is None else str(outcome.check_exit)),
         ("power cut after", _number(outcome.cut_s, "s", 3)),
@@ -85,7 +77,7 @@ def _energy_facts(m: Measurement) -> list[Fact]:
 
 
 def _budget(budget: EnergyBudget) -> str:
-    """The causes that make up a budget, the largest first; those below a hundredth of the whole are left out."""
+    """A budget's causes, largest first, without those below 1 % of the whole."""
     total_mj = budget.total_mj
     parts = {field.name.removesuffix("_mj"): getattr(budget, field.name) for field in fields(budget)}
     ranked = sorted(parts.items(), key=lambda part: part[1], reverse=True)
@@ -144,7 +136,7 @@ def _value(value: Value | None, unit: str, decimals: int) -> str:
 
 
 def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
-    """All that a reader needs to repeat the run, in named groups; groups without a fact are left out."""
+    """All facts needed to repeat the run, in named groups; empty groups are left out."""
     plan = run.plan
     groups: list[tuple[str, list[Fact]]] = [
         (
@@ -176,7 +168,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
 
 
 def command_text(run: Run) -> str:
-    """The command that made the run, as a shell takes it."""
+    """The command that made the run, quoted for a shell."""
     return shlex.join(run.command)
 
 
@@ -259,5 +251,4 @@ def _meter_facts(run: Run) -> list[Fact]:
 
 
 def _date(seconds: int) -> str:
-    """A calibration's date, in seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else "never"

@@ -1,4 +1,4 @@
-"""Findings as one table, for the terminal, Markdown and the page: the most important first, the rest counted."""
+"""Findings as one table, for the terminal, Markdown and the page: the most important first."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _COLUMNS: Final = (
 
 
 def most_important(findings: Sequence[F], *, everything: bool = False) -> tuple[list[F], list[F]]:
-    """What a terminal shows, and the rest; both in the order of importance."""
+    """The findings that a terminal shows, and the rest; both in the order of importance."""
     ordered = important_first(findings)
     shown = len(ordered) if everything else _SHOWN
     return ordered[:shown], ordered[shown:]
 
 
 def notable(findings: Sequence[F]) -> tuple[list[F], list[F]]:
-    """What a document shows at once, and what it folds: changes, and losses that are not decided.
+    """The findings that a document shows, and those that it folds.
 
-    If there are none, what is not decided is shown.
+    Shown are changes and undecided losses that would matter; if there are none, undecided findings.
     """
     ordered = important_first(findings)
     noted = [one for one in ordered if one.changed or one.far or (one.undecided and one.lost >= 1)]
@@ -68,9 +68,9 @@ def rest_text(rest: Sequence[Finding[object]]) -> str:
 def finding_table(
     title: str, findings: Sequence[F], more: Mapping[Column, Callable[[F], str]], *, simulated: bool
 ) -> Table:
-    """A row for each finding. A narrow terminal leaves the last of the columns out that there are `more` of.
+    """A row per finding; a narrow terminal leaves out the last of the columns in `more`.
 
-    Files of one size are told once, in the title.
+    If all files have one size, the title tells it.
     """
     sizes = {size for one in findings for size in _SIZE.findall(one.subject.name)}
     shared = sizes.pop() if len(sizes) == 1 else ""
@@ -80,7 +80,7 @@ def finding_table(
 
 
 def figure_text(figure: Figure) -> str:
-    """Four significant digits, without exponents where they can be avoided."""
+    """Four significant digits, without an exponent where possible."""
     return ABSENT if figure is None else f"{figure:#.{_SIGNIFICANT}g}".rstrip(".")
 
 

@@ -34,9 +34,9 @@ def line_chart(
     simulated: bool,
     name: Callable[[float], str] = "{:g}".format,
 ) -> str | None:
-    """One line a label over a logarithmic x; `axes` are its title and that of the figures.
+    """One line per label over a logarithmic x; `axes` are the titles of both axes.
 
-    `name` says what stands at an x. None if no line would have two points.
+    `name` gives the label at an x. None if there are fewer than two values of x.
     """
     values = sorted({point.x for point in points})
     if len(values) < 2:  # noqa: PLR2004 - a line needs two

@@ -8,7 +8,7 @@ from fsjoule.report.tables import Table
 
 
 def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """Lines behind a title that opens them."""
+    """Lines that a click on the title unfolds."""
     yield ""
     yield f"<details><summary>{title}</summary>"
     yield ""
@@ -33,7 +33,7 @@ def named_list(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Text that is no markup: names of branches and mount options hold underscores, bars and stars."""
+    """Text with markup escaped: branches and mount options contain underscores, bars and stars."""
     for sign in "\\`*_[]|~":
         text = text.replace(sign, "\\" + sign)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")

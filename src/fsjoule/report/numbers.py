@@ -1,4 +1,4 @@
-"""Figures as text: as many decimals as a column deserves, and a spread that shows."""
+"""Figures as text, with the decimals that a column or an interval needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from fsjoule.model import SampleCounts
 from fsjoule.model.metrics import Metric
 
-if TYPE_CHECKING:  # a trend, which takes its words from here, does without scipy
+if TYPE_CHECKING:  # a trend uses these words without scipy
     from fsjoule.statistics.ratios import Interval
     from fsjoule.statistics.spread import Spread
 
@@ -18,7 +18,7 @@ _SIGNIFICANT: Final = 3
 
 
 def decimals_for(spreads: Iterable[Spread | None], *, most: int = 3) -> int:
-    """Decimals for a column: three significant digits of its smallest mean, and one of its median deviation."""
+    """Decimals for a column: three significant digits of the smallest mean, one of the median deviation."""
     present = [spread for spread in spreads if spread is not None]
     means = [abs(spread.mean) for spread in present if spread.mean]
     deviations = sorted(spread.sd for spread in present if spread.sd)
@@ -38,12 +38,12 @@ def mean_text(spread: Spread | None, decimals: int) -> str:
 
 
 def sd_text(spread: Spread | None, decimals: int) -> str:
-    """`± 0.2`, or nothing where there is only one repetition."""
+    """`± 0.2`, or nothing for a single repetition."""
     return "" if spread is None or spread.sd is None else f"± {spread.sd:.{decimals}f}"
 
 
 def ratio_text(ratio: float | None) -> str:
-    """Measured over published, with a multiplication sign before it; two digits at least say how small it is."""
+    """Measured over published, after a multiplication sign, with at least two significant digits below 1."""
     if ratio is None:
         return ABSENT
     decimals = max(2, 1 - _exponent(ratio)) if ratio > 0 else 2
@@ -55,12 +55,11 @@ def share_text(share: float | None) -> str:
 
 
 def samples_text(samples: SampleCounts) -> str:
-    """What arrived of what the meter's clock says there should be."""
     return f"{samples.received} of {samples.expected} samples received, {samples.missed} missed, {samples.lost} lost"
 
 
 def seconds_text(seconds: float) -> str:
-    """`8.3 s`, `4 min 12 s`: for a reader, not for arithmetic."""
+    """`8.3 s`, `4 min 12 s`."""
     if seconds < 100:  # noqa: PLR2004 - two digits of seconds still read well
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -68,7 +67,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A fraction in percent: a tenth of it is enough, unless there is less."""
+    """A fraction in percent: one decimal, or two below 1 %."""
     value = 100 * share
     return f"{value:.1f} %" if value >= 1 else f"{value:.2f} %"
 
@@ -79,7 +78,7 @@ def change_text(metric: Metric, ratio: float) -> str:
 
 
 def signed(ratio: float | None, interval: Interval | None = None) -> str:
-    """The change as a percentage: `-7.1 %`, with as many decimals as its interval deserves."""
+    """The change in percent: `-7.1 %`, with the decimals that its interval needs."""
     return ABSENT if ratio is None else f"{100 * (ratio - 1):+.{_decimals(interval)}f} %"
 
 
@@ -97,6 +96,6 @@ def counted(count: int, what: str, plural: str = "") -> str:
 
 
 def _decimals(interval: Interval | None) -> int:
-    """Tenths of a percent, more where tenths would hide the interval."""
+    """One decimal, or more where one would hide the interval."""
     width = 100 * (interval.high - interval.low) if interval else 0.0
     return 1 if width >= 0.2 or width == 0 else 2 if width >= 0.02 else 3  # noqa: PLR2004

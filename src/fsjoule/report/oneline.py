@@ -9,7 +9,7 @@ from fsjoule.report.outcomes import outcome_text
 
 
 def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
-    """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`; what is missing is left out.
+    """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`, without missing figures.
 
     With `kernel`, its label comes first: `6.1 ext4 randread-16k: ...`.
     """
@@ -36,5 +36,5 @@ def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
 
 
 def plan_lines(left_out: Iterable[str], adjusted: Iterable[str]) -> list[str]:
-    """What a plan leaves out of its suite, and what it measures otherwise than the suite says."""
+    """A line per entry of the suite that a plan leaves out or adjusts."""
     return [*(f"left out: {reason}" for reason in left_out), *(f"adjusted: {what}" for what in adjusted)]

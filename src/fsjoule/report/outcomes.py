@@ -1,4 +1,4 @@
-"""From measurements of what a filesystem keeps to rows of a table: counts, and an interval on the rate of failures."""
+"""Rows of a table on filesystems' survival: counts, and an interval on the rate of failures."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsjoule.model import (
-    FileFate,
-    FlakeyWorkload,
-    Measurement,
-    Outcome,
-    PowerLossWorkload,
-    SeriesKey,
-)
+from fsjoule.model import FileFate, FlakeyWorkload, Measurement, Outcome, PowerLossWorkload, SeriesKey
 from fsjoule.statistics.proportions import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """One series on one kernel. `valid` are its iterations; those that the framework lost are in `invalid`.
+    """One series on one kernel. `valid` counts its iterations, `invalid` those that the framework lost.
 
-    An iteration failed if a file that was promised is not intact, or the filesystem cannot be mounted for writing;
-    `rate` is the interval (Clopper, Pearson, 95 %) on how often that is so. `files` counts the files of all iterations
-    by their fate. `unmountable`, `read_only`, `unclean`, `complained` and `repaired` count iterations, `unclean` of the
-    `checked` ones, `repaired` of those in which a repair was tried (`repairs`).
+    An iteration failed if a promised file is not intact, or the filesystem cannot be mounted for writing; `rate` is the
+    95 % interval (Clopper, Pearson) of that share. `files` counts the files of all iterations by fate. `unmountable`,
+    `read_only`, `unclean`, `complained` and `repaired` count iterations: `unclean` those among the `checked`,
+    `repaired` those among the `repairs` that were tried.
     """
 
     label: str
@@ -46,12 +39,11 @@ class OutcomeRow:
 
     @property
     def promised(self) -> int:
-        """Files whose sync had returned, of all iterations."""
+        """Files of all iterations whose sync had returned."""
         return sum(self.files.values())
 
 
 def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group: Sequence[Measurement]) -> OutcomeRow:
-    """The row of a series."""
     outcomes = [m.outcome for m in group if m.valid and m.outcome is not None]
     failed = sum(each.failed for each in outcomes)
     files = Counter[FileFate]()
@@ -80,7 +72,7 @@ def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """`14 files: 12 intact, 2 missing; mounts`, in a line."""
+    """`14 files: 12 intact, 2 missing; mounts`."""
     fates = ", ".join(f"{count} {fate.value}" for fate, count in outcome.files.items()) or "none"
     mounts = "read-only" if outcome.read_only else "mounts" if outcome.mounts else "does not mount"
     words = [f"{outcome.promised} files: {fates}", mounts]

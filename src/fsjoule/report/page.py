@@ -11,13 +11,7 @@ from markupsafe import Markup
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
-from fsjoule.report.facts import (
-    Fact,
-    command_text,
-    kernels_text,
-    measurement_facts,
-    run_facts,
-)
+from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.publications import NOTE, suite_page
@@ -36,14 +30,14 @@ from fsjoule.report.templating import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.suites.published import PUBLICATIONS
 
-# A trace is drawn twice, for a desk and for a phone: letters keep their size, and the style sheet shows one of them.
+# A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860
 _NARROW: Final = 270
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One measurement on the page. `brief` is its line when closed, `legend` explains its trace."""
+    """One measurement on the page. `brief` is its closed line, `legend` explains its trace."""
 
     measurement: Measurement
     brief: tuple[str, ...]
@@ -54,7 +48,7 @@ class _Entry:
 
 
 def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of: Callable[[int], Trace | None]) -> str:
-    """The page as HTML. `trace_of` gives a measurement's trace by number; a ResultError of it is shown in its place."""
+    """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead."""
     run = summary.run
     suite = suite_page(summary)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
@@ -78,7 +72,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
             (section, marked_up([draw() for draw in section.charts])) for section in (suite.sections if suite else ())
         ],
         statements_note=NOTE,
-        # A suite's page has charts of its own, by part.
+        # A suite's page has its own charts, by part.
         fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)] if suite is None else []),
         projected=projected_table(summary),
         projected_footnote=projected_footnote(summary),
@@ -131,7 +125,7 @@ def _brief(m: Measurement) -> tuple[str, ...]:
 
 
 def _legend(m: Measurement) -> tuple[Fact, ...]:
-    """Kinds of line (a class of the style sheet) with what they show."""
+    """Kinds of line (a class of the style sheet), each with its meaning."""
     legend = [("mean", f"mean {m.energy.mean_power_w.value:.4f} W")] if m.energy else []
     legend += [("idle", f"idle {m.energy.idle_power_w.value:.4f} W")] if m.energy else []
     legend += [("window", f"window {m.window.duration_s:.4f} s")] if m.window else []

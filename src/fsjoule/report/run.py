@@ -1,4 +1,4 @@
-"""A run folder as people see it: its tables in the terminal, its page."""
+"""A run folder for people: its tables in the terminal, and its page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PAGE: Final = "report.html"
 
 
 def write_report(folder: Path) -> Path:
-    """Make `report.html` in a run folder, from what the folder holds. Raises ResultError if it cannot be read."""
+    """Write `report.html` into a run folder. Raises ResultError if the folder cannot be read, StorageError."""
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
 
     loaded = load_run(folder)
     path = loaded.path / PAGE
     page = render_page(summary_of(loaded), loaded.measurements, loaded.trace)
     try:
-        # In place of what is there: that may be a link to somewhere else.
+        # It replaces the old file, which may be a link to another place.
         write_file(path, page.encode())
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
@@ -39,5 +39,4 @@ def show_run(folder: Path, console: Console) -> None:
 
 
 def summary_of(loaded: LoadedRun) -> Summary:
-    """The tables' figures of a run that was read back."""
     return summarise(loaded.run, loaded.measurements, loaded.damaged)

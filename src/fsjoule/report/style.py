@@ -1,7 +1,7 @@
 """Colours and the theme of charts.
 
-Charts are drawn in the light colours, so that an SVG stands on its own; the page's style sheet maps each of them to its
-dark partner. A colour therefore has one meaning only.
+Charts use the light colours, so that an SVG works alone; the page's style sheet maps each to its dark partner.
+Therefore a colour has only one meaning.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ AXIS: Final = "#b6bec8"
 BAND: Final = "#2f6fdf"
 IDLE: Final = "#8a94a0"
 MEAN: Final = "#c2410c"
-# Of verdicts.
+# Colours of verdicts.
 GOOD: Final = "#1b7a3d"
 BAD: Final = "#b3261e"
 DOUBT: Final = "#a16207"
 
-# One colour a filesystem in every chart and report; they differ in lightness too, for those who do not see the hue.
+# One colour per filesystem in all charts; they also differ in lightness, for readers who do not see the hue.
 _COLOURS: Final = {row.name: row.colours for row in filesystems.FILESYSTEMS.values() if row.colours is not None}
 FILESYSTEMS: Final = {name: light for name, (light, _) in _COLOURS.items()}
 _OTHERS: Final = ("#7a5548", "#4d7f9e", "#a3623a", "#6d7f2e")
 
-# In a report on several kernels colours tell those apart; none is one of a filesystem.
+# Colours of kernels in a report on several; no filesystem has one of these.
 KERNELS: Final = ("#0f766e", "#b45309", "#4f46e5", "#be185d", "#4d7c0f", "#0369a1", "#86198f", "#57534e")
 
 DARK: Final[dict[str, str]] = {

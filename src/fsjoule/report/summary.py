@@ -1,4 +1,4 @@
-"""From measurements to the rows of every table: pure aggregation over repetitions.
+"""Aggregates measurements over repetitions into the rows of every table. Pure.
 
 Figures are the mean of the valid repetitions with their sample standard deviation (n - 1). Invalid measurements are
 counted and named, never averaged in.
@@ -10,23 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import (
-    MIB,
-    FioWorkload,
-    Measurement,
-    Projection,
-    Run,
-    SampleCounts,
-    SeriesKey,
-    TimedWorkload,
-)
+from fsjoule.model import MIB, FioWorkload, Measurement, Projection, Run, SampleCounts, SeriesKey, TimedWorkload
 from fsjoule.model.labels import series_labels
 from fsjoule.report.outcomes import OutcomeRow, outcome_row
 from fsjoule.statistics.spread import Spread, spread_of
 from fsjoule.suites.published import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 
-# The order of phases in tables; what a run holds besides follows behind.
+# The order of phases in tables; a run's further phases follow.
 _MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", *_MEASURING, "idle", "other")
 _BOARD_ON: Final = "board_on"
@@ -35,9 +26,9 @@ _P99: Final = "99.000000"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all tables say of one series on one kernel.
+    """The common part of all rows: one series on one kernel.
 
-    `label` is the filesystem, with its options where the run has several; `kernel` is the kernel's label.
+    `label` is the filesystem, with its options if the run has several; `kernel` is the kernel's label.
     """
 
     label: str
@@ -51,9 +42,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """What a card of that name would have taken for the requests of a fio workload: projected, not measured.
+    """A card's projected time and energy for the requests of a fio workload.
 
-    `both_*` is the measured part and the card's after it.
+    `both_*` is the measured part followed by the card's.
     """
 
     card: str
@@ -68,7 +59,7 @@ class Projected:
 class FioRow(Row):
     """One fio workload on one filesystem. Ratios are `beside_published` over published.
 
-    `energy_uncertainty_mj_per_mib` is the standard uncertainty (k=1) that the meter adds to each repetition alike.
+    `energy_uncertainty_mj_per_mib` is the meter's standard uncertainty (k=1), the same for all repetitions.
     """
 
     workload: FioWorkload
@@ -93,7 +84,7 @@ class FioRow(Row):
 
     @property
     def beside_published(self) -> tuple[Spread | None, Spread | None]:
-        """Throughput and energy per MiB that compare with a board's whose card takes time: with the card's part."""
+        """Throughput and energy per MiB, with the card's projected part if there is one."""
         if self.projected is None:
             return self.throughput_mib_per_s, self.energy_mj_per_mib
         return self.projected.both_mib_per_s, self.projected.both_mj_per_mib
@@ -111,7 +102,7 @@ class TimedRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the run's time; `share` is of all phases together."""
+    """A part of the run's time; `share` is a fraction of all phases."""
 
     name: str
     seconds: float
@@ -120,7 +111,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A note, and the numbers of the measurements that carry it."""
+    """A note, and the numbers of its measurements."""
 
     text: str
     numbers: tuple[int, ...]
@@ -128,10 +119,10 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that a report says of a run as a whole.
+    """A report's content about a whole run.
 
-    `damaged` maps measurement folders to why they were left out; `size_factors` is empty if the suite is not scaled;
-    `suite` is what a run of a publication's suite says to the publication.
+    `damaged` maps measurement folders to the reason why they were left out; `size_factors` is empty if the suite is not
+    scaled; `suite` compares a run of a publication's suite with the publication.
     """
 
     run: Run
@@ -153,25 +144,19 @@ class Summary:
 
     @property
     def several_parts(self) -> bool:
-        """Whether parts of a suite are to be told apart."""
         return len({entry.suite for entry in self.run.plan.entries}) > 1
 
     @property
     def several_storages(self) -> bool:
-        """Whether storage devices are to be told apart."""
         return len({entry.storage for entry in self.run.plan.entries}) > 1
 
     @property
     def several_kernels(self) -> bool:
-        """Whether kernels are to be told apart."""
         return len(self.run.plan.kernels) > 1
 
 
 def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[str, str] | None = None) -> Summary:
-    """Aggregate a run. Measurements are grouped by series and kernel.
-
-    The order is that of operations, then of the plan's filesystems, then of its kernels.
-    """
+    """Aggregate a run's measurements by series and kernel, in the order of operations, filesystems and kernels."""
     groups = _grouped(run, measurements)
     labels = series_labels(series for series, _ in groups)
     fio: list[FioRow] = []
@@ -234,7 +219,7 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
 
 
 def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> Spread | None:
-    """Over those valid measurements that have the figure."""
+    """The spread over valid measurements that have the figure."""
     return spread_of(get(m) for m in group if m.valid)
 
 
@@ -336,7 +321,7 @@ def _latency_p99_ms(measurement: Measurement) -> float | None:
 
 
 def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:
-    """What is to be said of measurements, and of those that a fault has cost a try, or that it has prevented."""
+    """Notes of measurements, and faults that cost a try or prevented a measurement."""
     numbers: dict[str, list[int]] = {}
     taken = {measurement.number for measurement in measurements}
     for fault in run.faults:
@@ -361,7 +346,7 @@ def _samples(measurements: Iterable[Measurement]) -> SampleCounts:
 
 
 def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | None, float | None]:
-    """Phases with their shares, the time the board was on, and its utilisation: time of measuring over that."""
+    """Phases with shares, the seconds the board was on, and its utilisation: measuring time over on time."""
     names = [*_PHASES, *(name for name in phases_s if name not in (*_PHASES, _BOARD_ON))]
     spent = {name: phases_s[name] for name in names if name in phases_s}
     total = sum(spent.values())

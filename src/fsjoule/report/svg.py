@@ -14,19 +14,17 @@ import vl_convert
 from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.report.style import chart_config
 
-# Rows of a chart's data, by the name under which the chart asks for it. They go past Altair, which would check each of
-# them against Vega-Lite's schema.
+# Rows of a chart's data. They bypass Altair, which would check each row against Vega-Lite's schema.
 Rows = list[dict[str, str | float | None]]
 
 _VEGA_LITE: Final = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-# A longer text would not fit into any chart.
-_LONGEST: Final = 300
+_LONGEST: Final = 300  # a longer text fits into no chart
 _GEOMETRY: Final = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
 _LONG_NUMBER: Final = re.compile(r"\d+\.\d{3,}")
 
 
 def specification(*layers: alt.Chart, width: int, height: int) -> dict[str, object]:
-    """Layers over named data as a Vega-Lite specification, still without its data."""
+    """Layers over named data as a Vega-Lite specification without data."""
     return {**alt.layer(*layers).properties(width=width, height=height).to_dict(), "config": chart_config()}
 
 
@@ -37,10 +35,10 @@ def stacked(charts: Sequence[Mapping[str, object]]) -> dict[str, object]:
 
 
 def draw(spec: Mapping[str, object], data: Mapping[str, Rows], title: str, *, simulated: bool) -> str:
-    """Draw a specification over its data. A simulated figure is never shown without that word in the title.
+    """Draw a specification with its data as SVG; the title says if figures are simulated.
 
-    A figure that is not finite is left out, and text is made plain: a control character ends the drawing program, and
-    this process with it.
+    Figures that are not finite are left out, and text is made plain, because a control character would abort the
+    drawing library and this process.
     """
     full = {
         **_plain(spec, plain),
@@ -68,5 +66,5 @@ def _short(text: str) -> str:
 
 
 def _rounded(geometry: re.Match[str]) -> str:
-    """A hundredth of a pixel is enough."""
+    """Coordinates rounded to 0.01 pixels."""
     return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", geometry[0])

@@ -1,4 +1,4 @@
-"""The tables of a run as columns and cells, the same for the terminal and the page."""
+"""The tables of a run as columns and cells, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsjoule.statistics.spread import Spread
 
 
 class Counted(Protocol):
-    """A row that knows of how many valid repetitions it is."""
+    """A row with its number of valid repetitions."""
 
     @property
     def valid(self) -> int: ...
@@ -26,18 +26,18 @@ S = TypeVar("S", FioRow, TimedRow)
 Filled = tuple["Column", list["Cell"]]
 """A column with its cells."""
 
-# Before a figure that fewer than n repetitions have; the footnote of every table that may hold it explains it.
+# Before a figure that fewer than n repetitions have; the table's footnote explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (
     f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure; net: less idle power"
 )
 
-# The name of columns of what others have published.
+# The name of columns of published figures.
 PUBLISHED: Final = "published"
 
 
 class Tone(StrEnum):
-    """What a cell's colour says; its text says it too."""
+    """The meaning of a cell's colour; its text says it too."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -47,7 +47,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, and its deviation, which a narrow page shows below it. `tone` is what it means to the reader."""
+    """`text`, and its deviation, which a narrow page shows below."""
 
     text: str
     sd: str = ""
@@ -60,10 +60,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` with its unit. Words are on the left, figures on the right.
+    """`name` with its unit. Words are aligned left, figures right.
 
-    A `head` column says what a row is about; one that `joins` means nothing without the column before it. An `optional`
-    one may be left out where there is no room.
+    `head` columns identify a row. A column that `joins` belongs to the one before it. `optional` columns may be left
+    out of a narrow table.
     """
 
     name: str
@@ -85,19 +85,19 @@ class Table:
     breaks: frozenset[int] = frozenset()
 
     def part(self, columns: Sequence[int]) -> Table:
-        """A narrower table, of the columns with these indices."""
+        """The table of the columns with these indices."""
         rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
         return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
 
     def widths(self, gap: int) -> list[int]:
-        """What each column takes, with `gap` behind it."""
+        """Each column's width in characters, with a `gap`."""
         return [
             max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
             for i, column in enumerate(self.columns)
         ]
 
     def fitted(self, width: int, gap: int) -> Table:
-        """Without as many of the last optional columns as it takes to fit into `width` characters."""
+        """The table without the last optional columns that do not fit into `width` characters."""
         widths = self.widths(gap)
         kept = list(range(len(widths)))
         while sum(widths[i] for i in kept) - gap > width and self.columns[kept[-1]].optional:
@@ -105,10 +105,7 @@ class Table:
         return self.part(kept)
 
     def split(self, width: int, gap: int) -> list[Table]:
-        """Narrower tables that fit into `width` characters, `gap` between columns, each with all head columns.
-
-        A table that cannot fit is as narrow as it can be.
-        """
+        """Narrower tables, each with all head columns, that fit into `width` characters as far as possible."""
         widths = self.widths(gap)
         heads = [i for i, column in enumerate(self.columns) if column.head]
         parts: list[list[int]] = []
@@ -149,7 +146,7 @@ def fio_table(summary: Summary) -> Table:
 
 
 def fio_footnote(summary: Summary) -> str:
-    """What the figures of the fio table are, and of what size of files."""
+    """How to read the fio table: deviations, sizes of files, the meter's uncertainty."""
     sizes = sorted({row.workload.size_bytes for row in summary.fio})
     factors = sorted(set(summary.size_factors.values()))
     factor = f" (size factor {', '.join(f'{each:g}' for each in factors)})" if factors else ""
@@ -176,7 +173,7 @@ def timed_table(summary: Summary) -> Table:
 
 
 def published_table(summary: Summary) -> Table | None:
-    """Measured, published and their ratio, for throughput and energy; None if nothing is published."""
+    """Measured and published throughput and energy with ratios; None without a published figure."""
     rows = [row for row in summary.fio if row.published is not None]
     if not rows:
         return None
@@ -186,10 +183,7 @@ def published_table(summary: Summary) -> Table | None:
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
-        (
-            Column(PUBLISHED, "MiB/s", joins=True),
-            [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published],
-        ),
+        (Column(PUBLISHED, "MiB/s", joins=True), [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published]),
         (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
         energy,
         (Column(PUBLISHED, "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published]),
@@ -199,7 +193,7 @@ def published_table(summary: Summary) -> Table | None:
 
 
 def kernel_tables(summary: Summary) -> list[Table]:
-    """With several kernels: one table a figure, the kernels side by side; none for a run of one kernel."""
+    """For a run of several kernels, one table per figure with the kernels side by side; else empty."""
     if not summary.several_kernels:
         return []
     tables = [
@@ -215,7 +209,7 @@ def kernel_tables(summary: Summary) -> list[Table]:
 def _kernel_table(
     title: str, summary: Summary, rows: Sequence[S], get: Callable[[S], Spread | None], *, most: int = 3
 ) -> Table:
-    """A row for each operation and filesystem, a column for each kernel; all figures have the same decimals."""
+    """A row per operation and filesystem, a column per kernel; all figures have the same decimals."""
     found = {(row.workload.label, row.label, row.kernel): row for row in rows if get(row) is not None}
     series = list(dict.fromkeys((operation, label) for operation, label, _ in found))
     decimals = decimals_for([get(row) for row in found.values()], most=most)
@@ -234,7 +228,7 @@ def _kernel_table(
 
 
 def projected_table(summary: Summary) -> Table | None:
-    """The kernel's path as measured, and what a card would have taken; None where nothing is projected."""
+    """The measured kernel's path and the projected card; None without a projection."""
     rows = [row for row in summary.fio if row.projected is not None]
     if not rows:
         return None
@@ -256,11 +250,10 @@ def projected_table(summary: Summary) -> Table | None:
 
 
 def projected_footnote(summary: Summary) -> str:
-    """What is measured in the projected table, and what is not."""
     cards = sorted({row.projected.card for row in summary.fio if row.projected})
     return (
         f"measured: the kernel's path, on a board whose card takes no time. Projected from the requests that the board "
-        f"counted: what the card {', '.join(cards)} (labgrid/virtual) would take for them, and both one after the other"
+        f"counted: the time and energy of the card {', '.join(cards)} (labgrid/virtual), and both one after the other"
     )
 
 
@@ -272,7 +265,7 @@ def time_table(summary: Summary) -> Table:
 
 
 def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None], *, most: int = 3) -> Filled:
-    """A column of spreads, all with the same decimals. A figure that some repetitions lack is marked."""
+    """A column of spreads with equal decimals; a mark shows figures that some repetitions lack."""
     spreads = [get(row) for row in rows]
     decimals = decimals_for(spreads, most=most)
     cells: list[Cell] = []
@@ -304,20 +297,20 @@ def _series_table(
 
 
 class Repeated(Counted, Protocol):
-    """A row that knows of its invalid repetitions, too."""
+    """A row with its number of invalid repetitions too."""
 
     @property
     def invalid(self) -> int: ...
 
 
 def repetitions(rows: Sequence[Repeated]) -> Filled:
-    """How many repetitions are valid, and of how many if not all are."""
+    """The column of valid repetitions, `4 of 5` if some are invalid."""
     counts = [f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid) for row in rows]
     return _N, [Cell(count) for count in counts]
 
 
 def assembled(title: str, columns: Sequence[Filled], *, simulated: bool, groups: Sequence[str]) -> Table:
-    """A table of filled columns; where the group of a row is another than that of the one before, a new one begins."""
+    """A table of filled columns, with a break wherever a row's group differs from the one before."""
     breaks = frozenset(i for i, (above, below) in enumerate(pairwise(groups), start=1) if above != below)
     rows = tuple(zip(*(cells for _, cells in columns), strict=True))
     return Table(title, simulated, tuple(column for column, _ in columns), rows, breaks)

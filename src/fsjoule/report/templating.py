@@ -1,4 +1,4 @@
-"""Pages from templates: self-contained, with the style sheet of all of them."""
+"""Self-contained pages from templates, with a common style sheet."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ _TEMPLATES: Final = jinja2.Environment(
 
 def render(template: str, **values: object) -> str:
     """A page; its template gets the style sheet as `css`."""
-    # Our own style sheet.
-    return _TEMPLATES.get_template(template).render(css=Markup(_css()), **values)  # noqa: S704
+    return _TEMPLATES.get_template(template).render(css=Markup(_css()), **values)  # noqa: S704 - our own style sheet
 
 
 def part(template: str, **values: object) -> Markup:
-    """A piece of a page that is a template of its own: a script, or rules for the style sheet."""
+    """A piece of a page with its own template: a script, or rules for the style sheet."""
     return Markup(_TEMPLATES.get_template(template).render(**values))  # noqa: S704 - our own, as are the values
 
 
 def marked_up(charts: Sequence[str | None]) -> list[Markup]:
-    """Charts that are there, safe to stand in HTML: Vega escapes the text that it draws."""
+    """The charts as HTML, without None; Vega escapes all text."""
     return [Markup(chart) for chart in charts if chart is not None]  # noqa: S704
 
 
 def _css() -> str:
-    """The style sheet, with the dark partner of every colour that a chart may use."""
+    """The style sheet, with the dark partners of all colours of charts."""
     rules = [
         f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
         for light, dark in style.DARK.items()

@@ -1,4 +1,4 @@
-"""The end of a run in the terminal."""
+"""A run's summary in the terminal."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from fsjoule.verdicts.finding import Finding
 
 _GAP: Final = 2
-# More, or longer ones, take long to lay out, and nobody reads them in a terminal.
+# Nobody reads more or longer lines in a terminal, and laying them out takes long.
 _MOST_LINES: Final = 200
 _LONGEST_REASON: Final = 4000
 _TONES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: "yellow"}
 
 
 def print_summary(console: Console, summary: Summary, *, folder: Path | None = None, page: Path | None = None) -> None:
-    """Print all tables of a run, what was left out and why, and where to find the rest."""
+    """Print all tables of a run, the measurements left out and why, and the paths of folder and page."""
     for renderable in _renderables(summary, console.width):
         console.print(renderable, crop=False)
     for name, path in (("run folder", folder), ("report", page)):
         if path is not None:
-            # A path is not to be wrapped or coloured: it is there to be copied.
+            # Paths are for copying: neither wrapped nor coloured.
             console.print(f"{name:<11} {path}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     yield _headline(summary)
     if summary.suite is not None:
-        # What it draws takes longer to import than most runs to show.
+        # Its charts take longer to import than most runs to show.
         from fsjoule.report.publications import suite_page  # noqa: PLC0415
 
         if (suite := suite_page(summary)) is not None:
@@ -82,7 +82,7 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 
 def _time(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
-    """Where the time went, and how much of the board's was measuring."""
+    """Where the time went, and the board's utilisation."""
     if not summary.phases:
         return
     yield from rich_table(time_table(summary), width)
@@ -92,7 +92,7 @@ def _time(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 
 def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
-    """The suite in its publication's own form, its statements and its doubtful cells."""
+    """The suite in its publication's form, with statements and doubtful cells."""
     yield Text(f"\n{suite.source}", style="italic")
     for remark in suite.remarks:
         yield footnote(remark)
@@ -137,7 +137,7 @@ def _headline(summary: Summary) -> Text:
 
 
 def finding_lines(table: Table, rest: Sequence[Finding[object]], width: int) -> Iterator[ConsoleRenderable]:
-    """The table as one, with as many columns as there is room for, and how much it leaves out."""
+    """The table with the columns that fit, and the names of those left out."""
     fitted = table.fitted(width - 2, _GAP)
     yield Text("")
     yield _rich_part(fitted, width, wraps=True)
@@ -149,9 +149,8 @@ def finding_lines(table: Table, rest: Sequence[Finding[object]], width: int) -> 
 
 
 def rich_table(table: Table, width: int) -> Iterator[ConsoleRenderable]:
-    """The table, or narrower ones that together say the same: no figure is ever cut off."""
-    # One character of margin on either side is the box's.
-    for part in table.split(width - 2, _GAP):
+    """The table, or several narrower ones: no figure is ever cut off."""
+    for part in table.split(width - 2, _GAP):  # the box has a margin of one character on either side
         yield Text("")
         yield _rich_part(part, width)
 
@@ -161,7 +160,7 @@ def _rich_part(table: Table, width: int, *, wraps: bool = False) -> ConsoleRende
     if table.simulated:
         title.append("  simulated", style="yellow")
     shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    # One that cannot be made narrow enough is wider than the terminal, which wraps it: better than figures cut off.
+    # A table that is too wide is left to the terminal to wrap, which is better than cut-off figures.
     needed = sum(table.widths(_GAP)) - _GAP + 2
     shown.width = needed if needed > width and not wraps else None
     for column in table.columns:
@@ -180,7 +179,6 @@ def _rich_part(table: Table, width: int, *, wraps: bool = False) -> ConsoleRende
 
 
 def footnote(text: str) -> Text:
-    """What stands below a table."""
     return Text(text, style="dim")
 
 
@@ -196,7 +194,7 @@ def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
 
 
 def named_lines(title: str, lines: Sequence[tuple[str | Text, str]], style: str) -> ConsoleRenderable:
-    """A list of names, each with what is to be said of it."""
+    """A list of names, each with a text."""
     shown = RichTable(
         title=Text(title, style=f"bold {style}".rstrip()),
         title_justify="left",

@@ -22,7 +22,7 @@ def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
     """Draw a trace `width` pixels wide, in a third as many points; time counts from the start of the window."""
     window = measurement.window
     start_us = window.start_us if window else float(trace.times_us[0]) if len(trace.ticks) else 0.0
-    # From one frame to the next a meter's time may step back a little.
+    # The meter's time may step back a little between frames.
     seconds = (np.maximum.accumulate(trace.times_us).astype(np.float64) - start_us) / 1e6
     names = ("t", "mean", "min", "max")
     points: Rows = [
@@ -44,8 +44,8 @@ def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
 def binned(seconds: npt.NDArray[np.float64], power_w: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
     """Mean, least and greatest power of at most `bins` equal spans of time.
 
-    Takes two arrays of shape (n,), times ascending. Returns shape (m, 4): centre of the span, mean, min, max. A span
-    without samples has NaN, so that a gap in the trace stays one.
+    Takes two arrays of shape (n,), times ascending. Returns shape (m, 4): centre of the span in s, mean, min and max in
+    W. A span without samples has NaN, so that gaps in the trace stay visible.
     """
     if len(seconds) == 0:
         return np.empty((0, 4))
@@ -64,16 +64,13 @@ def binned(seconds: npt.NDArray[np.float64], power_w: npt.NDArray[np.float64], b
 
 @cache
 def _specification(width: int) -> dict[str, object]:
-    """All traces of one width differ in their data only; Altair takes longer to check a chart than Vega to draw it."""
+    """Cached, because traces of one width differ only in data, and Altair's check takes longer than Vega's drawing."""
 
     def over(name: str) -> alt.Chart:
         return alt.Chart(alt.NamedData(name))
 
     seconds = alt.X(
-        "t:Q",
-        title="s from the start of the window",
-        scale=alt.Scale(nice=False),
-        axis=alt.Axis(tickCount=width // 80),
+        "t:Q", title="s from the start of the window", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=width // 80)
     )
     watts = alt.Y("min:Q", title="W", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5, domain=False))
     colour = alt.Color("colour:N", scale=None)
@@ -98,7 +95,7 @@ def _spans(window: Window | None, start_us: float) -> Rows:
 
 
 def _levels(measurement: Measurement, start_us: float) -> Rows:
-    """Mean power over the window, and idle power from the idle window to the end of the window."""
+    """Mean power across the window, and idle power from the idle window to the window's end."""
     energy = measurement.energy
     window = _spans(measurement.window, start_us)
     if energy is None or not window:

@@ -1,4 +1,4 @@
-"""What was found, in words: the same of a comparison, a gate and a trend, wherever it is told."""
+"""Findings in words, the same for a comparison, a gate and a trend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEANS: Final = {Outcome.UNDECIDED: "not decided", Outcome.TOO_FEW: "too few boo
 
 
 def means(one: Finding[object]) -> str:
-    """What is said of a finding, in a word or two."""
+    """A finding in a word or two."""
     if one.single:
         return "far apart" if one.far else f"within {100 * FAR_FROM_EQUAL:g} %"
     if one.ratio is None and one.outcome is Outcome.UNDECIDED:
@@ -24,12 +24,12 @@ def means(one: Finding[object]) -> str:
 
 
 def counts_text(findings: Sequence[Finding[object]]) -> str:
-    """`38 unchanged, 2 not decided`: what there is most of comes first."""
+    """`38 unchanged, 2 not decided`, most frequent first."""
     return ", ".join(f"{count} {meant}" for meant, count in Counter(map(means, findings)).most_common())
 
 
 def named(findings: Sequence[Finding[object]]) -> str:
-    """The largest of them: `ext4 write-16k 1.1 % slower, 0.9 % hungrier; ext4 read-16k 1.0 % slower and 2 more`."""
+    """The largest: `ext4 write-16k 1.1 % slower, 0.9 % hungrier; ext4 read-16k 1.0 % slower and 2 more`."""
     by_subject: dict[str, list[str]] = {}
     for one in important_first(findings)[:_NAMED]:
         by_subject.setdefault(one.subject.name, []).append(metric_change(one))
@@ -39,5 +39,5 @@ def named(findings: Sequence[Finding[object]]) -> str:
 
 
 def metric_change(one: Finding[object]) -> str:
-    """`7.1 % slower`; without a ratio the figure's name."""
+    """`7.1 % slower`, or the figure's name without a ratio."""
     return one.metric.value if one.ratio is None else change_text(one.metric, one.ratio)

@@ -8,7 +8,7 @@
 
 With pytest's `--alluredir`, `listener` makes allure-pytest's results equal to these.
 
-The folders are the truth: everything here can be made again from them, history included.
+The folders are the truth: everything here, history included, can be made again from them.
 """
 
 from __future__ import annotations

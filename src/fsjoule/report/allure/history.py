@@ -1,7 +1,7 @@
-"""Earlier builds as Allure keeps them: one line of JSON each, made from run folders. Pure.
+"""Earlier builds in Allure's form: one line of JSON each, made from run folders. Pure.
 
-Allure would append such a line whenever it makes a report. Made from the folders they are the same on every machine,
-and a report that is made twice is in its history once.
+Allure would append such a line with every report. Lines made from the folders are the same on every machine, and a
+report that is made twice is in its history once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fsjoule.report.allure.tests import milliseconds, run_tests
 
 
 def history_lines(earlier: Iterable[Build]) -> str:
-    """`history.jsonl` of builds in the order of time. Where their own reports are, if they had any, is not known."""
+    """`history.jsonl` of builds in the order of time, without links to their own reports, which are unknown."""
     return "".join(f"{json.dumps(_line(build), separators=(',', ':'))}\n" for build in earlier)
 
 
@@ -29,7 +29,7 @@ def _line(build: Build) -> dict[str, Any]:
         "name": build_name(build),
         "timestamp": milliseconds(newest.started_utc),
         "knownTestCaseIds": sorted({test.case_id for test in tests}),
-        # Of retries the last one counts.
+        # The last retry counts.
         "testResults": {test.history_id: test.history_document() for test in tests},
         "metrics": _means(tests),
         "url": "",
@@ -37,7 +37,7 @@ def _line(build: Build) -> dict[str, Any]:
 
 
 def _means(tests: Iterable[Result]) -> dict[str, float]:
-    """A build's figure is the mean over its repetitions, as Allure makes it of the current one."""
+    """A build's figures: means over repetitions, as Allure computes them for the current build."""
     values: dict[str, list[float]] = {}
     for test in tests:
         for metric in test.metrics:

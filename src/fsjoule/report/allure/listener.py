@@ -1,7 +1,7 @@
-"""Makes allure-pytest's results of a bench equal to those that `fsjoule report` makes of the run folder.
+"""Makes allure-pytest's results of a bench equal to the results that `fsjoule report` makes from the run folder.
 
-allure-pytest writes a result when a test ends. The listener fills it from the run folder, which has the measurement by
-then. It writes failed first attempts before it, and entries that no test has reached when the run is over.
+allure-pytest writes a result when a test ends. The listener fills it from the run folder, which then has the
+measurement. It writes failed first attempts before the result, and at the end of the run entries without a test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fsjoule.store.reader import load_run
 
 _log: Final = logging.getLogger(__name__)
 _KINDS: Final = {"attachments": Attachment, "labels": Label, "parameters": Parameter, "steps": TestStepResult}
-# allure-pytest's labels of a Python function, of which a measurement has its own or needs none.
+# allure-pytest's labels of Python functions; a measurement has its own or none.
 _OF_FUNCTIONS: Final = frozenset(
     {"framework", "host", "language", "package", "parentSuite", "subSuite", "suite", "thread"}
 )
@@ -34,7 +34,7 @@ _ENTRY: Final = "planned"
 
 
 class Listener:
-    """A plugin of pytest, and of allure-pytest. `folder` is the run's, as soon as there is one."""
+    """A plugin of pytest and of allure-pytest. `folder` returns the run folder, once there is one."""
 
     def __init__(self, folder: Callable[[], Path | None]) -> None:
         self._folder = folder
@@ -55,8 +55,8 @@ class Listener:
 
     @hookimpl(tryfirst=True)
     def report_result(self, result: Any) -> None:  # noqa: ANN401 - allure-pytest has no types
-        """Fill what is about to be written, if the run folder knows of the entry that it is for."""
-        # What is reported from here on, until the next test begins, is as it is to be.
+        """Fill the result about to be written, if the run folder has its entry."""
+        # Further results until the next test are complete already.
         number, self._number = self._number, None
         if number is not None and (tests := self._tests(number)):
             self._told.add(number)
@@ -66,7 +66,7 @@ class Listener:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Report what has no test of pytest's that ran, when the run is closed and says why."""
+        """Report entries without a test, once the closed run says why."""
         del session
         try:
             return (yield)
@@ -74,7 +74,7 @@ class Listener:
             self._report_rest()
 
     def _tests(self, number: int) -> list[Result]:
-        """The results of an entry whose test has ended; none if that test neither measured nor was interrupted."""
+        """The results of an entry whose test has ended; empty if it neither measured nor was interrupted."""
         folder = self._folder()
         if folder is None:
             return []
@@ -83,7 +83,7 @@ class Listener:
         except FsjouleError as error:
             _log.warning("Allure's result of measurement %d is pytest's own: %s", number, error.what)
             return []
-        # What the run will say itself when it is closed.
+        # The run says this itself only when it is closed.
         why = interrupts.reason()
         if why is not None:
             loaded = replace(loaded, run=replace(loaded.run, status=RunStatus.ABORTED, abort_reason=why))
@@ -97,7 +97,7 @@ class Listener:
         try:
             loaded = load_run(folder)
         except FsjouleError as error:
-            _log.warning("Allure's results lack what was not measured: %s", error.what)
+            _log.warning("Allure's results lack the entries without a measurement: %s", error.what)
             return
         numbers = {entry.number for entry in loaded.run.plan.entries} - self._told
         for test in run_tests(loaded, _keep, numbers=numbers):
@@ -110,25 +110,25 @@ def _report(test: Result) -> None:
 
 
 def _fill(result: Any, test: Result) -> None:  # noqa: ANN401 - allure-pytest has no types
-    """Make a measurement's of a test function's result, but for what its author has added."""
+    """Turn a test function's result into a measurement's, and keep its author's additions."""
     further = [each for each in result.parameters if each.name != _ENTRY]
     told = tuple((each.name, each.value) for each in further if not each.excluded)
     test = replace(test, parameters=(*test.parameters, *told))
     _keep_metrics(test)
     own = _made(TestResult, test.document())
-    own.uuid = result.uuid  # by which its fixtures are found
+    own.uuid = result.uuid  # finds its fixtures
     own.parameters += [each for each in further if each.excluded]
     own.labels += [each for each in result.labels if each.name not in _OF_FUNCTIONS]
     for name in ("attachments", "steps", "links"):
         getattr(own, name).extend(getattr(result, name))
     if test.status is Status.PASSED and result.status != Status.PASSED:
-        # A test may ask more of a measurement than to be valid.
+        # A test may demand more than a valid measurement.
         own.status, own.statusDetails = result.status, result.statusDetails
     result.__dict__.update(own.__dict__)
 
 
 def _made(kind: Any, document: dict[str, Any]) -> Any:  # noqa: ANN401 - allure-pytest has no types
-    """A part of a result as allure-pytest has it."""
+    """A part of a result as allure-pytest's objects."""
     parts: dict[str, Any] = {
         name: [_made(_KINDS[name], each) for each in value] if name in _KINDS else value
         for name, value in document.items()

@@ -1,4 +1,4 @@
-"""What Allure's metrics tab shows: figures, by a key that is the same in every build, and how to read each. Pure."""
+"""Figures for Allure's metrics tab, by a key that is the same in every build, and how to read each. Pure."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _WORDS: Final = {
     Metric.DURATION: "time",
     Metric.OPERATION_ENERGY: "energy",
 }
-# A fio job's duration follows from its throughput, and its energy is told per MiB.
+# A fio job's duration follows from its throughput, and its energy is shown per MiB.
 _TIMED: Final = frozenset({Metric.DURATION, Metric.OPERATION_ENERGY})
 
 # Allure shows three decimals.
 _SCALES: Final = {Metric.CPU: (1000.0, "ms/MiB")}
 
-# Key -> title, unit, better, group, as Allure's configuration has it.
+# Key -> title, unit, better, group, in the form of Allure's configuration.
 Legend = dict[str, dict[str, str]]
 
 
 def metrics_of(measurement: Measurement, label: str) -> tuple[documents.Metric, ...]:
-    """The figures of a valid measurement; `label` is its kernel's where runs have several, else empty."""
+    """The figures of a valid measurement; `label` is the kernel's if runs have several, else empty."""
     return tuple(documents.Metric(_key(measurement, metric, label), value) for metric, value in _figures(measurement))
 
 
 def legend_of(measurement: Measurement, label: str) -> Legend:
-    """How the same figures are to be read."""
+    """How to read the same figures."""
     return {_key(measurement, metric, label): _row(measurement, metric, label) for metric, _ in _figures(measurement)}
 
 
 def groups_of(legend: Legend) -> dict[str, dict[str, str]]:
-    """The groups of a legend, as Allure's configuration has them."""
+    """The groups of a legend, in the form of Allure's configuration."""
     return {row["group"]: {"title": row["group"]} for row in legend.values()}
 
 
@@ -60,7 +60,7 @@ def _figures(measurement: Measurement) -> list[tuple[Metric, float]]:
 
 
 def _key(measurement: Measurement, metric: Metric, label: str) -> str:
-    """The series' own key, by which `fsjoule trend --series` knows it too."""
+    """The series' key, also for `fsjoule trend --series`, with kernel and metric."""
     series = IndexedSeries(measurement.series, measurement.simulated)
     return ".".join(filter(None, (series.key, label, metric.value)))
 

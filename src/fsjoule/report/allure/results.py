@@ -1,4 +1,4 @@
-"""Allure's result files, written from runs: what any Allure can read, ours or that of somebody's server."""
+"""Allure's result files, written from runs, for our Allure or any other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fsjoule.store.reader import LoadedRun
 
 @dataclass(frozen=True, slots=True)
 class WrittenResults:
-    """What result files do not say of themselves.
+    """Facts that result files cannot contain.
 
-    `legend` says how metrics are to be read, `trends` what is to be chosen on the page of trends for a test, by the
-    name of the test's page, `problems` what is missing.
+    `legend` says how to read metrics, `trends` has a test's query for the page of trends, by the name of the test's
+    page, and `problems` names missing runs and figures.
     """
 
     legend: Legend
@@ -36,7 +36,7 @@ class WrittenResults:
 def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResults:
     """Write the result files of the current runs into a new folder.
 
-    Raises StorageError if they cannot be written, and if there is something in the folder.
+    Raises StorageError if they cannot be written, or if the folder is not empty.
     """
     legend: Legend = {}
     trends: dict[str, str] = {}
@@ -44,7 +44,7 @@ def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResu
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise StorageError(f"{folder} is not empty", hint="give a new folder: Allure reads all that it finds")
+            raise StorageError(f"{folder} is not empty", hint="give a new folder: Allure reads every file in it")
         for loaded in builds.current:
             tests = list(run_tests(loaded, lambda name, content: _write(folder / name, content)))
             try:
@@ -64,7 +64,7 @@ def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResu
 
 
 def environment(current: Iterable[LoadedRun]) -> dict[str, str]:
-    """What the report's environment says; where runs differ, each of the values."""
+    """The report's environment; where runs differ, all their values."""
     values: dict[str, dict[str, None]] = {}
     for loaded in current:
         for name, text in _environment(loaded.run).items():
@@ -74,7 +74,7 @@ def environment(current: Iterable[LoadedRun]) -> dict[str, str]:
 
 
 def executor(name: str, url: str) -> dict[str, Any]:
-    """Who made the report: the pipeline, as GitLab's variables name it, or a user. `url` is where it will be read."""
+    """Who made the report: GitLab's pipeline, or a user. `url` is where the report will be read."""
     at = {"buildName": name, "reportName": name, **({"reportUrl": url} if url else {})}
     if os.environ.get("GITLAB_CI"):
         found = os.environ.get

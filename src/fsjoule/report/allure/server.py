@@ -17,7 +17,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Files below one folder; nothing is said of requests, and nothing kept by the browser: reports are made anew."""
+    """Serves files below one folder without a log, and without the browser's cache, because reports are replaced."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         del format, args
@@ -29,7 +29,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving(report: Path, port: int) -> Generator[str]:
-    """Serve a report on the loopback interface; gives its address. Raises ConfigError without one, or a free port."""
+    """Serve a report on the loopback interface; yields its URL. Raises ConfigError without a report or a free port."""
     check_report(report)
     try:
         server = ThreadingHTTPServer((_LOOPBACK, port), partial(_Quiet, directory=str(report)))

@@ -19,6 +19,7 @@ from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configur
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import write_results
 from fsjoule.report.allure.words import TRENDS
+from fsjoule.report.numbers import counted
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
 from fsjoule.store.index.database import Index, open_index
@@ -27,13 +28,12 @@ from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.trend import trend_of
 
 _MARK: Final = "fsjoule-report"
-# Measurements of an index: so many are read in half a second.
-_MOST_READ: Final = 60_000
+_MOST_READ: Final = 60_000  # measurements of an index; reading them takes half a second
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A report that was made: where, of how many runs after how many builds, and what is missing in it."""
+    """A finished report: its folder, the numbers of runs and earlier builds, and the missing parts."""
 
     folder: Path
     runs: int
@@ -51,26 +51,25 @@ def make_site(
     most: int = MOST,
     say: Say,
 ) -> Site:
-    """Make a report of all run folders at and below `paths`, in place of an older one in `folder`.
+    """Make a report of all run folders at and below `paths`, and replace an older one in `folder`.
 
-    Those in `history` are earlier builds, whenever they were measured. The trends are those of the runs, or of an
-    `index` that knows more of them. `url` is where the report will be read.
-    What is damaged or missing is named in the report. Raises ConfigError for a path that is not there, for a folder
-    that is no report, and if there is no run for an older report to be replaced by, FsjouleError if Allure fails; an
-    older report stays then.
+    Run folders in `history` are earlier builds, whatever their date. The trends come from the runs, or from an `index`
+    that knows more of them. `url` is where the report will be read. The report names damaged and missing runs.
+    Raises ConfigError for a missing path, for a folder with other contents, and if no run can replace an older report;
+    FsjouleError if Allure fails. An older report then stays.
     """
     _check_folder(folder)
     builds = read_builds(paths, history=history, most=most)
     if not builds.current and (folder / _MARK).is_file():
         why = "; ".join(builds.problems)
-        raise ConfigError(f"no run can be shown: {why}", hint=f"the report in {folder} is as it was")
+        raise ConfigError(f"no run can be shown: {why}", hint=f"the report in {folder} is unchanged")
     known, faults = _confirmations((*paths, *history))
     with _writing(folder) as (work, made):
         results, lines = work / "results", work / "history.jsonl"
         written = write_results(builds, results, url=url)
         lines.write_text(history_lines(builds.earlier), encoding="utf-8")
-        rest = f"; {builds.left_out} older runs were left out" if builds.left_out else ""
-        say(f"{len(builds.current)} runs, {len(builds.earlier)} earlier builds as their history{rest}")
+        rest = f"; left out: {counted(builds.left_out, 'older run')}" if builds.left_out else ""
+        say(f"{counted(len(builds.current), 'run')}, history of {counted(len(builds.earlier), 'earlier build')}{rest}")
         generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
         (made / TRENDS).write_text(_trends(builds, known, index, work), encoding="utf-8")
@@ -79,20 +78,20 @@ def make_site(
 
 
 def check_report(folder: Path) -> None:
-    """Raises ConfigError if there is no report in it."""
+    """Raise ConfigError if the folder contains no report."""
     if not (folder / _MARK).is_file():
         raise ConfigError(f"there is no report in {folder}", hint=f"make one: fsjoule report build --output {folder}")
 
 
 def _check_folder(folder: Path) -> None:
-    """Whatever else is in a folder must not be replaced."""
+    """Raise ConfigError for a folder with other contents, which must not be replaced."""
     if folder.exists() and not (folder.is_dir() and ((folder / _MARK).is_file() or not any(folder.iterdir()))):
-        raise ConfigError(f"{folder} is there and is no report", hint="give an empty or a new folder with --output")
+        raise ConfigError(f"{folder} exists and is not a report", hint="give an empty or a new folder with --output")
 
 
 @contextmanager
 def _writing(folder: Path) -> Generator[tuple[Path, Path]]:
-    """A folder to work in, and one beside for the report, which takes the place of the older one at the end."""
+    """A folder to work in, and one for the report, which replaces the older report at the end."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent.resolve()) as work:
@@ -116,7 +115,7 @@ def _trends(builds: Builds, known: Sequence[Confirmation], location: str | None,
 
 
 def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]]:
-    """Those beside the runs, and what of them is left out: the paths may be run folders, which lead nowhere else."""
+    """The confirmations beside the runs, and faults. Links are not followed, because the folders may be anyone's."""
     known: list[Confirmation] = []
     faults: list[str] = []
     for folder in (path / FOLDER for path in paths):

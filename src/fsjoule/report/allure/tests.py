@@ -1,4 +1,4 @@
-"""A run as Allure's tests: one for each entry of its plan, whatever became of it, and one for each fault on the way."""
+"""A run as Allure's tests: one per entry of its plan, measured or not, and one per fault."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from fsjoule.errors import ResultError
-from fsjoule.model import (
-    REFERENCE_KERNEL,
-    Fault,
-    LabStep,
-    Measurement,
-    Planned,
-    Run,
-    RunStatus,
-)
+from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.documents import Result, Status, Step
 from fsjoule.report.allure.metrics import metrics_of
@@ -30,9 +22,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE, decode_steps
 
-# More would be cut off on the page.
-_SHORT: Final = 60
-
+_SHORT: Final = 60  # the page cuts longer texts off
 _LONGEST_ID: Final = 120
 
 Keep = Callable[[str, bytes], None]
@@ -41,11 +31,10 @@ Keep = Callable[[str, bytes], None]
 def run_tests(
     loaded: LoadedRun, keep: Keep | None = None, *, numbers: Container[int] | None = None
 ) -> Iterator[Result]:
-    """All tests of a run, or those of the plan's entries with certain numbers.
+    """The tests of a run, or of the plan's entries with certain numbers.
 
-    `keep` is given their attachments, by name; without it there are none, for history.
-
-    A measurement that was had at a second attempt follows its fault, which Allure then shows as a retry.
+    `keep` takes their attachments, by name; without it, as for history, tests have none. A second attempt's measurement
+    follows the first one's fault, which Allure then shows as a retry.
     """
     run = loaded.run
     measured = {measurement.number: measurement for measurement in loaded.measurements}
@@ -69,12 +58,12 @@ def run_tests(
 
 
 def kernel_label(run: Run, label: str) -> str:
-    """The label of a kernel that has a history of its own: one of several in a run, one measured for reference."""
+    """The label of a kernel with its own history (one of several in a run, or a reference), else empty."""
     return label if len(run.plan.kernels) > 1 or run.versions.get("kernel_role") == REFERENCE_KERNEL else ""
 
 
 def milliseconds(utc: str) -> int:
-    """A time of a run folder as Allure has it."""
+    """A run folder's time as milliseconds since 1970, for Allure."""
     return round(datetime.fromisoformat(utc).timestamp() * 1000)
 
 
@@ -118,7 +107,7 @@ def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -
 
 
 def _without(loaded: LoadedRun, entry: Planned, status: Status, message: str) -> Result:
-    """The test of an entry of which there is no measurement."""
+    """The test of an entry without a measurement."""
     bare = _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-none"))
     return replace(bare, status=status, message=message)
 
@@ -130,7 +119,7 @@ def _why_not(run: Run) -> str:
 
 
 def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uuid: str) -> Result:
-    """What all tests of an entry have in common. It is the same before the board has booted for the first time."""
+    """The common part of all tests of an entry, which does not depend on whether the board has booted."""
     run = loaded.run
     board = measurement.series.board if measurement else board_name(run, loaded.path)
     releases = {kernel.label: kernel.release for kernel in run.kernels}
@@ -166,7 +155,7 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
 
 
 def uuid_of(run: Run, rest: str) -> str:
-    """A name that is the same whenever a report is made, and with which a file can be named."""
+    """A name that is the same in every report and can name a file."""
     name = f"{run.run_id}-{rest}"
     if len(name) > _LONGEST_ID:
         name = f"{name[: _LONGEST_ID // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
@@ -174,7 +163,7 @@ def uuid_of(run: Run, rest: str) -> str:
 
 
 def _size(entry: Planned) -> str:
-    """Sizes differ by board and size factor, and figures with them."""
+    """The size belongs to the identity: it depends on board and size factor, and so do the figures."""
     return str(entry.workload.size_bytes or "")
 
 
@@ -184,7 +173,7 @@ def _trend(measurement: Measurement) -> str:
 
 
 def _description(measurement: Measurement, problems: Sequence[str]) -> str:
-    """Every figure that is there, in Markdown: a table of what is short, below it what is not."""
+    """Every known figure in Markdown: a table of short texts, and a list of longer ones."""
     key = IndexedSeries(measurement.series, measurement.simulated).key
     facts = [("series", key), *measurement_facts(measurement)]
     rows = [f"| {name} | {text} |" for name, text in facts if len(text) <= _SHORT]
@@ -195,7 +184,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
 
 
 def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """What labgrid did for a measurement, and what is wrong with its record; older runs have none."""
+    """The steps of labgrid for a measurement, and problems of their record; older runs have no record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
         return ((), ()) if content is None else (nested(decode_steps(content)), ())
@@ -204,7 +193,7 @@ def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[
 
 
 def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
-    """Steps inside of those that they are part of."""
+    """A tree of steps from a flat list with levels."""
     found: list[Step] = []
     at = 0
     while at < len(steps):
@@ -226,7 +215,7 @@ def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
 
 
 def _step_name(step: LabStep) -> str:
-    """`LabgridShell: run: mount -t ext4 ...`: what was told to whom, as far as it fits in a line."""
+    """`LabgridShell: run: mount -t ext4 ...`, shortened to one line."""
     told = next(iter(step.args.values()), "")
     told = told if len(told) <= _SHORT else f"{told[: _SHORT - 1]}…"
     return ": ".join(filter(None, (step.source, step.title, told)))

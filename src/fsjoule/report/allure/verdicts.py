@@ -1,4 +1,4 @@
-"""A gate's answer, as it stands in its run folder, as Allure's tests: one for each figure that it judged."""
+"""The gate's answer in a run folder as Allure's tests: one per figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED
 
 
 def gate_tests(loaded: LoadedRun) -> list[Result]:
-    """The tests of a gate that this run was measured for; none, if it was not. Raises ResultError if damaged."""
+    """The tests of the gate that measured this run; empty if no gate did. Raises ResultError if damaged."""
     content = loaded.document(GATE_FILE)
     if content is None:
         return []

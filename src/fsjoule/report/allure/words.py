@@ -1,4 +1,4 @@
-"""Words that parts of the report must agree on: how a test's message begins, categories, pages. Pure."""
+"""Words on which parts of the report must agree: the beginnings of tests' messages, categories, pages. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from fsjoule.report.allure.documents import Status
 
-# The page of trends, beside Allure's.
 TRENDS: Final = "trends.html"
 
 REGRESSION: Final = "regression"
@@ -26,13 +25,13 @@ _CATEGORIES: Final = (
     ("Damaged result", Status.BROKEN, DAMAGED),
     ("Not decided", Status.SKIPPED, UNDECIDED),
     ("Not measured", Status.SKIPPED, NOT_MEASURED),
-    # Whatever else goes wrong is nobody's fault but ours.
+    # Everything else is our fault.
     ("Bug", Status.BROKEN, ""),
 )
 
 
 def categories() -> list[dict[str, Any]]:
-    """Allure's configuration of them; the first that fits is taken."""
+    """Allure's configuration of categories; the first match counts."""
     return [
         {"name": name, "matchers": [{"statuses": [status.value], **({"message": f"^{begin}"} if begin else {})}]}
         for name, status, begin in _CATEGORIES

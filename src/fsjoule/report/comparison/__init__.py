@@ -1,5 +1,5 @@
 """A comparison as text, Markdown, JSON, charts and a page.
 
-It takes what `verdicts` found and decides nothing. `words.py` has the sentences, `table.py` the columns; what a gate's
-output has as well is in `report/words.py` and `report/findings.py`.
+It takes the findings of `verdicts` and decides nothing. `words.py` has the sentences, `table.py` the columns;
+`report/words.py` and `report/findings.py` are shared with the gate.
 """

@@ -1,4 +1,4 @@
-"""Forest plots: the change of each series with its interval, a plot a metric."""
+"""Forest plots: the change of each series with its interval, one plot per metric."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _BETTER: Final = {True: "more is better", False: "less is better"}
 
 
 def forest_chart(compared: Compared, metric: Metric | None = None) -> str | None:
-    """The plot of a metric, or of all of them below each other, as SVG; None without a ratio.
+    """The plot of one metric, or of all metrics below each other, as SVG; None without a ratio.
 
-    A point is the ratio less one in percent, a bar its 95 % interval; between the dashed lines no change matters.
-    Filled points are verdicts, hollow ones are undecided.
+    A point is the ratio minus one in percent, a bar its 95 % interval; changes between the dashed lines do not matter.
+    Filled points are decided, hollow points are not.
     """
     wanted = metrics_of(compared.findings) if metric is None else [metric]
     plots = [(each, rows) for each in wanted if (rows := _rows(important_first(compared.findings), each))]
@@ -57,7 +57,7 @@ def _plot(metric: Metric, rows: Rows, compared: Compared) -> dict[str, object]:
     matters = 100 * compared.criteria.smallest_effect
     base = alt.Chart(alt.NamedData(metric.value))
     names = [str(row["series"]) for row in rows]
-    # The same for all plots, so that they, and their letters, are of one size.
+    # The same for all plots, so that plots and letters have one size.
     room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in compared.findings))
     scale = alt.Scale(domain=_domain(rows, matters), nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
@@ -98,13 +98,13 @@ def _rows(findings: Sequence[Judged], metric: Metric) -> Rows:
 
 
 def metrics_of(findings: Sequence[Judged]) -> list[Metric]:
-    """The metrics that there are, in their own order."""
+    """The metrics of the findings, in the enumeration's order."""
     found = {one.metric for one in findings}
     return [metric for metric in Metric if metric in found]
 
 
 def _domain(rows: Rows, matters: float) -> list[float]:
-    """As wide as the intervals, and never so narrow that what does not matter fills it."""
+    """The axis' range in percent: as wide as the intervals, and wider than the changes that do not matter."""
     bounds = [float(row[name] or 0.0) for row in rows for name in ("low", "high", "change")]
     low, high = min(*bounds, -matters), max(*bounds, matters)
     margin = max(0.05 * (high - low), _MARGIN)

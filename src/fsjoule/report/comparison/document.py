@@ -12,7 +12,7 @@ COMPARE_SCHEMA: Final = "fsjoule.compare/1"
 
 
 def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, object]:
-    """All that the comparison found. Effects, p and q are fractions; what is not known is null, never zero."""
+    """The whole comparison. Effects, p and q are fractions; unknown values are null, never zero."""
     shown = [one for one in compared.findings if one.changed or not only_changes]
     return {
         "schema": COMPARE_SCHEMA,
@@ -31,7 +31,7 @@ def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, 
 
 
 def _verdict(one: Judged) -> dict[str, object]:
-    """The verdict's own fields; interval and subject are spread out, and the medians are added."""
+    """The verdict's fields, with interval and subject flattened and the medians added."""
     told = asdict(one.basis)
     subject = told.pop("subject")
     return {

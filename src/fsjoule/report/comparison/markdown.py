@@ -1,4 +1,4 @@
-"""A comparison as Markdown, for a merge request: what matters first, all the rest folded."""
+"""A comparison as Markdown, for a merge request: important figures first, the rest folded."""
 
 from __future__ import annotations
 

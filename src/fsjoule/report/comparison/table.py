@@ -1,4 +1,4 @@
-"""What a comparison has to say of each figure beside what all findings have."""
+"""The columns of a comparison beside those of all findings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Column, Table
 from fsjoule.verdicts.comparison import Judged
 
-# Percent: without decimals from here on, and no less than this is told.
-_WHOLE: Final = 10
-_TINY: Final = 0.001
+_WHOLE: Final = 10  # percent; no decimals from here on
+_TINY: Final = 0.001  # percent; smaller shares are shown as below this
 
 
 def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool) -> Table:
@@ -20,7 +19,7 @@ def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool)
 
 
 def share_text(share: float | None) -> str:
-    """A fraction as a percentage of two significant digits, down to a thousandth of a percent."""
+    """A fraction in percent with two significant digits, down to 0.001 %."""
     if share is None:
         return ABSENT
     percent = 100 * share

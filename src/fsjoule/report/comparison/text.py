@@ -21,7 +21,7 @@ _LISTED: Final = 20
 def print_comparison(
     console: Console, compared: Compared, *, only_changes: bool = False, everything: bool = False
 ) -> None:
-    """Print the answer, the figures that matter, what would decide the rest, and what was left out and why."""
+    """Print the answer, the most important figures, the boots that would decide the rest, and the figures left out."""
     for renderable in _renderables(compared, console.width, only_changes=only_changes, everything=everything):
         console.print(renderable, crop=False)
 

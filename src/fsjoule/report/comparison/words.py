@@ -15,7 +15,7 @@ _ALL: Final = "all"
 
 
 def headline(compared: Compared) -> str:
-    """The whole comparison in a line: what changed most, and how much did not."""
+    """The whole comparison in one line: the largest changes, and counts of the rest."""
     simulated = " (simulated)" if compared.simulated else ""
     return f"{sides(compared.baseline, compared.candidate)}{simulated}: {'; '.join(_answer(compared))}"
 
@@ -39,7 +39,7 @@ def sides(baseline: ComparedSide, candidate: ComparedSide) -> str:
 
 
 def needs(compared: Compared, *, everything: bool = True) -> list[tuple[str, str]]:
-    """What is undecided: what would decide it and why, with the figures of which that is true, or how many they are."""
+    """The boots that would decide undecided figures, each with the figures' names, or their number."""
     groups: dict[str, list[Judged]] = {}
     for one in compared.findings:
         if one.undecided:
@@ -66,7 +66,7 @@ def left_out(compared: Compared) -> list[tuple[str, str]]:
 
 
 def side_facts(compared: Compared) -> list[tuple[str, str]]:
-    """What each side was, for a reader who wants to know what was compared."""
+    """Each side's kernels, runs, boots and dates."""
     return [("baseline", _side(compared.baseline)), ("candidate", _side(compared.candidate))]
 
 
@@ -77,7 +77,7 @@ def only_here(compared: Compared) -> list[tuple[str, str]]:
 
 
 def invalid(compared: Compared) -> list[tuple[str, str]]:
-    """Measurements that were not used because they are invalid."""
+    """Invalid measurements, which were not used, and why."""
     return [
         (f"{name}: {one.run_id} {one.number:02d} {one.label}", "; ".join(one.reasons))
         for name, side in (("baseline", compared.baseline), ("candidate", compared.candidate))
@@ -86,7 +86,7 @@ def invalid(compared: Compared) -> list[tuple[str, str]]:
 
 
 def rules(criteria: Criteria) -> str:
-    """What the findings are worth."""
+    """How to read the findings: order, intervals, error rates."""
     effect = f"{100 * criteria.smallest_effect:g} %"
     return (
         f"order: the loss in units of the {effect} that matter; change: of medians, one figure per boot, with "
@@ -100,10 +100,10 @@ def rules(criteria: Criteria) -> str:
 def _need(one: Judged, criteria: Criteria) -> str:
     verdict = one.basis
     if verdict.more_baseline is None or verdict.more_candidate is None:
-        return f"more boots alone would not do ({verdict.outcome}: {verdict.reason})"
+        return f"more boots alone would not help ({verdict.outcome}: {verdict.reason})"
     reason = verdict.reason
     if verdict.outcome is Outcome.NOT_REPRODUCIBLE:
-        # How much room each leaves is in its interval.
+        # The interval itself is in the table.
         reason = f"the interval leaves room for {100 * criteria.smallest_effect:g} % or more"
     more = counted(verdict.more_baseline, "more boot")
     same = verdict.more_baseline == verdict.more_candidate

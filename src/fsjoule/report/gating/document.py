@@ -1,4 +1,4 @@
-"""A gate as one JSON document: for scripts, and as `gate.json` in its run folder, from which reports read it back."""
+"""A gate as one JSON document: for scripts, and as `gate.json` in its run folder, which reports read back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GATED: Final = TypeAdapter(Gated)
 
 
 def to_document(gated: Gated) -> dict[str, object]:
-    """All that the gate found. Effects and noise are fractions; what is not known is null, never zero."""
+    """The whole gate. Effects and noise are fractions; unknown values are null, never zero."""
     return {
         "schema": GATE_SCHEMA,
         "verdict": gated.verdict.value,
@@ -43,7 +43,7 @@ def to_document(gated: Gated) -> dict[str, object]:
 
 
 def from_document(content: bytes) -> Gated:
-    """The gate that such a document tells of. Raises ResultError if it is damaged."""
+    """Read such a document back. Raises ResultError if it is damaged."""
     try:
         document: dict[str, Any] = parse(content)[0]
         findings = [_finding(test) for test in document["tests"]]
@@ -59,12 +59,12 @@ def from_document(content: bytes) -> Gated:
 
 
 def _check(gated: Gated) -> None:
-    """Raises ValueError for numbers that no gate writes, and that no logarithm can be taken of."""
+    """Raise ValueError for numbers that no gate writes, such as ratios without a logarithm."""
     for one in gated.findings:
         ratios = [] if one.ratio is None else [one.ratio]
         ratios += [one.interval.low, one.interval.high] if one.interval else []
         if not all(0 < ratio < math.inf for ratio in ratios) or not 0 < one.matters < 1:
-            raise ValueError(f"{one.name}: a ratio or what matters is no positive number")
+            raise ValueError(f"{one.name}: a ratio or the smallest effect is not a positive number")
 
 
 def _test(one: Tested) -> dict[str, object]:

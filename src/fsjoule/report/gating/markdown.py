@@ -1,4 +1,4 @@
-"""A gate as Markdown, for a note on a merge request: the answer first, then what matters, the rest folded."""
+"""A gate as Markdown, for a note on a merge request: the answer, then the important figures, the rest folded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _lines(gated: Gated) -> Iterator[str]:
     yield from (f"- {name}: {plain(text)}" for name, text in words.facts(gated))
     yield from (f"- {plain(note)}" for note in gated.notes)
     for title, lines in (
-        ("Stalled boots, which the test looks past", named_list(words.stalls(gated))),
+        ("Stalled boots, which the test ignores", named_list(words.stalls(gated))),
         ("Figures that could not be used", named_list(words.unusable(gated))),
         ("Faults of the lab", [f"- {plain(fault)}" for fault in gated.faults]),
         ("To repeat it", ["```sh", words.command(gated).replace("```", ""), "```"] if gated.command else []),

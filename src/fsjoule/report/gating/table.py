@@ -1,4 +1,4 @@
-"""What a gate has to say of each figure beside what all findings have."""
+"""The columns of a gate beside those of all findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Ta
 
 
 def _evidence(one: Tested) -> str:
-    """How far the evidence has come towards either decision, of what that takes."""
+    """The share of the evidence that either decision takes."""
     state = one.basis
     if not state.pairs:
         return ABSENT

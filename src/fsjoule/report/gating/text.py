@@ -24,7 +24,7 @@ _STYLES: Final = {
 
 
 def print_gate(console: Console, gated: Gated, *, everything: bool = False) -> None:
-    """Print the answer, the figures that matter, and what the test looked past."""
+    """Print the answer, the most important figures, and the boots and figures that the test left out."""
     for renderable in _renderables(gated, console.width, everything=everything):
         console.print(renderable, crop=False)
 
@@ -38,7 +38,7 @@ def _renderables(gated: Gated, width: int, *, everything: bool) -> Iterator[Cons
         yield footnote(words.rules(gated))
     for title, lines in (
         ("Notes", [("-", note) for note in gated.notes]),
-        ("Stalled boots, which the test looks past", words.stalls(gated)),
+        ("Stalled boots, which the test ignores", words.stalls(gated)),
         ("Figures that could not be used", words.unusable(gated)),
         ("Faults of the lab", [("-", fault) for fault in gated.faults]),
     ):

@@ -31,7 +31,7 @@ def headline(gated: Gated) -> str:
 
 
 def facts(gated: Gated) -> list[tuple[str, str]]:
-    """What each side was, and where the figures are."""
+    """Each side's kernel, and the run folder."""
     told = [("baseline", gated.baseline.title), ("candidate", gated.candidate.title)]
     if gated.folder is not None:
         told.append(("run", gated.folder))
@@ -39,7 +39,7 @@ def facts(gated: Gated) -> list[tuple[str, str]]:
 
 
 def stalls(gated: Gated) -> list[tuple[str, str]]:
-    """Boots that the test looked past, and the reader should not."""
+    """Stalled boots per side, which the test ignored but a reader should not."""
     return [
         (one.name, f"baseline {one.basis.stalls_baseline}, candidate {one.basis.stalls_candidate}")
         for one in gated.findings
@@ -48,12 +48,11 @@ def stalls(gated: Gated) -> list[tuple[str, str]]:
 
 
 def unusable(gated: Gated) -> list[tuple[str, str]]:
-    """Figures that could not be used."""
     return [(one.name, ", ".join(one.basis.unusable)) for one in gated.findings if one.basis.unusable]
 
 
 def rules(gated: Gated) -> str:
-    """What the answer is worth."""
+    """How to read the answer: order, evidence, error rates."""
     policy = gated.policy
     return (
         "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
@@ -64,5 +63,5 @@ def rules(gated: Gated) -> str:
 
 
 def command(gated: Gated) -> str:
-    """The command that does it again, as a shell takes it."""
+    """The command that repeats the gate, quoted for a shell."""
     return shlex.join(gated.command)

@@ -1,4 +1,4 @@
-"""A run of a publication's suite in the publication's own form: sections, statements, and cells that do not follow.
+"""A run of a publication's suite in the publication's own form: sections, statements, and doubtful cells.
 
 One module per publication gives its sections; `suite_page` collects them for the terminal and the page.
 """
@@ -9,15 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.report.publications import (
-    copies as copying,
-)
-from fsjoule.report.publications import (
-    elc2015,
-    energy_emmc,
-    ext4_zfs,
-    home_usage,
-)
+from fsjoule.report.publications import copies as copying
+from fsjoule.report.publications import elc2015, energy_emmc, ext4_zfs, home_usage
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
 from fsjoule.report.publications.view import View
@@ -38,7 +31,7 @@ _FORMS: Final[dict[str, Callable[[View], list[Section]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SuitePage:
-    """All of it. `doubts` are cells, each with what is to be said of it."""
+    """The suite's part of a page. `doubts` are cells, each with its explanation."""
 
     source: str
     remarks: tuple[str, ...]
@@ -53,7 +46,7 @@ class SuitePage:
 
 
 def suite_page(summary: Summary) -> SuitePage | None:
-    """None for a run of a suite of our own."""
+    """The publication's form of a run; None for a suite of our own."""
     if summary.suite is None:
         return None
     view = View(summary, summary.suite)
@@ -72,6 +65,6 @@ def suite_page(summary: Summary) -> SuitePage | None:
 
 
 def _suite_remarks(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """What the suite has to say for the reader of its figures, by part."""
+    """The suite's remarks for readers, by part."""
     suite = SUITES.get(summary.run.plan.suite.partition("/")[0])
     return {part_of(leaf.name): leaf.remarks for leaf in suite.leaves} if suite else {}

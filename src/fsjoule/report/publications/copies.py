@@ -10,7 +10,7 @@ from fsjoule.suites.published.cells import Quantity
 
 
 def sections(view: View) -> list[Section]:
-    """Copies and reads by size; nothing is published as a number."""
+    """Copies and reads by size; the publication has no numbers."""
     rows = view.part("")
     columns = [
         *heads(view, rows, words(rows, "operation", label_of)),

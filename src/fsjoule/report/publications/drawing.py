@@ -1,4 +1,4 @@
-"""Charts of a suite's rows, drawn when they are asked for."""
+"""Charts of a suite's rows, drawn on request."""
 
 from __future__ import annotations
 
@@ -15,31 +15,25 @@ from fsjoule.suites.published.measured import Row
 
 
 def _colours(view: View, rows: Sequence[Row]) -> dict[str, str]:
-    """By what a line or a bar is called, in order; a filesystem has one colour in all of a run's charts."""
+    """Colours by name of a line or bar; a filesystem has one colour in all charts of a run."""
     own = style.filesystem_colours(list(dict.fromkeys(view.labels.values())))
     others = style.filesystem_colours(list(dict.fromkeys(_name(view, row, rows) for row in rows)))
     return own | {name: colour for name, colour in others.items() if name not in own}
 
 
 def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
-    """The filesystem, with storage and kernel where those rows have several."""
+    """The filesystem, with storage and kernel if these rows have several."""
     further = [row.series.storage] if view.several_storages(rows) else []
     further += [row.kernel] if view.several_kernels else []
     return " ".join([view.label(row), *further])
 
 
 def bars(
-    view: View,
-    title: str,
-    rows: Sequence[Row],
-    quantity: Quantity,
-    group: Callable[[Row], str],
-    *,
-    ticks: bool = True,
+    view: View, title: str, rows: Sequence[Row], quantity: Quantity, group: Callable[[Row], str], *, ticks: bool = True
 ) -> Drawing:
-    """A quantity by group and filesystem, with `ticks` the published figure as one.
+    """A quantity by group and filesystem, the published figure as a tick with `ticks`.
 
-    The title of a chart of one group names it, since its axis does not.
+    The title of a chart of one group names the group, because its axis does not.
     """
 
     def bar(row: Row) -> Bar | None:
@@ -61,7 +55,7 @@ def bars(
 def drawn_by(
     rows: Sequence[Row], key: Callable[[Row], str], draw: Callable[[str, list[Row]], Drawing]
 ) -> list[Drawing]:
-    """A drawing for each of what `key` says of rows, of those rows."""
+    """One drawing per value of `key`, of the rows with this value."""
     return [draw(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))]
 
 
@@ -74,7 +68,7 @@ def lines(
     *,
     name: Callable[[float], str] = "{:g}".format,
 ) -> Drawing:
-    """A quantity against a number, one line a filesystem; `across` is that number's title and where a row has it."""
+    """A quantity against a number, one line per filesystem; `across` is the number's title and its getter."""
     points = [
         Dot(_name(view, row, rows), across[1](row), spread)
         for row in sorted(rows, key=across[1])

@@ -28,7 +28,6 @@ from fsjoule.suites.published.measured import Row
 
 
 def sections(view: View) -> list[Section]:
-    """A section for each part that was planned and that has a form."""
     return [_PARTS[part](view, view.part(part)) for part in view.suite.parts if part in _PARTS]
 
 
@@ -46,7 +45,7 @@ def _section(
 
 
 def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
-    """Columns of those quantities that any row has."""
+    """Columns of the quantities that any row has."""
     return [measured(rows, quantity) for quantity in quantities if any(row.spread(quantity) for row in rows)]
 
 
@@ -61,13 +60,13 @@ def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
     notes = (
         f"files here: {', '.join(map(str, files))}",
         "bus busy: the share of the window in which the device had a request",
-        "Linux 6.1 of 32 bits does not count that in the first five minutes after a boot",
+        "32-bit Linux 6.1 does not count that in the first five minutes after a boot",
     )
     return _section(view, "bandwidth", "Bandwidth", [shown], charts=charts, notes=notes)
 
 
 def _kind(row: Row) -> str:
-    """What the four patterns of a chart share."""
+    """The common part of a chart's four patterns."""
     return row.workload.access
 
 
@@ -120,11 +119,7 @@ def _supports(view: View, rows: Sequence[Row]) -> Section:
         rows,
         pattern_of,
         lambda pattern, of: bars(
-            view,
-            f"Bandwidth by storage device, {pattern}",
-            of,
-            Quantity.THROUGHPUT,
-            lambda row: row.series.storage,
+            view, f"Bandwidth by storage device, {pattern}", of, Quantity.THROUGHPUT, lambda row: row.series.storage
         ),
     )
     return _section(view, "supports", "Storage devices", tables, charts=charts)
@@ -164,8 +159,8 @@ def _kthreads(view: View, rows: Sequence[Row]) -> Section:
         *heads(view, rows, words(rows, "operation", label_of)),
         *_columns(rows, Quantity.THROUGHPUT, Quantity.ENERGY),
     ]
-    tables = [table(view, "CPU time of kernel threads", per_thread), table(view, "What they worked for", of_job)]
-    notes = ("threads that had no time are not shown",)
+    tables = [table(view, "CPU time of kernel threads", per_thread), table(view, "The work that they did", of_job)]
+    notes = ("threads without CPU time are not shown",)
     return _section(view, "kthreads", "Kernel threads", tables, notes=notes)
 
 
@@ -174,7 +169,7 @@ def _cpu(view: View, rows: Sequence[Row]) -> Section:
     shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     notes = (
         "CPU: fio's own processes, user and system, over the duration of its I/O",
-        "per CPU second: of all that the board's CPU was busy with meanwhile; per joule: of gross energy",
+        "per CPU second: of all CPU time of the board meanwhile; per joule: of gross energy",
     )
     return _section(view, "cpu", "CPU", [shown], notes=notes)
 
@@ -187,7 +182,7 @@ def _mkfs(view: View, rows: Sequence[Row]) -> Section:
         *beside(view, rows, Quantity.KERNEL_THREADS, most=0),
         *_columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY),
     ]
-    notes = ("the publication's partition had about 1 GB: space compares as far as the sizes of the partitions do",)
+    notes = ("the publication's partition had about 1 GB: space compares only for partitions of similar size",)
     shown = table(view, "Space when empty, and kernel threads", columns, groups=[""] * len(rows))
     return _section(view, "mkfs", "mkfs", [shown], notes=notes)
 

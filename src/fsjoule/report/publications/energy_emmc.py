@@ -1,4 +1,4 @@
-"""Tables I to VI of the energy paper, with what was measured here beside what is printed there."""
+"""Tables I to VI of the energy paper, with the run's figures beside the printed ones."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from fsjoule.model import KIB
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import (
-    View,
-    beside,
-    heads,
-    label_of,
-    pattern_of,
-    published_columns,
-    table,
-    words,
-)
+from fsjoule.report.publications.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table, Tone
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.energy_emmc import TABLES
@@ -29,7 +20,7 @@ _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 
 
 def sections(view: View) -> list[Section]:
-    """One section: the publication's tables in its order, then what it has not."""
+    """One section: the publication's tables in its order, then a table of further filesystems."""
     rows = view.part("")
     shown: list[Row] = []
     tables: list[Table] = []
@@ -76,7 +67,7 @@ def _figures(view: View, rows: Sequence[Row]) -> list[Filled]:
 
 
 def _power(view: View, rows: Sequence[Row]) -> list[Filled]:
-    """Mean power with the deviation of its samples, not that of repetitions."""
+    """Mean power with the deviation of its samples, not of repetitions."""
     powers = [row.spread(Quantity.POWER) for row in rows]
     deviations = [row.spread(Quantity.POWER_SD) for row in rows]
     decimals = decimals_for(powers)

@@ -1,4 +1,4 @@
-"""The three tests of "Comparing Ext4 and ZFS for Onboard Data Processing", and its figures beside those of this run."""
+"""The three tests of "Comparing Ext4 and ZFS for Onboard Data Processing", and its figures beside this run's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,7 @@ from fsjoule.model import size_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.publications.drawing import drawn_by, lines
 from fsjoule.report.publications.sections import Drawing, Section
-from fsjoule.report.publications.view import (
-    View,
-    heads,
-    jobs_of,
-    label_of,
-    measured,
-    pattern_of,
-    pivot,
-    table,
-    words,
-)
+from fsjoule.report.publications.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published import PUBLICATIONS
@@ -30,11 +20,11 @@ from fsjoule.suites.published.measured import Row, measured_figures
 
 
 def sections(view: View) -> list[Section]:
-    """A section for each test that was planned, and the published figures beside their like."""
+    """A section per planned test, and the published figures beside this run's."""
     found = [_TESTS[part](view, view.part(part)) for part in view.suite.parts if part in _TESTS]
     published = _published(view)
     if published.rows:
-        notes = ("here: the greatest figure of all workloads that the published one may be about", view.footnote(""))
+        notes = ("here: the greatest figure of all workloads that the published figure may mean", view.footnote(""))
         found.append(Section("Beside the published figures", "published", (published,), (), notes))
     return found
 
@@ -60,7 +50,7 @@ def _of_patterns(
     *,
     name: Callable[[float], str] = "{:g}".format,
 ) -> list[Drawing]:
-    """A line chart for each pattern."""
+    """One line chart per pattern."""
     return drawn_by(
         rows, pattern_of, lambda pattern, of: lines(view, f"{title}, {pattern}", of, quantity, across, name=name)
     )
@@ -139,15 +129,11 @@ def _test3(view: View, rows: Sequence[Row]) -> Section:
     return Section("Test 3: the raw disk", "test3", (shown,), tuple(charts), notes)
 
 
-_TESTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
-    "test1": _test1,
-    "test2": _test2,
-    "test3": _test3,
-}
+_TESTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {"test1": _test1, "test2": _test2, "test3": _test3}
 
 
 def _published(view: View) -> Table:
-    """Each published figure of the parts of this run, and what is its like on each storage device."""
+    """Each published figure of this run's parts, with the run's figure on each storage device."""
     lines_of = [
         (figure, kernel)
         for figure, kernel in product(PUBLICATIONS[view.suite.publication].figures, view.summary.run.plan.kernels)
@@ -173,7 +159,7 @@ def _words(name: str, texts: Sequence[str]) -> Filled:
 
 
 def _on(view: View, storage: str, lines_of: Sequence[tuple[PublishedFigure, str]]) -> list[Filled]:
-    """What was measured on a storage device, and that over what is published."""
+    """The run's figures on a storage device, and their ratios over the published ones."""
     plan = view.summary.run.plan
     by_kernel = {
         kernel: measured_figures(

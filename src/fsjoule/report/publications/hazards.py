@@ -1,4 +1,4 @@
-"""What filesystems kept of what they had promised: after power cuts, and on a device that damages what is written."""
+"""Which promised files filesystems kept: after power cuts, and on a device that damages writes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ from fsjoule.suites.published.measured import Row
 _NOTES: Final = (
     "failed: a file whose sync had returned is not intact, or the filesystem cannot be mounted for writing",
     "rate: where the share of failures lies (Clopper, Pearson; 95 %)",
-    "kernel warned: it said something at level warning or above from the mount to the unmount",
-    "unclean: of the checks, those that found faults; repaired: of the repairs, those after which it could be mounted",
-    "detected: damaged, and reading it is an error; refused: its filesystem cannot be mounted, not even after a repair",
-    "silent: damaged, and reading it is no error; zeroed: as silent, and mostly zeros or too short",
+    "kernel warned: it logged a message at level warning or above between mount and unmount",
+    "unclean: checks that found faults; repaired: repairs after which the filesystem could be mounted",
+    "detected: damaged, and reading it raises an error; refused: its filesystem cannot be mounted, even after a repair",
+    "silent: damaged, but reading it raises no error; zeroed: silent, and mostly zeros or too short",
 )
 
-# Damage that is noticed is not lost unseen.
+# Damage that a reader notices is less bad.
 _TONES: Final = {FileFate.INTACT: Tone.PLAIN, FileFate.DETECTED: Tone.DOUBT, FileFate.REFUSED: Tone.DOUBT}
 
 
 def power_loss(view: View, rows: Sequence[Row]) -> Section:
-    """Iterations of cuts, for sync and async mounts."""
     return _section(view, rows, "power-loss", "Power loss", "mounted")
 
 
 def dm_flakey(view: View, rows: Sequence[Row]) -> Section:
-    """Iterations on a damaging device, for each model of damage."""
     return _section(view, rows, "dm-flakey", "Damaged data (dm-flakey)", "damage")
 
 
@@ -72,7 +70,7 @@ def _mount_columns(rows: Sequence[OutcomeRow]) -> list[Filled]:
 
 
 def _effort(rows: Sequence[Row]) -> list[Filled]:
-    """What the mount after it took, where it could be measured."""
+    """Time and energy of the mount afterwards, where measured."""
     if not any(row.spread(Quantity.TIME) for row in rows):
         return []
     energy, energies = measured(rows, Quantity.OPERATION_ENERGY, "its energy", most=0)

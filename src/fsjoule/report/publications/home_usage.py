@@ -1,4 +1,4 @@
-"""The four tests of "File System Benchmarks": operation and unmount, apart and together."""
+"""The four tests of "File System Benchmarks": operation and unmount, separately and together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from fsjoule.suites.published.measured import Row
 _TESTS: Final = (
     "write_files: files of halving sizes are written; hash_files: SHA-512 of each of them",
     "fragment: directories are filled with files, the oldest removed and made again, up to 75 % of the partition",
-    "removing: all of that is removed",
+    "removing: all of these are removed",
 )
 
 
 def sections(view: View) -> list[Section]:
-    """A table of times, with what share of the slowest they are, and one beside the published figures."""
+    """A table of times, also in percent of the slowest, and a table beside the published figures."""
     rows = view.part("")
-
     first = words(rows, "test", label_of)
     times = [
         *heads(view, rows, first),
@@ -40,7 +39,7 @@ def sections(view: View) -> list[Section]:
             columns += beside(view, compared, quantity)
         tables.append(table(view, "Beside the published times", columns))
     factor = view.size_factor("")
-    # Times of less data are no measure of the published ones.
+    # Times for less data do not compare with published times.
     as_published = factor in (None, 1)
     charts = drawn_by(
         rows,
@@ -50,17 +49,12 @@ def sections(view: View) -> list[Section]:
     scaled = (
         () if as_published else (f"ratios are of times for less data: {factor:g} would be the publication's speed",)
     )
-    notes = (
-        *_TESTS,
-        *scaled,
-        "failed: repetitions that are in no mean, for whatever reason; the reasons stand above",
-        view.footnote(""),
-    )
+    notes = (*_TESTS, *scaled, "failed: repetitions that are in no mean; the reasons are above", view.footnote(""))
     return [Section("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
 def _of_the_slowest(rows: Sequence[Row]) -> Filled:
-    """Operation and unmount together, in per cent of the slowest filesystem's in the same test on the same kernel."""
+    """Operation with unmount, in percent of the slowest filesystem's in the same test on the same kernel."""
     slowest: dict[tuple[str, str, str], float] = {}
     for row in rows:
         spread = row.spread(Quantity.TOGETHER)

@@ -1,4 +1,4 @@
-"""Pieces of a suite's page: a section for each part."""
+"""The sections of a suite's page, one per part."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fsjoule.report.tables import PUBLISHED, Table
 
 Drawing = Callable[[], str | None]
-"""A chart as SVG, drawn when it is asked for: the terminal does without. None if there is nothing to draw."""
+"""A chart as SVG, drawn on request, because the terminal needs none. None if there is nothing to draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Tables and charts under one title. `notes` stand below the tables, `ticks` are for published figures."""
+    """Tables and charts under one title. `notes` stand below the tables; `ticks` mark published figures in charts."""
 
     title: str
     anchor: str
@@ -24,5 +24,5 @@ class Section:
 
     @property
     def has_published(self) -> bool:
-        """Whether its charts have published figures, as its tables do."""
+        """Whether its charts show published figures."""
         return self.ticks and any(column.name == PUBLISHED for table in self.tables for column in table.columns)

@@ -18,14 +18,14 @@ from fsjoule.suites.published.statements import Answer, Holds, Origin, Reading
 from fsjoule.suites.published.summary import Told
 
 NOTE: Final = (
-    "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided); not if "
-    "one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as they "
-    "are. What is never so, or can be so, is counted: the interval of its share (95 %) says how much that is worth"
+    "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided). It does not "
+    "hold if one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as "
+    "they are. Events that never or sometimes happen are counted, with the interval (95 %) of their share"
 )
 _WHOSE: Final = {
     Origin.SAID: "the publication says so",
     Origin.TABLE: "its tables say so",
-    Origin.OURS: "what we expect; the publication's figures of it are not among our data",
+    Origin.OURS: "our expectation; the publication's figures for it are not among our data",
 }
 _TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
 _MOST_MISSING: Final = 4
@@ -33,7 +33,7 @@ _MOST_MISSING: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A statement as it is shown. `details` are what was found here, and what the published figures say."""
+    """A statement for display. `details` are this run's findings and the published figures."""
 
     part: str
     holds: Holds
@@ -43,7 +43,7 @@ class Line:
 
 
 def statement_lines(view: View) -> list[Line]:
-    """One line a statement, storage device and kernel, in the publication's order."""
+    """One line per statement, storage device and kernel, in the publication's order."""
     several_storages = len({told.storage for told in view.suite.statements}) > 1
     lines: list[Line] = []
     for told in view.suite.statements:
@@ -56,7 +56,7 @@ def statement_lines(view: View) -> list[Line]:
 
 
 def tally_text(lines: Sequence[Line]) -> str:
-    """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+    """`9 hold, 3 do not hold, 5 cannot be told`."""
     counts = Counter(line.holds for line in lines)
     words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
     return ", ".join(
@@ -105,7 +105,7 @@ def _readings(readings: Sequence[Reading]) -> str:
 
 
 def _where(readings: Sequence[Reading], statement: str) -> str:
-    """What all these cells share, if the statement is about more than that."""
+    """The filesystem and workload that all cells share, unless the statement names them."""
     cells = [reading.cell for reading in readings]
     if len(cells) == 1:
         return ""
@@ -116,7 +116,7 @@ def _where(readings: Sequence[Reading], statement: str) -> str:
 
 
 def _workload(name: str) -> str:
-    """`read-16k` as tables say it; names of the publication's own as they are."""
+    """`read-16k` as `read 16 KiB`; the publication's own names unchanged."""
     return re.sub(r"^(\w+)-(\d+)k$", r"\1 \2 KiB", name)
 
 
@@ -135,7 +135,7 @@ def proportion_text(found: Proportion) -> str:
 
 
 def _short(cells: Sequence[Cell]) -> list[str]:
-    """Each cell by what tells it from the others: filesystem, workload, quantity."""
+    """Each cell by the parts that differ between cells: filesystem, workload, quantity."""
     several = (
         len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
         len({cell.workload for cell in cells}) > 1 or (len(cells) == 1 and cells[0].workload != cells[0].part),
@@ -159,7 +159,7 @@ def _full(cell: Cell) -> str:
 
 
 def doubt_lines(doubts: Sequence[Doubt]) -> list[tuple[str, str]]:
-    """Each doubtful cell with what is printed there, what others give, and how far that is."""
+    """Each doubtful cell with its printed value, the expected value, and the difference."""
     lines: list[tuple[str, str]] = []
     for doubt in doubts:
         cell, figure = doubt.figure.cell, doubt.figure

@@ -1,4 +1,4 @@
-"""What the pages of all suites are made with: rows of a part, their columns, and published figures beside them."""
+"""Common parts of all suites' pages: rows of a part, their columns, and published figures beside them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from fsjoule.model import SeriesKey
 from fsjoule.model.labels import series_labels
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.tables import (
-    FEWER,
-    PUBLISHED,
-    Cell,
-    Column,
-    Filled,
-    Table,
-    Tone,
-    assembled,
-    figures,
-    repetitions,
-)
+from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published import PUBLICATIONS
 from fsjoule.suites.published.cells import Cell as PublishedCell
@@ -32,8 +21,7 @@ from fsjoule.suites.published.summary import SuiteSummary
 
 FOOTNOTE: Final = f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure"
 
-# Before a published figure that is doubtful.
-DOUBTED: Final = "‡"
+DOUBTED: Final = "‡"  # before a doubtful published figure
 
 T = TypeVar("T", int, str)
 
@@ -47,7 +35,7 @@ class View:
 
     @cached_property
     def labels(self) -> dict[SeriesKey, str]:
-        """The filesystem's name by series, in the plan's order, with its options where the run has several."""
+        """The filesystem's name by series, in the plan's order, with options if the run has several."""
         order = {name: i for i, name in enumerate(self.summary.run.plan.filesystems)}
         series = (row.series for row in self.suite.rows)
         return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
@@ -74,7 +62,7 @@ class View:
         return self.labels[row.series]
 
     def published(self, row: Row, quantity: Quantity) -> PublishedFigure | None:
-        """The published figure of the row's cell."""
+        """The published figure of the row's cell, if there is one."""
         cells = (PublishedCell(row.part, row.series.filesystem, name, quantity) for name in row.names)
         return next((self._published[cell] for cell in cells if cell in self._published), None)
 
@@ -83,7 +71,7 @@ class View:
         return frozenset((doubt.figure.cell, doubt.figure.hardware) for doubt in self.suite.doubts)
 
     def published_cell(self, figure: PublishedFigure | None) -> Cell:
-        """As printed, with the deviation over repetitions if there is one; marked if it is doubtful."""
+        """The figure as printed, with its deviation if there is one, and a mark if it is doubtful."""
         if figure is None:
             return Cell(ABSENT)
         sd = "" if figure.sd is None else f"± {figure.sd:.{figure.decimals}f}"
@@ -92,7 +80,7 @@ class View:
         return Cell(figure.printed, sd)
 
     def footnote(self, part: str) -> str:
-        """What figures of a part are, and of what sizes."""
+        """How to read a part's figures: deviations, sizes, doubts."""
         factor = self.size_factor(part)
         card = "throughput and energy with the card, which is projected" if self.with_card else ""
         sizes = "" if factor is None else f"size factor {factor:g}" if factor != 1 else "sizes as published"
@@ -100,7 +88,7 @@ class View:
         return "; ".join(text for text in (FOOTNOTE, card, sizes, doubted) if text)
 
     def size_factor(self, part: str) -> float | None:
-        """What the publication's sizes were multiplied by; None if the part is not scaled."""
+        """The factor for the publication's sizes; None if the part is not scaled."""
         name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
         return self.summary.size_factors.get(name)
 
@@ -109,34 +97,32 @@ class View:
 
     @property
     def with_card(self) -> bool:
-        """Whether the board's card takes no time, so that what another would take is projected."""
+        """Whether figures include a projected card, because the board's card takes no time."""
         return any(row.projected for row in self.summary.fio)
 
 
 def label_of(row: Row) -> str:
-    """Its workload in words."""
     return row.workload.label
 
 
 def pattern_of(row: Row) -> str:
-    """`randread`, or the operation of one that is no fio job."""
+    """`randread`, or a timed operation's name."""
     return row.workload.operation.value
 
 
 def jobs_of(row: Row) -> int:
-    """Jobs that run at once."""
     return row.workload.jobs
 
 
 def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:
-    """A head column, of what a row is about."""
+    """A head column of texts."""
     return Column(name, unit, is_figure=False, head=True), [Cell(text(row)) for row in rows]
 
 
 def heads(
     view: View, rows: Sequence[Row], *first: Filled, with_storage: bool = True, with_n: bool = True
 ) -> list[Filled]:
-    """`first`, the filesystem, what storage and kernel where the run has several, and how many repetitions."""
+    """Columns: `first`, the filesystem, storage and kernel if there are several, and the repetitions."""
     filled = [*first, words(rows, "filesystem", view.label)]
     if with_storage and view.several_storages(rows):
         filled.append(words(rows, "storage", lambda row: row.series.storage))
@@ -146,12 +132,11 @@ def heads(
 
 
 def measured(rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> Filled:
-    """A column of one quantity."""
     return figures(rows, Column(name or quantity.value, quantity.unit), lambda row: row.spread(quantity), most=most)
 
 
 def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> list[Filled]:
-    """A quantity as measured, as published, and their ratio; the last two only where something is published."""
+    """Columns of a quantity: measured, published and their ratio; the last two only if a row has a published figure."""
     filled = measured(rows, quantity, name, most=most)
     published = [view.published(row, quantity) for row in rows]
     if not any(published):
@@ -162,7 +147,7 @@ def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", 
 def published_columns(
     view: View, rows: Sequence[Row], published: Sequence[PublishedFigure | None], quantity: Quantity
 ) -> list[Filled]:
-    """What was published, and what is measured over that."""
+    """The columns of published figures and ratios."""
     ratios = [
         spread.mean / figure.value if figure and figure.value and (spread := row.spread(quantity)) else None
         for row, figure in zip(rows, published, strict=True)
@@ -174,7 +159,7 @@ def published_columns(
 
 
 def table(view: View, title: str, columns: Sequence[Filled], *, groups: Sequence[str] | None = None) -> Table:
-    """A table of filled columns, in groups of what its first column says."""
+    """A table of filled columns, grouped by `groups` or by its first column."""
     first = [cell.text for cell in columns[0][1]] if groups is None else groups
     return assembled(title, columns, simulated=view.simulated, groups=first)
 
@@ -192,9 +177,9 @@ def pivot(
     by_storage: bool = False,
     most: int = 3,
 ) -> Table:
-    """One quantity, with a column for each value of `across`, which with `by_storage` is the storage device.
+    """One quantity, with a column per value of `across`, which with `by_storage` is the storage device.
 
-    `growth` names one more column, of the last value's over the first's.
+    `growth` names one more column: the last value over the first.
     """
     values = sorted({across(row) for row in rows})
     lines: dict[Hashable, dict[T, Row]] = {}

@@ -1,4 +1,4 @@
-"""Histories as charts: those that changed, or all of a few."""
+"""Histories as charts: all histories if there are few, else only changed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.]+")
 
 
 def charts(trend: Trend) -> Iterator[tuple[str, str]]:
-    """Names and SVGs of histories with a change; of all, if there are but a few. Needs the names of no run."""
+    """Names and SVGs of histories with a change, or of all if there are few. Works without the names of runs."""
     changes: dict[int, list[Change]] = {}
     for change in sorted(trend.changes, key=lambda each: each.nomination.index):
         changes.setdefault(id(change.history), []).append(change)

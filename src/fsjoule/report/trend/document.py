@@ -15,7 +15,7 @@ SCHEMA: Final = "fsjoule.trend/1"
 
 
 def document(trend: Trend) -> dict[str, object]:
-    """All of it; needs a trend with the names of all its runs."""
+    """The whole trend, which must have the names of all its runs."""
     changes: dict[int, list[Change]] = {}
     for change in trend.changes:
         changes.setdefault(id(change.history), []).append(change)
@@ -89,6 +89,6 @@ def _change(change: Change, trend: Trend) -> dict[str, object]:
 
 
 def published_figure(history: History) -> float | None:
-    """What others have published for that filesystem and workload, in the metric's unit."""
+    """The published figure for this filesystem and workload, in the metric's unit."""
     key = history.series.series
     return figure_of_slug(key.suite, key.filesystem, key.workload, history.metric)

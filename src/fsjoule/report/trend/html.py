@@ -1,6 +1,6 @@
-"""The self-contained page of trends: one file, no network; its charts are drawn by its own script, as far as one looks.
+"""The self-contained page of trends: one file, no network; its script draws the charts in view.
 
-Hundreds of charts as SVG would be a page of many megabytes that takes minutes to make.
+Hundreds of charts as SVG would take minutes to make and many megabytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fsjoule.report.templating import part, render
 
 @dataclass(frozen=True, slots=True)
 class ListedChange:
-    """A change in words. `card` and `kernels` are numbers in the page's data, `way` is worse or better."""
+    """A change in words. `card` and `kernels` are numbers in the page's data; `way` is "worse" or "better"."""
 
     card: int
     view: str
@@ -30,9 +30,9 @@ class ListedChange:
 
 @dataclass(frozen=True, slots=True)
 class TrendPage:
-    """What stands on the page. `data` is what its script draws: see `fsjoule.report.trend.page`.
+    """The page's content. Its script draws `data`: see `fsjoule.report.trend.page`.
 
-    `report` is the address of the report that the page belongs to, if it does.
+    `report` is the address of the report to which the page belongs, if any.
     """
 
     lead: str
@@ -68,13 +68,13 @@ def render_trend_page(page: TrendPage) -> str:
             tracks_light=_variables(style.KERNELS),
             tracks_dark=_variables([style.DARK[colour] for colour in style.KERNELS]),
         ),
-        data=Markup(_embedded(data)),  # noqa: S704 - nothing in it can end the element that it stands in
+        data=Markup(_embedded(data)),  # noqa: S704 - nothing in it can end its element
         script=part("trends.js"),
     )
 
 
 def _embedded(data: Mapping[str, object]) -> str:
-    """JSON that can stand within <script>."""
+    """JSON for the inside of <script>."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

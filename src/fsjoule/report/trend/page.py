@@ -1,4 +1,4 @@
-"""A trend as a page: over time and over kernels, every history of both."""
+"""A trend as a page: every history over time and over kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
-    """The page as HTML; needs trends of the same series, with the names of all their runs. It links to the `report`."""
+    """The page as HTML, linked to the `report`. Both trends need the same series and the names of all runs."""
     trends = {Order.TIME: by_time, Order.KERNEL: by_kernel}
     numbers = _Numbers(trends)
     cards = _cards(trends)
@@ -52,7 +52,7 @@ def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
 
 
 class _Numbers:
-    """Kernels and runs by short numbers: they stand in every point of the page. Kernels are in their order."""
+    """Short numbers for kernels (oldest first) and runs, because every point of the page has them."""
 
     def __init__(self, trends: Mapping[Order, Trend]) -> None:
         points = [p for trend in trends.values() for history in trend.histories for p in history.points]
@@ -90,7 +90,7 @@ class _Card:
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """The larger the more it should be looked at: confirmed changes, then nominated ones, then all else."""
+        """Importance: confirmed changes, then nominated ones, then the rest."""
         changes = [change for tracks in self.tracks.values() for _, of in tracks for change in of]
         open_ones = [change for change in changes if change.status is not Status.REFUTED]
         return (
@@ -190,4 +190,4 @@ def _tiles(trend: Trend, name: str) -> Iterator[tuple[str, str, str]]:
 
 def _notes(trend: Trend) -> Iterator[str]:
     if trend.cut_short:
-        yield f"Of {trend.cut_short} series older measurements were left out."
+        yield f"Older measurements of {trend.cut_short} series were left out."

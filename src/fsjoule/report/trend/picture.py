@@ -1,4 +1,4 @@
-"""A history as SVG: its points with their intervals, its levels, its changes, and what others have published."""
+"""A history as SVG: points with intervals, levels, changes, and the published figure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fsjoule.report.svg import Rows, draw, specification
 _WIDTH: Final = 560
 _HEIGHT: Final = 220
 _POINTS, _LEVELS, _CHANGES, _PUBLISHED = "points", "levels", "changes", "published"
-# A published figure farther off than this would flatten the history.
+# A published figure farther away would flatten the history.
 _NEAR: Final = (0.7, 1.4)
 _DASHES: Final = {"confirmed": [1, 0], "nominated": [5, 4], "refuted": [1.5, 3]}
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A point: a time in ISO 8601 or a kernel's name, its figure, and the interval about it."""
+    """A point: a time in ISO 8601 or a kernel's name, the figure, and its interval."""
 
     at: str
     figure: float
@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A history to be drawn, over time or over kernels; `levels` are those between its marks."""
+    """A history over time or over kernels; `levels` are those between its marks."""
 
     title: str
     simulated: bool
@@ -55,7 +55,6 @@ class Picture:
 
 
 def history_chart(picture: Picture) -> str:
-    """The picture as SVG."""
     colour = style.filesystem_colours([picture.filesystem])[picture.filesystem]
     figures = [spot.figure for spot in picture.spots]
     near = picture.published is not None and (min(figures) * _NEAR[0] < picture.published < max(figures) * _NEAR[1])
@@ -100,14 +99,10 @@ def _x(picture: Picture) -> Any:  # noqa: ANN401 - an encoding of Altair's
 
 
 def _marked(picture: Picture, status: str, x: Any) -> list[alt.Chart]:  # noqa: ANN401
-    """Lines of that status, and what stands at their tops."""
+    """Lines of this status, and the texts at their tops."""
     if not any(mark.status == status for mark in picture.marks):
         return []
-    colour = alt.Color(
-        "way:N",
-        legend=None,
-        scale=alt.Scale(domain=["worse", "better"], range=[style.BAD, style.GOOD]),
-    )
+    colour = alt.Color("way:N", legend=None, scale=alt.Scale(domain=["worse", "better"], range=[style.BAD, style.GOOD]))
     of = _base(_CHANGES).transform_filter(f"datum.status === '{status}'")
     return [
         of.mark_rule(strokeDash=_DASHES[status], strokeWidth=1.5).encode(x=x, color=colour),

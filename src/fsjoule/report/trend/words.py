@@ -1,4 +1,4 @@
-"""A trend in words: a sentence a change, and a small picture of the history that it is in. Pure."""
+"""A trend in words: one sentence per change, and a small picture of its history. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fsjoule.verdicts.trend.trend import Trend
 
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _WIDTH: Final = 48
-# One figure in so many on either side may lie outside of the scale.
+# One figure in this many on either side may be outside the scale.
 _STALLS: Final = 20
 _SHORT_KEY: Final = 8
 
@@ -39,13 +39,13 @@ def title(history: History) -> str:
 
 
 def place(history: History, *, simulated: str = "") -> str:
-    """Which series it is; a chart's title says by itself whether it is simulated."""
+    """The series; a chart's title itself says whether it is simulated."""
     label = f", kernel {history.label}" if history.label else ""
     return f"{history.series.label} on {history.series.series.board}{simulated}{label}"
 
 
 def kernel_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
-    """A kernel's release, with its package's version where that alone tells it from the other."""
+    """A kernel's release, or its label where `beside` has the same release."""
     kernel = trend.kernels.get(point.kernel or 0)
     if kernel is None:
         return "an unknown kernel"
@@ -65,7 +65,7 @@ def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None
 
 
 def verdict(change: Change) -> str:
-    """What fresh boots said; nothing for a change that none have been asked about."""
+    """The fresh boots' answer; empty if the change has not been measured again."""
     told = change.confirmation
     if told is None:
         return ""
@@ -89,12 +89,12 @@ def confirm_command(change: Change, trend: Trend, index: str | None = None) -> s
 
 
 def same_kernel(change: Change) -> bool:
-    """Whether it was no kernel that changed: then none can be run anew."""
+    """Whether the kernel stayed the same; then measuring it again shows nothing."""
     return change.before.kernel == change.after.kernel
 
 
 def sparkline(history: History, width: int = _WIDTH) -> str:
-    """The history as blocks; of a long one, medians of portions. The scale leaves single stalls out."""
+    """The history as blocks; a long history as medians of portions. The scale ignores single stalls."""
     figures = portions([point.figure for point in history.points], width)
     apart = sorted(figures)[len(figures) // _STALLS : len(figures) - len(figures) // _STALLS]
     low, high = apart[0], apart[-1]
@@ -104,7 +104,7 @@ def sparkline(history: History, width: int = _WIDTH) -> str:
 
 
 def portions(figures: Sequence[float], most: int) -> list[float]:
-    """At most so many figures: medians of neighbouring ones."""
+    """At most `most` figures: medians of neighbouring ones."""
     if len(figures) <= most:
         return list(figures)
     edges = [round(number * len(figures) / most) for number in range(most + 1)]
@@ -112,7 +112,7 @@ def portions(figures: Sequence[float], most: int) -> list[float]:
 
 
 def closing_lines(trend: Trend) -> Iterator[str]:
-    """How much was looked at, and what was not."""
+    """Counts of histories, changes, and measurements left out."""
     what = "kernels" if trend.order is Order.KERNEL else "runs"
     counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
     histories = counted(len(trend.histories), "history", "histories")
@@ -123,7 +123,7 @@ def closing_lines(trend: Trend) -> Iterator[str]:
     )
     if trend.too_short:
         yield (
-            f"fewer than 6 {what} with a figure, too few for a change to be seen: "
+            f"fewer than 6 {what} with a figure, too few to see a change: "
             f"{counted(trend.too_short, 'history', 'histories')}"
         )
     unusable: dict[str, int] = {}
@@ -134,6 +134,6 @@ def closing_lines(trend: Trend) -> Iterator[str]:
         yield f"figures of boots that cannot be used: {', '.join(f'{n} {kind}' for kind, n in unusable.items())}"
     if trend.cut_short:
         yield (
-            f"{trend.cut_short} series have older measurements, which were left out; for all of them: "
+            f"{trend.cut_short} series have older measurements, which were left out; to read all: "
             "--limit 0, or name fewer series (--board, --fs, --series)"
         )
