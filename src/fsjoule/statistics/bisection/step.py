@@ -1,0 +1,218 @@
+"""The next boot of a bisection, or its answer: a pure function of what is asked and what was seen.
+
+Ends first; then the boots that tell most, with a reference boot of an end now and then; then fresh boots of the
+candidate and its parent in turn. Every plain boot feeds the posterior, whatever it ran for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
+from fsjoule.statistics.bisection.choice import hypothetical, most_telling, telling
+from fsjoule.statistics.bisection.fit import second_step
+from fsjoule.statistics.bisection.pairs import Paired, paired
+from fsjoule.statistics.bisection.posterior import Posterior, Search, gathered, possible_positions
+from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.outcome import Confirmed
+
+# The ends are measured at least so often each, and until a loss is this probable.
+_LEAST_ENDS: Final = 3
+_ENDS_SHOW: Final = 0.97
+# A reference boot of an end follows so many other boots.
+_REFERENCE_EVERY: Final = 10
+# A candidate is confirmed from this probability on, and dropped below the second.
+_CANDIDATE: Final = 0.7
+_DROPPED: Final = 0.5
+# The fresh boots' own error rate against that of the whole bisection.
+_FRESH_SHARE: Final = 0.25
+# The share of the rate of overlooked losses that one look may take.
+_MISSED_SHARE: Final = 0.5
+# A second confirmation (layout, cure) is given up after so many boots.
+_MOST_PAIRED: Final = 40
+
+_Image = tuple[int, Variant]
+
+
+def next_step(question: Question, evidence: Evidence) -> Measure | Answer:
+    """What to boot next, or the answer. The same question and evidence always give the same step."""
+    return step_of(gathered(question, evidence), evidence)
+
+
+def step_of(search: Search, evidence: Evidence) -> Measure | Answer:
+    """The same for boots that have been taken in already."""
+    return _Step(search, evidence).decided()
+
+
+class _Step:
+    """One decision: everything that follows from search and evidence."""
+
+    def __init__(self, search: Search, evidence: Evidence) -> None:
+        self._search = search
+        self._question = search.question
+        self._evidence = evidence
+        self._last = self._question.positions - 1
+        self._positions = [boot.position for boot in search.boots]
+        self._built = set(self._positions)
+        self._testable = np.ones(self._question.positions, dtype=np.bool_)
+        self._testable[[position for position in evidence.untestable if position not in self._built]] = False
+        self._possible = possible_positions(self._question, evidence.pools)
+
+    def decided(self) -> Measure | Answer:
+        standing = Standing(0.0, 0.0, 0, self._last, (), 0.0, ())
+        if not (self._testable[0] and self._testable[self._last] and self._possible.any()):
+            return Answer(Kind.UNTESTABLE, standing, 0.0)
+        if not self._positions:
+            return self._end(standing)
+        posterior = self._search.posterior(self._possible)
+        standing, fresh = self._standing(posterior)
+        if self._ends >= _LEAST_ENDS and posterior.overlooked <= self._question.beta * _MISSED_SHARE:
+            return Answer(Kind.NO_REGRESSION, standing, posterior.overlooked, swapped=posterior.gain > 1 / 2)
+        if self._introduced(standing, fresh):
+            return self._found(standing, fresh)
+        if self._spent:
+            second = second_step(self._search, self._evidence, standing.bad, standing.losses)
+            return Answer(Kind.UNDECIDED, standing, 0.0, losses=fresh.losses, second=second)
+        return self._measured(posterior, standing, fresh)
+
+    def _measured(self, posterior: Posterior, standing: Standing, fresh: Paired) -> Measure:
+        if self._at_ends(posterior):
+            return self._end(standing)
+        confirming = self._search.boots[-1].purpose is Purpose.CONFIRMATION
+        if standing.probability >= (_DROPPED if confirming else _CANDIDATE):
+            return self._confirmation(standing, fresh)
+        return self._searched(posterior, standing)
+
+    @property
+    def _spent(self) -> bool:
+        return len(self._evidence.boots) >= self._question.budget
+
+    @property
+    def _ends(self) -> int:
+        return min(self._positions.count(0), self._positions.count(self._last))
+
+    def _standing(self, posterior: Posterior) -> tuple[Standing, Paired]:
+        testable = np.flatnonzero(self._testable)
+        until = np.cumsum(posterior.first_bad)[testable]
+        group = int(np.argmax(np.diff(until)))
+        parent, bad = int(testable[group]), int(testable[group + 1])
+        fresh = paired(
+            self._search,
+            bad,
+            [
+                (boot, boot.position == bad)
+                for boot in self._search.boots
+                if boot.purpose is Purpose.CONFIRMATION and boot.position in {parent, bad}
+            ],
+        )
+        members = parent + 1 + np.flatnonzero(self._possible[parent + 1 : bad + 1])
+        standing = Standing(
+            nothing=posterior.nothing,
+            gain=posterior.gain,
+            parent=parent,
+            bad=bad,
+            members=tuple(members.tolist()),
+            probability=float(until[group + 1] - until[group]),
+            losses=self._search.losses(bad),
+            fresh=fresh.ratio,
+        )
+        return standing, fresh
+
+    def _introduced(self, standing: Standing, fresh: Paired) -> bool:
+        sure = standing.probability >= 1 - self._question.alpha
+        return sure and fresh.enough and fresh.ratio >= -math.log(self._question.alpha * _FRESH_SHARE)
+
+    def _at_ends(self, posterior: Posterior) -> bool:
+        if any(boot.purpose is not Purpose.END for boot in self._search.boots):
+            return False
+        return self._ends < _LEAST_ENDS or posterior.loss < _ENDS_SHOW
+
+    def _end(self, standing: Standing) -> Measure:
+        done = Paired(self._positions.count(0), self._positions.count(self._last))
+        return Measure(self._last if done.turn(self._question.seed) else 0, Purpose.END, standing)
+
+    def _confirmation(self, standing: Standing, fresh: Paired) -> Measure:
+        position = standing.bad if fresh.turn(self._question.seed + standing.bad) else standing.parent
+        return Measure(position, Purpose.CONFIRMATION, standing, runners_up=(standing.parent, standing.bad))
+
+    def _found(self, standing: Standing, fresh: Paired) -> Measure | Answer:
+        """A candidate that introduces the loss: ask for the other confirmations, or answer."""
+        layout = self._layout(standing)
+        if isinstance(layout, Measure):
+            return layout
+        if layout is Confirmed.REFUTED:
+            return Answer(Kind.NO_REGRESSION, standing, standing.error, losses=fresh.losses, layout=layout)
+        cure = self._cure(standing)
+        if isinstance(cure, Measure):
+            return cure
+        return Answer(
+            kind=Kind.CULPRIT if len(standing.members) == 1 else Kind.SET,
+            standing=standing,
+            error=standing.error,
+            losses=fresh.losses,
+            layout=layout,
+            cure=cure,
+            second=second_step(self._search, self._evidence, standing.bad, fresh.losses),
+        )
+
+    def _layout(self, standing: Standing) -> Measure | Confirmed | None:
+        if not (self._question.layout and self._evidence.layout_possible):
+            return None
+        boots = [
+            (boot, boot.position == standing.bad)
+            for boot in self._evidence.boots
+            if boot.purpose is Purpose.LAYOUT and boot.position in {standing.parent, standing.bad}
+        ]
+        images = (standing.parent, Variant.ALIGNED), (standing.bad, Variant.ALIGNED)
+        return self._again(standing, Purpose.LAYOUT, boots, images)
+
+    def _cure(self, standing: Standing) -> Measure | Confirmed | None:
+        if not (self._question.cure and self._evidence.cure_possible):
+            return None
+        images = (standing.bad, Variant.REVERTED), (self._last, Variant.PLAIN)
+        boots = [
+            (boot, boot.variant is Variant.PLAIN)
+            for boot in self._evidence.boots
+            if boot.purpose is Purpose.CURE and (boot.position, boot.variant) in images
+        ]
+        return self._again(standing, Purpose.CURE, boots, images)
+
+    def _again(
+        self, standing: Standing, purpose: Purpose, boots: list[tuple[Boot, bool]], images: tuple[_Image, _Image]
+    ) -> Measure | Confirmed:
+        """The next boot of a second confirmation, or what it says."""
+        pair = paired(self._search, standing.bad, boots)
+        if pair.enough and pair.ratio >= -math.log(self._question.alpha * _FRESH_SHARE):
+            return Confirmed.CONFIRMED
+        if pair.enough and pair.ratio <= math.log(self._question.beta * _MISSED_SHARE):
+            return Confirmed.REFUTED
+        if len(boots) >= _MOST_PAIRED or self._spent:
+            return Confirmed.UNDECIDED
+        position, variant = images[pair.turn(self._question.seed + standing.bad)]
+        return Measure(position, purpose, standing, variant)
+
+    def _searched(self, posterior: Posterior, standing: Standing) -> Measure:
+        since = {end: self._positions[::-1].index(end) for end in (0, self._last)}
+        if min(since.values()) >= _REFERENCE_EVERY:
+            return Measure(max(since, key=since.__getitem__), Purpose.REFERENCE, standing)
+        leading = self._search.metrics[posterior.leading]
+        rows, expected = np.searchsorted(leading.edges, np.arange(self._last + 1)), leading.expected()
+        told = telling(posterior.first_bad, 1 - posterior.loss, rows, expected)
+        position = most_telling(told, self._testable, self._built)
+        loss = standing.losses[posterior.leading]
+        after = [
+            hypothetical(posterior.first_bad, 1 - posterior.loss, position, abs(loss.size) / loss.noise, bad=bad)
+            for bad in (False, True)
+        ]
+        built = {*self._built, position}
+        others = [most_telling(telling(*then, rows, expected), self._testable, built) for then in after]
+        return Measure(
+            position,
+            Purpose.SEARCH,
+            standing,
+            runners_up=tuple(dict.fromkeys(others)),
+            bits=min(1.0, float(told[position])),
+        )
