@@ -1,15 +1,15 @@
 # make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
-# make test           set up, run all tests, those on the virtual lab included
-# make check          style, types, layers and unit tests: before each commit
-# make test-fresh     lint and unit tests on a minimal Debian 12; FULL=1: make bench and make test as well
-# make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats them
-# make test-pipeline  run the merge request's pipeline for real, as GitLab would: half an hour and more
+# make test           set up, run all tests, also those on the virtual lab
+# make check          check style, types and layers, run unit tests: before each commit
+# make test-fresh     lint and unit tests on a minimal Debian 12; with FULL=1 also make bench and make test
+# make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
+# make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
-# make report         Allure's report of all runs in results/, with trends, in report/; view it: .venv/bin/fsjoule report serve
-# make lint           style, types, layers
-# make firmware       build the meter's firmware for the Black Pill and for a host; needs Zephyr: ZEPHYR_BASE
+# make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
+# make lint           check style, types, layers
+# make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
-# make clean          remove everything that make built in this folder (not results/, not the image cache)
+# make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -85,7 +85,7 @@ firmware-test: setup
 
 setup: build/packages.stamp build/python.stamp
 
-# Asks dpkg before it asks apt: a machine that has everything needs no root and no network.
+# dpkg is asked before apt: a machine with all packages needs neither root nor network.
 build/packages.stamp: packages.txt
 	@mkdir -p build
 	@missing=$$(for p in $$(sed 's/#.*//' packages.txt); do \
@@ -99,7 +99,7 @@ build/packages.stamp: packages.txt
 
 build/uv/bin/uv:
 	@echo "== installing uv $(UV_VERSION)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fsjoule needs Python 3.11 or newer: set PYTHON=...")'
 	@$(PYTHON) -m venv build/uv
 	@build/uv/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
 

@@ -1,12 +1,12 @@
-/* A library that is loaded into QEMU (LD_PRELOAD) and tells what the emulated board draws as time passes for the guest.
+/* A library loaded into QEMU (LD_PRELOAD) that reports the emulated board's power in the guest's time.
  *
- * With -icount the guest's clock counts instructions, and nothing outside of QEMU can read it at a given moment. From
- * inside it can be had exactly: a timer on that clock says every millisecond how many instructions were carried out, the
- * bytes of the card are counted where QEMU reads and writes its image, and a byte of the mark line is stamped where it is
- * sent. All of it goes into a FIFO that an emulated meter reads (--follow); a full one holds the guest up, whose time then
- * stands still. docs/virtual-board.md describes the format.
+ * With -icount the guest's clock counts instructions, and no program outside QEMU can read it at a given moment. Inside
+ * QEMU it is exact: every millisecond a timer on that clock counts the executed instructions, the card's bytes are counted
+ * at QEMU's reads and writes of the image, and a byte of the mark line is timestamped where it is sent. Everything goes
+ * into a FIFO that an emulated meter reads (--follow). A full FIFO stops the guest and its time. docs/virtual-board.md
+ * describes the format.
  *
- * It needs functions that QEMU exports for its own modules. Without them it says so, and QEMU ends.
+ * It needs functions that QEMU exports for its own modules. Without them it reports that, and QEMU ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,7 +27,7 @@
 
 #include "guest_profile.h"
 
-/* ------------------------------------------------------------------------------------------- what QEMU exports */
+/* ------------------------------------------------------------------------------------------- QEMU's exports */
 
 #define QEMU_CLOCK_VIRTUAL 1
 #define SCALE_NS 1
@@ -39,10 +39,10 @@ void timer_init_full(void *timer, void *group, int clock, int scale, int attribu
 		     void *context) __attribute__((weak));
 void timer_mod_ns(void *timer, int64_t time_ns) __attribute__((weak));
 
-/* QEMU's struct QEMUTimer has 48 bytes in all versions known. */
+/* QEMU's struct QEMUTimer has 48 bytes in all known versions. */
 static _Alignas(16) unsigned char timer[512];
 
-/* ------------------------------------------------------------------------------------------------- what is told */
+/* ------------------------------------------------------------------------------------------------- the events */
 
 enum event_kind { EVENT_POWER_ON = 1, EVENT_POWER = 2, EVENT_MARK = 3 };
 
@@ -56,7 +56,7 @@ struct event {
 
 _Static_assert(sizeof(struct event) == 32, "an event has 32 bytes");
 
-/* For whoever wants to look at the board now: a file that is mapped. */
+/* The board's present state, in a mapped file. */
 struct state {
 	char magic[8];
 	int64_t time_ns;
@@ -78,7 +78,7 @@ static _Atomic uint64_t written_bytes;
 
 #define PERIOD_NS 1000000
 #define MIB 1048576.0
-/* A meter that takes nothing for so long is taken to hang; the board goes on without it. */
+/* A meter that reads nothing for this time hangs; the board goes on without it. */
 #define PATIENCE_MS 30000
 
 static const char *supply_path;
@@ -134,7 +134,7 @@ static bool tell_once(const struct event *event)
 	for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 100) {
 		struct pollfd room = {.fd = supply_fd, .events = POLLOUT};
 
-		/* So short a write to a pipe is done whole or not at all. */
+		/* Such a short write to a pipe is atomic. */
 		if (write(supply_fd, event, sizeof(*event)) == (ssize_t)sizeof(*event)) {
 			return true;
 		}
@@ -154,7 +154,7 @@ static void tell(const struct event *event)
 	if (supply_fd < 0) {
 		struct event begin = power_on;
 
-		/* Fails while no meter has it open. */
+		/* This fails while no meter has it open. */
 		supply_fd = open(supply_path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 		begin.time_ns = event->time_ns;
 		if (supply_fd < 0 || !tell_once(&begin)) {
@@ -176,7 +176,7 @@ static int64_t told_busy_ns;
 static uint64_t told_read, told_written;
 static double owed_mj;
 
-/* P = idle + cpu * busy + card. A burst of the card is drawn at its peak power until it is paid. */
+/* P = idle + cpu * busy + card. The energy of a burst is drawn at the card's peak power until it is paid. */
 static double watts(int64_t interval_ns, int64_t busy_ns)
 {
 	const uint64_t read = atomic_load(&read_bytes);
@@ -223,7 +223,7 @@ static void start(void)
 	timer_mod_ns(timer, PERIOD_NS);
 }
 
-/* ------------------------------------------------------------------------------- what QEMU asks the C library for */
+/* ------------------------------------------------------------------------------- QEMU's calls of the C library */
 
 #define REAL(name) \
 	static __typeof__(&name) real; \
@@ -231,7 +231,7 @@ static void start(void)
 		real = (__typeof__(&name))dlsym(RTLD_NEXT, #name); \
 	}
 
-/* The main loop waits here for the first time when all clocks are there and, with -S, no instruction has run. */
+/* The main loop first waits here when all clocks exist and, with -S, no instruction has run. */
 int ppoll(struct pollfd *files, nfds_t count, const struct timespec *limit, const sigset_t *mask)
 {
 	static bool started;
@@ -259,7 +259,7 @@ static void tell_mark(const struct msghdr *message, size_t size)
 	}
 }
 
-/* A byte that the guest writes to a UART is sent from within the instruction that wrote it. */
+/* A byte that the guest writes to a UART is sent during the instruction that writes it. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	REAL(sendmsg)

@@ -1,22 +1,23 @@
-"""What a board executed in a window, to the instruction, and what its addresses are called."""
+"""The instructions that a board executed in a window, and the names of their addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # most commands have no profile, and numpy takes a quarter of a second to import
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Instructions that were executed between a measurement's marks, by address; one row an instruction.
+    """Instructions executed between a measurement's marks, by address: one row per instruction, all arrays (n,).
 
-    `pages` tell programs apart that use the same addresses: a hash of the page that the instruction is in, 0 for the
-    kernel. `busy_ns` is the time in which instructions were executed, by the processor's own count of them, each
-    `instruction_ns`. An instruction that could not reach its memory is counted, and again when it is repeated;
-    `repeated` says how often that was.
+    `pages` tells programs with equal addresses apart: a hash of the instruction's page, 0 for the kernel. `busy_ns` is
+    the time of executed instructions by the processor's own count, each `instruction_ns`. An instruction that could not
+    reach its memory is counted again when it is repeated; `repeated` counts these.
     """
 
     addresses: npt.NDArray[np.uint64]
@@ -29,13 +30,13 @@ class Profile:
 
     @property
     def sum_ns(self) -> int:
-        """The time of all rows together: the busy time, and that of repeated instructions."""
+        """The time of all rows: the busy time plus the time of repeated instructions."""
         return int(self.executed.sum()) * self.instruction_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Where the functions of a boot's kernel begin, ascending, and the module of each; empty for the kernel itself."""
+    """Functions of a boot's kernel: start addresses, ascending, and modules (empty for the kernel itself)."""
 
     addresses: npt.NDArray[np.uint64]
     names: Sequence[str]
