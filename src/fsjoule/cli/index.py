@@ -234,7 +234,7 @@ def _show_faults(what: str, fate: str, faults: Sequence[Fault]) -> None:
 
 def _show_list(found: Sequence[SeriesCount], *, json_output: bool) -> None:
     if json_output:
-        print_json([{**dataclasses.asdict(count), "series": _named(count.series)} for count in found])
+        print_json([{**dataclasses.asdict(count), "series": count.series.document()} for count in found])
         return
     table = _table("key", "filesystem", "workload", "board", "", "valid", "of", "kernels")
     for count in found:
@@ -249,7 +249,7 @@ def _show_points(
     series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, json_output: bool
 ) -> None:
     if json_output:
-        print_json({"series": _named(series), "points": [_point(point) for point in found]})
+        print_json({"series": series.document(), "points": [_point(point) for point in found]})
         return
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
     metrics = metrics or _usual(found)
@@ -296,10 +296,6 @@ def _point(point: Point) -> dict[str, object]:
     told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
     plain = {name: value for name, value in point._asdict().items() if name != "origin"}
     return {**plain, **told, **point.origin._asdict()}
-
-
-def _named(series: IndexedSeries) -> dict[str, object]:
-    return {"key": series.key, **dataclasses.asdict(series.series), "simulated": series.simulated}
 
 
 def _plain(index: str) -> str:

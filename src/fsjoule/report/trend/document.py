@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.suites.published import figure_of_slug
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
@@ -16,9 +15,6 @@ SCHEMA: Final = "fsjoule.trend/1"
 
 def document(trend: Trend) -> dict[str, object]:
     """The whole trend, which must have the names of all its runs."""
-    changes: dict[int, list[Change]] = {}
-    for change in trend.changes:
-        changes.setdefault(id(change.history), []).append(change)
     return {
         "schema": SCHEMA,
         "by": trend.order.value,
@@ -27,13 +23,13 @@ def document(trend: Trend) -> dict[str, object]:
         "series_cut_short": trend.cut_short,
         "histories_too_short": trend.too_short,
         "histories_unchanged": trend.unchanged,
-        "histories": [_history(history, changes.get(id(history), []), trend) for history in trend.histories],
+        "histories": [_history(history, changes, trend) for history, changes in trend.with_changes()],
     }
 
 
 def _history(history: History, changes: list[Change], trend: Trend) -> dict[str, object]:
     return {
-        "series": _series(history.series),
+        "series": history.series.document(),
         "metric": history.metric.value,
         "unit": history.metric.unit,
         "more_is_better": history.metric.more_is_better,
@@ -41,12 +37,8 @@ def _history(history: History, changes: list[Change], trend: Trend) -> dict[str,
         "published": published_figure(history),
         "unusable_boots": dict(history.unusable or {}),
         "points": [_point(point, trend) for point in history.points],
-        "changes": [_change(change, trend) for change in sorted(changes, key=lambda c: c.nomination.index)],
+        "changes": [_change(change, trend) for change in changes],
     }
-
-
-def _series(series: IndexedSeries) -> dict[str, object]:
-    return {"key": series.key, **asdict(series.series), "simulated": series.simulated}
 
 
 def _point(point: HistoryPoint, trend: Trend) -> dict[str, object]:

@@ -1,15 +1,23 @@
-"""A trend as a page: every history over time and over kernels."""
+"""A trend as a page: every history over time and over kernels.
+
+The page is one file without network. Its script draws a chart when it comes into view: hundreds of charts as SVG would
+take minutes to make and many megabytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from markupsafe import Markup
+
+from fsjoule.report import style
 from fsjoule.report.numbers import counted
+from fsjoule.report.templating import part, render
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
-from fsjoule.report.trend.html import ListedChange, TrendPage, render_trend_page
 from fsjoule.store.index.records import Order
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -31,23 +39,31 @@ def trend_page(by_time: Trend, by_kernel: Trend, *, report: str = "") -> str:
         for change in trend.changes
     ]
     series = {card.first.series for card in cards}
-    return render_trend_page(
-        TrendPage(
-            report=report,
-            lead=f"{len(series)} series on {counted(len({one.series.board for one in series}), 'board')}, "
-            f"{counted(by_time.measurements, 'measurement')}",
-            simulated=bool(series) and all(one.simulated for one in series),
-            tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],
-            changes=listed,
-            notes=list(_notes(by_time)),
-            footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            filesystems=sorted({one.series.filesystem for one in series}),
-            data={
-                "kernels": numbers.kernel_names,
-                "runs": numbers.runs,
-                "cards": [card.document(number, numbers) for number, card in enumerate(cards)],
-            },
-        )
+    colours = style.filesystem_colours(sorted({one.series.filesystem for one in series}))
+    data = {
+        "kernels": numbers.kernel_names,
+        "runs": numbers.runs,
+        "cards": [card.document(number, numbers) for number, card in enumerate(cards)],
+        "colours": {name: (colour, style.DARK[colour]) for name, colour in colours.items()},
+        "trackColours": len(style.KERNELS),
+    }
+    return render(
+        "trends.html.j2",
+        report=report,
+        lead=f"{len(series)} series on {counted(len({one.series.board for one in series}), 'board')}, "
+        f"{counted(by_time.measurements, 'measurement')}",
+        simulated=bool(series) and all(one.simulated for one in series),
+        tiles=[*_tiles(by_time, "over time"), *_tiles(by_kernel, "over kernels")],
+        changes=listed,
+        notes=list(_notes(by_time)),
+        footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        more_css=part(
+            "trends.css.j2",
+            tracks_light=_variables(style.KERNELS),
+            tracks_dark=_variables([style.DARK[colour] for colour in style.KERNELS]),
+        ),
+        data=Markup(_embedded(data)),  # noqa: S704 - nothing in it can end its element
+        script=part("trends.js"),
     )
 
 
@@ -123,13 +139,9 @@ class _Card:
 def _cards(trends: Mapping[Order, Trend]) -> list[_Card]:
     cards: dict[tuple[IndexedSeries, str], _Card] = {}
     for order, trend in trends.items():
-        changes: dict[int, list[Change]] = {}
-        for change in trend.changes:
-            changes.setdefault(id(change.history), []).append(change)
-        for history in trend.histories:
+        for history, changes in trend.with_changes():
             card = cards.setdefault((history.series, history.metric.value), _Card(history))
-            in_order = sorted(changes.get(id(history), []), key=lambda change: change.nomination.index)
-            card.tracks[order].append((history, in_order))
+            card.tracks[order].append((history, changes))
     return sorted(cards.values(), key=lambda card: card.rank, reverse=True)
 
 
@@ -160,17 +172,17 @@ def _track(history: History, changes: list[Change], numbers: _Numbers) -> dict[s
     }
 
 
-def _listed(change: Change, trend: Trend, card: int, numbers: _Numbers) -> ListedChange:
-    kernels = dict.fromkeys(numbers.kernel(point.kernel) for point in (change.last, change.since))
-    return ListedChange(
-        card=card,
-        view=trend.order.value,
-        kernels=tuple(kernels),
-        status=change.status.value,
-        way=_way(change),
-        sentence=words.sentence(change, trend),
-        told=words.verdict(change) or (f"confirm with: {words.confirm_command(change, trend)}"),
-    )
+def _listed(change: Change, trend: Trend, card: int, numbers: _Numbers) -> dict[str, object]:
+    """A change in words; `card` and `kernels` are numbers in the page's data."""
+    return {
+        "card": card,
+        "view": trend.order.value,
+        "kernels": tuple(dict.fromkeys(numbers.kernel(point.kernel) for point in (change.last, change.since))),
+        "status": change.status.value,
+        "way": _way(change),
+        "sentence": words.sentence(change, trend),
+        "told": words.verdict(change) or f"confirm with: {words.confirm_command(change, trend)}",
+    }
 
 
 def _way(change: Change) -> str:
@@ -191,3 +203,13 @@ def _tiles(trend: Trend, name: str) -> Iterator[tuple[str, str, str]]:
 def _notes(trend: Trend) -> Iterator[str]:
     if trend.cut_short:
         yield f"Older measurements of {trend.cut_short} series were left out."
+
+
+def _embedded(data: Mapping[str, object]) -> str:
+    """JSON for the inside of <script>."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _variables(colours: Sequence[str]) -> str:
+    return ":root { " + " ".join(f"--k{number}: {colour};" for number, colour in enumerate(colours)) + " }"

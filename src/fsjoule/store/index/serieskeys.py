@@ -45,6 +45,10 @@ class IndexedSeries:
         """What tells it from others of the same board: `ext4 randread-16k 32768KiB`."""
         return f"{self.series.filesystem} {self.series.workload}"
 
+    def document(self) -> dict[str, object]:
+        """Key and names, for JSON."""
+        return {"key": self.key, **asdict(self.series), "simulated": self.simulated}
+
     def row(self) -> dict[str, object]:
         """Its columns in the table `series`."""
         columns: dict[str, object] = {**asdict(self.series), "simulated": self.simulated, "key": self.key}

@@ -40,6 +40,13 @@ class Trend:
         """Histories that are long enough and have no change."""
         return len(self.histories) - self.too_short - len({id(change.history) for change in self.changes})
 
+    def with_changes(self) -> list[tuple[History, list[Change]]]:
+        """Every history with its changes, oldest first."""
+        changes: dict[int, list[Change]] = {id(history): [] for history in self.histories}
+        for change in sorted(self.changes, key=lambda each: each.nomination.index):
+            changes[id(change.history)].append(change)
+        return [(history, changes[id(history)]) for history in self.histories]
+
 
 def trend_of(
     index: Index,
