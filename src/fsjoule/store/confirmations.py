@@ -6,17 +6,19 @@ They are not in the index, which can be deleted and made again; copied from anot
 from __future__ import annotations
 
 import json
-import math
 import secrets
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.documents import parse
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"
@@ -88,49 +90,27 @@ def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
         try:
             content = read_inside(folder, name, at_most=DOCUMENT_BYTES)
             if content is not None:
-                found.append(_read(parse(content)[0]))
+                found.append(_read(content))
         except (ValueError, ResultError) as error:
             faults.append(f"{shown(folder, name)}: {error}")
     return sorted(found, key=lambda each: each.made_utc), faults
 
 
-def _read(document: object) -> Confirmation:
+def _read(content: bytes) -> Confirmation:
+    document, content = parse(content)
     if not isinstance(document, dict) or cast("dict[str, Any]", document).get("schema") != SCHEMA:
         raise ResultError(f"it is no {SCHEMA}")
-    values = _checked(Confirmation, cast("dict[str, Any]", document))
-    for name in ("before", "after"):
-        values[name] = ConfirmedPoint(**_checked(ConfirmedPoint, values[name]))
-    values["outcome"] = Confirmed(values["outcome"])
-    return Confirmation(**values)
+    confirmation = _adapter().validate_json(content, strict=True)
+    for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"):
+        value: float | None = getattr(confirmation, name)
+        if value is not None and not value > 0:
+            raise ResultError(f"{name}: {value:g} is no positive number")
+    return confirmation
 
 
-# Of the fields that are no text.
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "before": (dict,),
-    "after": (dict,),
-    "nominated_ratio": (float, int),
-    "ratio": (float, int, type(None)),
-    "pairs": (int,),
-    "smallest_effect": (float, int),
-    "alpha": (float, int),
-    "beta": (float, int),
-}
+@cache
+def _adapter() -> TypeAdapter[Confirmation]:
+    """Made when there is something to read: most trends have no confirmation, and pydantic takes its time."""
+    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
 
-
-_ABOVE_ZERO: Final = frozenset({"nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"})
-
-
-def _checked(kind: type[Confirmation | ConfirmedPoint], values: dict[str, Any]) -> dict[str, Any]:
-    names = [field.name for field in fields(kind)]
-    if set(values) != set(names):
-        raise ResultError(f"its fields differ from those of {SCHEMA}: {', '.join(sorted(set(values) ^ set(names)))}")
-    wrong = [name for name in names if not isinstance(values[name], _TYPES.get(name, (str,)))]
-    if "outcome" in values and values["outcome"] not in list(Confirmed):
-        wrong.append("outcome")
-    wrong += [name for name in names if isinstance(values[name], bool)]
-    if wrong:
-        raise ResultError(f"{', '.join(wrong)}: of another type than {SCHEMA} has")
-    for name in _ABOVE_ZERO.intersection(names):
-        if values[name] is not None and not 0 < values[name] < math.inf:
-            raise ResultError(f"{name}: {values[name]:g} is no positive number")
-    return values
+    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(Confirmation))
