@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
@@ -93,17 +92,6 @@ class Board(Protocol):
 
     def image(self) -> ImageFacts:
         """The image on the card."""
-        ...
-
-
-class Flasher(Protocol):
-    """Brings a card image onto the board's card while the board is off."""
-
-    def flash(self, image: Path) -> None:
-        """Write `image` (with `<image>.bmap` beside it, only its mapped blocks).
-
-        Raises LabError, transient if a second try may work.
-        """
         ...
 
 

@@ -13,7 +13,7 @@ from output import Report, arguments
 from simulation import Scenario, boots, trials
 
 from fsjoule.statistics.changepoints import Nomination, nominate
-from fsjoule.statistics.confirmation import confirm, outcome_of
+from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.gate import Rates
 from fsjoule.statistics.outcome import Confirmed
@@ -46,7 +46,8 @@ def follow(values: Floats, fresh: FreshBoots, rates: Rates, tally: Tally) -> Non
             if any(abs(nomination.index - place) < NEAR for place in known):
                 continue
             known.append(nomination.index)
-            state = confirm(nomination, fresh(nomination), rates)
+            test = confirming_test(nomination, rates)
+            state = [test.add(*pair) for pair in fresh(nomination)][-1]
             tally.nominated += 1
             tally.confirmed += outcome_of(state) is Confirmed.CONFIRMED
             tally.undecided += outcome_of(state) is Confirmed.UNDECIDED

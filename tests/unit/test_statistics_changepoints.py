@@ -12,9 +12,9 @@ from simulation import PLAIN, STALLS, Scenario, boots
 
 from fsjoule.statistics import finder as module
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
-from fsjoule.statistics.confirmation import confirm, outcome_of
+from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.gate import Rates, State
 from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]
@@ -115,6 +115,11 @@ def pairs(ratio: float, count: int = 12) -> list[tuple[float | None, float | Non
     return [(float(a), float(b * ratio)) for a, b in np.exp(rng.normal(0, 0.01, (count, 2)))]
 
 
+def confirm(nomination: Nomination, fresh: list[tuple[float | None, float | None]]) -> State:
+    test = confirming_test(nomination, RATES)
+    return [test.add(*pair) for pair in fresh][-1]
+
+
 @pytest.mark.parametrize(
     ("nominated", "fresh", "outcome"),
     [
@@ -127,12 +132,12 @@ def pairs(ratio: float, count: int = 12) -> list[tuple[float | None, float | Non
     ],
 )
 def test_fresh_boots_confirm_or_refute(nominated: float, fresh: float, outcome: Confirmed) -> None:
-    state = confirm(Nomination(5, 2, 7, nominated), pairs(fresh), RATES)
+    state = confirm(Nomination(5, 2, 7, nominated), pairs(fresh))
     assert outcome_of(state) is outcome
     assert state.pairs < 12
 
 
 def test_too_few_fresh_boots_confirm_nothing() -> None:
-    state = confirm(Nomination(5, 2, 7, 0.93), [*pairs(0.93, 2), (None, 1.0)], RATES)
+    state = confirm(Nomination(5, 2, 7, 0.93), [*pairs(0.93, 2), (None, 1.0)])
     assert outcome_of(state) is Confirmed.UNDECIDED
     assert state.unusable == ("baseline 3: missing",)

@@ -7,7 +7,7 @@ May call: `meter`, `ports`, `host`, `model`, `errors`.
 
 Entry points:
 
-- `LabgridBoard`, `MeterDriver`, `SdMuxFlasher`: ports.Board, ports.Meter and ports.Flasher on a labgrid target.
+- `LabgridBoard`, `MeterDriver`: ports.Board and ports.Meter on a labgrid target; `SdMuxFlasher` writes its card.
 - `acquired_place`: holds a place. Its lock gives the right to use a board, and is checked before each use.
 - `read_environment`: an environment file with every argument checked; errors name file and line.
 - `lab_errors`: labgrid's exceptions become fsjoule's, and calls that may hang get a time limit.

@@ -24,7 +24,7 @@ _NOT_FOUND: Final = 127  # a shell's exit code
 
 
 class FlasherProtocol(abc.ABC):
-    """Writes a card image while the board does not run (ports.Flasher)."""
+    """Writes a card image while the board does not run."""
 
     @abc.abstractmethod
     def flash(self, image: Path) -> None:

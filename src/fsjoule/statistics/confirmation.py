@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from fsjoule.model.metrics import Figure
 from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.gate import Rates, SequentialTest, State
 from fsjoule.statistics.outcome import Confirmed, Outcome
@@ -17,15 +14,6 @@ def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
     that direction, be it better or worse.
     """
     return SequentialTest(rates, more_is_better=nomination.ratio < 1)
-
-
-def confirm(nomination: Nomination, pairs: Iterable[tuple[Figure, Figure]], rates: Rates) -> State:
-    """Where that test ends on fresh interleaved pairs (figure of `before`, figure of `after`), as many as it takes."""
-    test = confirming_test(nomination, rates)
-    for before, after in pairs:
-        if not test.add(before, after).more:
-            break
-    return test.state
 
 
 def outcome_of(state: State) -> Confirmed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
@@ -15,7 +16,7 @@ from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importing import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
-from fsjoule.store.index.queries import points, run_folders, run_origins
+from fsjoule.store.index.queries import points, run_folders
 from fsjoule.store.index.reading import Fault
 from fsjoule.store.index.records import Origin, Point, Where
 from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
@@ -89,8 +90,9 @@ class Sources:
             where, runs=found.where.runs, kernels=found.where.kernels, branches=found.where.branches, invalid_too=True
         )
         read = points(index, narrowed, metrics=metrics)
-        run_ids = sorted({point.run_id for group in read.values() for point in group})
-        versions, origins = _versions(index, run_ids), run_origins(index, run_ids)
+        found_points = list(chain.from_iterable(read.values()))
+        versions = _versions(index, sorted({point.run_id for point in found_points}))
+        origins = frozenset(point.origin for point in found_points)
         guest_time = _in_guest_time(index, read)
         return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time)
 

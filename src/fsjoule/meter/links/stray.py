@@ -12,25 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.meter.protocol.frames import (
-    Frame,
-    InfoFrame,
-    MarkFrame,
-    ReplyFrame,
-    SamplesFrame,
-    StreamCounters,
-)
+from fsjoule.meter.protocol.frames import Frame, InfoFrame, StreamCounters
 
 _SPAN_S: Final = 2.0
 _LEAST_FRAMES: Final = 5
 _LEAST_FRACTION: Final = 0.05
 _U32_MODULUS: Final = 1 << 32
-# Head, checksum, COBS and delimiter, and the further bytes of each type (docs/meter-protocol.md).
-_FRAME_BYTES: Final = 6 + 4 + 2
-_SAMPLES_BYTES: Final = 38
-_INFO_BYTES: Final = 82
-_MARK_BYTES: Final = 10
-_REPLY_BYTES: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +41,7 @@ class Stray:
 class _Sums:
     time_s: float
     bytes: int = 0
+    intact_bytes: int = 0
     lost: int = 0
     dropped: int = 0
 
@@ -72,7 +60,6 @@ class StrayWatch:
         """Take new frames. Returns the losses of a span when it ends, else None."""
         for frame in frames:
             self.intact += 1
-            self._intact_bytes += wire_bytes(frame)
             if isinstance(frame, InfoFrame):
                 self._note_dropped(frame.status.frames_dropped)
         if now_s - self._start.time_s < _SPAN_S:
@@ -82,9 +69,8 @@ class StrayWatch:
         return stray
 
     def _begin(self, now_s: float, counters: StreamCounters) -> None:
-        self._start = _Sums(now_s, counters.bytes, counters.lost, self._dropped_since)
+        self._start = _Sums(now_s, counters.bytes, counters.intact_bytes, counters.lost, self._dropped_since)
         self._intact_before = self.intact
-        self._intact_bytes = 0
 
     def _note_dropped(self, total: int) -> None:
         if self._dropped is not None:
@@ -96,20 +82,8 @@ class StrayWatch:
         intact = self.intact - self._intact_before
         sent = intact + lost
         came = counters.bytes - self._start.bytes
-        wanted = self._intact_bytes * sent / intact if intact else 0.0
+        wanted = (counters.intact_bytes - self._start.intact_bytes) * sent / intact if intact else 0.0
         missing = max(0.0, 1.0 - came / wanted) if wanted > 0 else 0.0
         bad = lost >= _LEAST_FRAMES and missing >= _LEAST_FRACTION
         self._bad_spans = self._bad_spans + 1 if bad else 0
         return Stray(max(0, lost), max(0, sent), missing, self._bad_spans)
-
-
-def wire_bytes(frame: Frame) -> int:
-    match frame:
-        case SamplesFrame():
-            return _FRAME_BYTES + _SAMPLES_BYTES + len(frame.samples)
-        case InfoFrame():
-            return _FRAME_BYTES + _INFO_BYTES
-        case MarkFrame():
-            return _FRAME_BYTES + _MARK_BYTES + len(frame.text)
-        case ReplyFrame():
-            return _FRAME_BYTES + _REPLY_BYTES

@@ -125,7 +125,7 @@ Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
 
 @dataclass(slots=True)
 class StreamCounters:
-    """Counts of one line: `bytes` received, `frames` decoded, and everything wrong.
+    """Counts of one line: `bytes` received, `frames` decoded, of `intact_bytes` with delimiters, and everything wrong.
 
     `damaged`: pieces between two delimiters that are not a frame. `lost`: missing sequence numbers, damaged frames
     included. `duplicates` came twice and were dropped. `reordered` came late and no longer count as lost. `unknown`:
@@ -135,6 +135,7 @@ class StreamCounters:
 
     bytes: int = 0
     frames: int = 0
+    intact_bytes: int = 0
     damaged: int = 0
     lost: int = 0
     duplicates: int = 0
@@ -178,8 +179,10 @@ class FrameDecoder:
             self._damaged()
         elif self._sequence.accepts(seq, hash(body), frame.status.stream_id if isinstance(frame, InfoFrame) else None):
             self.counters.unknown += frame is None
-            self.counters.frames += frame is not None
-            frames += [frame] if frame else []
+            if frame is not None:
+                self.counters.frames += 1
+                self.counters.intact_bytes += len(piece) + len(DELIMITER)
+                frames.append(frame)
 
     def _damaged(self) -> None:
         # Bytes before the first delimiter are the end of a frame that began before the connection.
@@ -295,7 +298,6 @@ class _Sequence:
     counters: StreamCounters
     expected: int | None = None
     stream_id: int | None = None
-    stream_before: int | None = None
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict[int, None])
     seen: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
 
@@ -332,7 +334,7 @@ class _Sequence:
         self.expected = (seq + 1) % _U32_MODULUS
         if stream_id is not None and stream_id != self.stream_id:
             self.counters.streams += self.stream_id is not None
-            self.stream_before, self.stream_id = self.stream_id, stream_id
+            self.stream_id = stream_id
 
     def _lose(self, first: int, count: int) -> None:
         self.counters.lost += count

@@ -71,31 +71,11 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
     return tuple(sorted(found, key=lambda count: rank(count.series)))
 
 
-def list_kernels(index: Index, where: Where = EVERYTHING) -> tuple[Kernel, ...]:
-    """The kernels that have measurements of the kind that is meant, oldest first."""
-    with index.reading() as connection:
-        catalogue = Catalogue(connection)
-        if where == EVERYTHING:
-            numbers = _used(connection, measurements.c.kernel, catalogue.kernels)
-        else:
-            chosen = restricted(select(measurements.c.kernel).distinct(), where, catalogue)
-            numbers = [number for number in connection.execute(chosen).scalars() if number is not None]
-        return tuple(sorted((catalogue.kernels[number] for number in numbers), key=lambda kernel: kernel.order))
-
-
 def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
     """Where each of these runs was when it was imported last, perhaps on another machine; the newest first."""
     chosen = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
     with index.reading() as connection:
         return {run_id: Path(path) for run_id, path in connection.execute(chosen)}
-
-
-def run_origins(index: Index, run_ids: Sequence[str]) -> frozenset[Origin]:
-    """The places and meters of these runs."""
-    columns = (runs.c.place, runs.c.exporter, runs.c.meter)
-    chosen = select(*columns).where(runs.c.run_id.in_(run_ids)).distinct()
-    with index.reading() as connection:
-        return frozenset(Origin(*row) for row in connection.execute(chosen))
 
 
 def stats(index: Index) -> Stats:

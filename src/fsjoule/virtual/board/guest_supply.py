@@ -25,8 +25,6 @@ from fsjoule.virtual.board.qemu_activity import ActivityReader
 _STATE: Final = struct.Struct("<8sqqQQdQQ")
 _MAGIC: Final = b"FSJPROB\0"
 _WINDOW: Final = re.compile(r"[A-Za-z0-9]+")
-# QEMU's exit code if the probe does not work in it.
-PROBE_EXIT_CODE: Final = 70
 
 
 @dataclass(frozen=True, slots=True)
