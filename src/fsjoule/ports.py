@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
+from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +158,30 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None: ...
+
+
+class KernelBuilds(Protocol):
+    """Builds the kernels of commits."""
+
+    def expect(self, wanted: Sequence[WantedKernel]) -> None:
+        """Build these meanwhile, in this order, instead of what was expected before."""
+        ...
+
+    def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
+        """The kernel, when it is built. Raises LabError if this machine cannot build it."""
+        ...
+
+    def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
+        """The number of each commit's pool, rising along the line. Commits of one pool have the same kernel."""
+        ...
+
+
+class KernelBoots(Protocol):
+    """Boots kernels on a board and measures."""
+
+    def measure(self, kernel: Path, seed: int) -> KernelBoot:
+        """Boot the kernel in a build folder and measure; `seed` gives the order and all random choices.
+
+        Raises LabError if the lab does not do its part.
+        """
+        ...

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import accumulate, pairwise
+from pathlib import Path
 
 from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
+from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 from fsjoule.ports import CommandResult, Cut
 
 
@@ -165,3 +168,52 @@ class FakeBoard:
     def image(self) -> ImageFacts:
         kernel, root = self.prepared[-1]
         return replace(self.image_facts, kernel_choice=kernel, root_filesystem=root)
+
+
+@dataclass
+class FakeKernelBuilds:
+    """Kernels of commits, whose folder and image are named after the commit; `images` has those that share theirs.
+
+    `broken` are commits that do not build.
+    """
+
+    images: dict[str, str] = field(default_factory=dict[str, str])
+    broken: frozenset[str] = frozenset()
+    expected: list[tuple[WantedKernel, ...]] = field(default_factory=list[tuple[WantedKernel, ...]])
+    taken: list[WantedKernel] = field(default_factory=list[WantedKernel])
+
+    def expect(self, wanted: Sequence[WantedKernel]) -> None:
+        self.expected.append(tuple(wanted))
+
+    def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
+        self.taken.append(wanted)
+        if wanted.commit in self.broken:
+            return NoKernel("drivers/a.c:1: error: expected ';'")
+        name = "-".join([wanted.commit, *filter(None, [wanted.without, "aligned" * wanted.aligned])])
+        return BuiltKernel(Path(name), self.images.get(name, name), seconds=1.0)
+
+    def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
+        images = [self.images.get(commit, commit) for commit in commits]
+        return tuple(accumulate((one != two for one, two in pairwise(images)), initial=0))
+
+
+@dataclass
+class FakeKernelBoots:
+    """A board on which a kernel has the figures that `figures` gives for its folder's name and the boot's seed.
+
+    `unfit` are folders whose kernels do not boot; `faults` are raised by the boots to come, None for a good one.
+    """
+
+    figures: Callable[[str, int], dict[str, float | None]]
+    unfit: frozenset[str] = frozenset()
+    faults: list[Exception | None] = field(default_factory=list[Exception | None])
+    booted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+
+    def measure(self, kernel: Path, seed: int) -> KernelBoot:
+        if self.faults and (fault := self.faults.pop(0)) is not None:
+            raise fault
+        self.booted.append((kernel.name, seed))
+        run = f"run{len(self.booted)}"
+        if kernel.name in self.unfit:
+            return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
+        return KernelBoot(run, Path(run), 1.0, self.figures(kernel.name, seed))

@@ -19,7 +19,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from fsjoule.errors import LabError, ResultError, StorageError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
+from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
+from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.files import flush_folder
 
 SCHEMA: Final = "fsjoule.bisection/1"
@@ -35,8 +38,8 @@ class Asked:
     """The question. The first line of a log; a log answers this question and no other.
 
     `repository` identifies the repository (`kernels.source_tree.Revision`), `good` and `bad` are commits. `select`
-    names the measurements of the suite that count, all without one. `effects` are the least losses that matter, as
-    fractions, by metric. `config` are the texts of kernel configuration fragments.
+    names the measurements of the suite that count, all without one. `figures` are `<measurement> <metric>`, `effects`
+    the least losses that matter by metric, as fractions. `config` are the texts of kernel configuration fragments.
     """
 
     made_utc: str
@@ -49,6 +52,7 @@ class Asked:
     provision: str
     storages: tuple[str, ...] | None
     select: str
+    figures: tuple[str, ...]
     effects: dict[Metric, float]
     budget: int
     seed: int
@@ -61,7 +65,7 @@ class Asked:
         names = ("repository", "good", "bad", "board", "suite", "filesystems", "provision", "storages", "select")
         return tuple(
             f"{name}: {_shown(getattr(self, name))}, not {_shown(getattr(other, name))}"
-            for name in (*names, "effects", "config")
+            for name in (*names, "figures", "effects", "config")
             if getattr(self, name) != getattr(other, name)
         )
 
@@ -70,29 +74,39 @@ class Asked:
 class Line:
     """The commits that are searched from now on, oldest first; the first is an end that is good.
 
-    `inside` is the merge whose second parents these are; empty for the first line.
+    `subjects` are the first lines of their messages. `inside` is the merge whose commits these are, empty for the first
+    line.
     """
 
     commits: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
     inside: str = ""
     event: Literal["line"] = "line"
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A commit's kernel. Commits whose `image` is equal have the same kernel, byte for byte."""
+    """A kernel of a commit. Commits whose `image` is equal have the same kernel, byte for byte."""
 
-    commit: str
+    kernel: WantedKernel
     image: str
     seconds: float
     event: Literal["built"] = "built"
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A commit that cannot be tested, at which stage, and why. A fault of the lab is none of these."""
+class Pools:
+    """Which commits of the line have the same kernel: the number of each one's pool, rising from 0."""
 
-    commit: str
+    numbers: tuple[int, ...]
+    event: Literal["pools"] = "pools"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A commit that cannot be tested: at which stage, and why. A fault of the lab is no such reason."""
+
+    kernel: WantedKernel
     stage: Stage
     why: str
     event: Literal["skipped"] = "skipped"
@@ -102,13 +116,12 @@ class Skipped:
 class Booted:
     """A boot and its figures by `<measurement> <metric>`, in the metric's unit; None where one is lacking.
 
-    `number` counts all boots of the bisection from 1, `purpose` is the step's that asked for it. `commit` may be the
-    end without the culprit: then `without` is the culprit.
+    `number` counts all boots of the bisection from 1; `purpose` is the step's that asked for it.
     """
 
     number: int
-    commit: str
-    purpose: str
+    kernel: WantedKernel
+    purpose: Purpose
     board: str
     run_id: str
     folder: str
@@ -116,7 +129,6 @@ class Booted:
     seconds: float
     seed: int
     figures: dict[str, float | None]
-    without: str = ""
     event: Literal["booted"] = "booted"
 
 
@@ -130,16 +142,15 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer, by its kind, and the commits that it names."""
+    """The answer in a line. What it rests on follows from the lines above."""
 
     made_utc: str
-    kind: str
-    commits: tuple[str, ...]
+    kind: Kind
     text: str
     event: Literal["answered"] = "answered"
 
 
-Event = Asked | Line | Built | Skipped | Booted | Waited | Answered
+Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 

@@ -19,6 +19,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.locks import discard
 from fsjoule.model import Measurement, Planned
+from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.request import Choice
@@ -30,25 +31,11 @@ from fsjoule.virtual.lab.health import lab_faults
 _CARDS: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """What one boot of a kernel gave: figures by `<measurement> <metric>`, None where one is lacking.
-
-    `unfit` says why the kernel gave none, if it does not boot or cannot do the work, though the lab is well; `booted`
-    tells the two apart.
-    """
-
-    run_id: str
-    folder: Path
-    seconds: float
-    figures: dict[str, float | None]
-    unfit: str | None = None
-    booted: bool = True
-
-
 @dataclass
-class Boots:
-    """A board on which kernels are booted; the lab is brought up and the place held from the first boot until the end.
+class BoardBoots:
+    """ports.KernelBoots on the board of an environment file.
+
+    The lab is brought up and the place held from the first boot until the end.
 
     `choice` says what is measured, with any kernel; `select` names the measurements of it that count, by a part of
     their names (several with commas; all without one). `metrics` are the figures that are wanted. In `cards` the card
@@ -86,7 +73,7 @@ class Boots:
             raise ConfigError(f"-k {self.select}: no measurement of the suite has this name", hint=f"it has {names}")
         return wanted
 
-    def measure(self, kernel: Path, seed: int) -> Boot:
+    def measure(self, kernel: Path, seed: int) -> KernelBoot:
         """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
 
         Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
@@ -113,7 +100,7 @@ class Boots:
                 session.stopped = unfit
         folder = session.folder
         assert folder is not None, "session.run has made one"
-        return Boot(
+        return KernelBoot(
             run_id=load_run_file(folder).run_id,
             folder=folder,
             seconds=round(time.monotonic() - started_s, 1),

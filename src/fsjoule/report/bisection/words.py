@@ -1,0 +1,122 @@
+"""What a bisection is called in words, in text and page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from fsjoule.report.numbers import counted
+from fsjoule.statistics.bisection.answer import Answer, Kind, Standing
+from fsjoule.statistics.outcome import Confirmed
+from fsjoule.verdicts.bisection.answer import Bisected, Change
+from fsjoule.verdicts.bisection.state import State
+
+SHORT = 12
+
+
+def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
+    """The answer in a line, or how far the search is."""
+    if answer is None:
+        likely = f"{short(state.commit(standing.bad))} {subject(state, state.commit(standing.bad))}".strip()
+        return (
+            f"not answered yet: {counted(len(state.booted), 'boot')} of at most {state.asked.budget}; "
+            f"most probable ({100 * standing.probability:.0f} %): {likely}"
+        )
+    return headline(state, answer)
+
+
+def headline(state: State, answer: Bisected) -> str:
+    """The answer in a line."""
+    match answer.kind:
+        case Kind.CULPRIT:
+            return f"first bad commit: {named(state, answer.commits[0])}"
+        case Kind.SET:
+            return f"the first bad commit is one of {len(answer.commits)}, which cannot be told apart"
+        case Kind.NO_REGRESSION:
+            return f"no regression in this range{_why_none(answer)}"
+        case Kind.UNDECIDED:
+            return f"not decided within the budget of {counted(answer.boots, 'boot')}"
+        case Kind.UNTESTABLE:
+            return "cannot be tested: an end of the range does not build, boot or do its work"
+
+
+def details(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
+    """What the answer rests on, by name."""
+    for change in answer.changes:
+        yield "change", f"{change.figure}: {change.words} (95 % interval {bounds(change)})"
+    if answer.kind in {Kind.CULPRIT, Kind.SET}:
+        yield (
+            "sure",
+            f"{100 * (1 - answer.error):.1f} %; the last good commit measured is {named(state, answer.parent)}",
+        )
+    if answer.kind is Kind.CULPRIT:
+        yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
+        yield "cures", _CURE[answer.cure]
+        yield "layout", _LAYOUT[answer.layout]
+    if answer.second is not None:
+        other = answer.second
+        way = "gain" if other.gain else "loss"
+        where = f"after {short(other.parent)}, up to {named(state, other.commit)} ({100 * other.probability:.0f} %)"
+        yield "besides", f"another {way} {where}: {', '.join(each.words for each in other.changes)}"
+
+
+def cost(answer: Bisected) -> str:
+    """What it has taken."""
+    waited = f"; the board waited {_time(answer.waited_s)} for builds" if answer.waited_s else ""
+    return (
+        f"{counted(answer.boots, 'boot')} in {_time(answer.boot_s)}, {counted(answer.builds, 'build')} in "
+        f"{_time(answer.build_s)}{waited}"
+    )
+
+
+def bounds(change: Change) -> str:
+    """The interval of a change: `-5.6 to -4.1 %`."""
+    return f"{100 * (change.low - 1):+.1f} to {100 * (change.high - 1):+.1f} %"
+
+
+def named(state: State, commit: str) -> str:
+    """A commit by its short hash and its subject."""
+    return f"{short(commit)} {subject(state, commit)}".strip()
+
+
+def subject(state: State, commit: str) -> str:
+    """The first line of its message, as the log has it."""
+    for line in state.lines:
+        for each, said in zip(line.commits, line.subjects, strict=False):
+            if each == commit:
+                return said
+    return ""
+
+
+def short(commit: str) -> str:
+    return commit[:SHORT]
+
+
+def standing_of(state: State) -> tuple[Standing, Answer | None]:
+    """Where the search stands, and its answer if there is one."""
+    step = state.step()
+    return step.standing, step if isinstance(step, Answer) else None
+
+
+_CURE = {
+    Confirmed.CONFIRMED: "yes: the bad end without it has not the loss",
+    Confirmed.REFUTED: "no: the bad end without it has the loss, too",
+    Confirmed.UNDECIDED: "not decided",
+    None: "not tried: the revert does not apply, build or boot",
+}
+_LAYOUT = {
+    Confirmed.CONFIRMED: "the loss is there with forced alignment of functions: it is the code, not where it lies",
+    Confirmed.REFUTED: "the loss goes with forced alignment of functions",
+    Confirmed.UNDECIDED: "not decided with forced alignment of functions",
+    None: "not tried with forced alignment of functions",
+}
+
+
+def _why_none(answer: Bisected) -> str:
+    if answer.layout is Confirmed.REFUTED:
+        return ": the loss goes when functions are aligned, so only their layout has changed"
+    return ": the bad end is better than the good one" if answer.swapped else ""
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

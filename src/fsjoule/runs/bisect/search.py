@@ -1,0 +1,142 @@
+"""The loop of a bisection: the log says what to boot next; what comes of it goes into the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
+from fsjoule.ports import KernelBoots, KernelBuilds
+from fsjoule.report.bisection.words import headline
+from fsjoule.statistics.bisection.answer import Answer, Kind, Measure
+from fsjoule.statistics.bisection.question import Purpose
+from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
+from fsjoule.suites import repetition_seed
+from fsjoule.verdicts.bisection.answer import bisected
+from fsjoule.verdicts.bisection.state import State
+
+# Random choices of confirming boots are none of those that led to the candidate.
+_FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000}
+# A kernel that gives no valid figure so often is not measured again.
+_EMPTY_BOOTS: Final = 2
+
+
+@dataclass
+class Search:
+    """A bisection under way.
+
+    `enter` gives the line inside of a merge, by the commit before it and the merge; None for a commit that is no merge.
+    """
+
+    log: BisectionLog
+    builds: KernelBuilds
+    boots: KernelBoots
+    board: str
+    enter: Callable[[str, str], Line | None]
+    say: Callable[[str], None]
+
+    def run(self) -> State:
+        """Measure until there is an answer, which is the log's last event then.
+
+        A log that was interrupted goes on where it was. Raises LabError if the lab or this machine does not do its
+        part; the same call goes on then.
+        """
+        while (state := State.of(self.log.events)).answered is None:
+            step = state.step()
+            if isinstance(step, Measure):
+                self._measure(state, step)
+            elif not self._entered(state, step):
+                answer = bisected(state, step)
+                self.log.add(Answered(_now(), answer.kind, headline(state, answer)))
+        return state
+
+    def _entered(self, state: State, answer: Answer) -> bool:
+        """Go on inside of the culprit if it is a merge."""
+        if answer.kind is not Kind.CULPRIT:
+            return False
+        before, merge = state.commit(answer.standing.bad - 1), state.commit(answer.standing.bad)
+        if any(line.inside == merge for line in state.lines):
+            return False
+        inner = self.enter(before, merge)
+        if inner is None:
+            return False
+        self.say(f"{merge[:12]} is a merge: searching the {len(inner.commits) - 1} commits inside of it")
+        self.log.add(inner)
+        return True
+
+    def _measure(self, state: State, step: Measure) -> None:
+        kernel = state.wanted(step)
+        self._tell(state, step, kernel)
+        self.builds.expect(state.ahead(step))
+        boot = self._boot(state, kernel, step.purpose)
+        if boot is None or boot.unfit is None:
+            return
+        # A board that is broken boots no kernel: the commit is at fault only if a good one boots after it.
+        good = WantedKernel(state.commit(0))
+        if kernel != good:
+            self.say(f"{kernel.commit[:12]} failed: {boot.unfit}; does the good end still boot?")
+            check = self._boot(State.of(self.log.events), good, Purpose.REFERENCE)
+            if check is None or check.unfit is not None:
+                raise LabError(
+                    f"the board does not do its work with the good end either: {check.unfit if check else 'not built'}",
+                    hint="see to the board, then run the same command again: it goes on where it was",
+                )
+        self.log.add(Skipped(kernel, "work" if boot.booted else "boot", boot.unfit))
+
+    def _boot(self, state: State, kernel: WantedKernel, purpose: Purpose) -> KernelBoot | None:
+        """Build and boot a kernel; a boot with figures goes into the log. None if there is no such kernel."""
+        started = time.monotonic()
+        built = self.builds.take(kernel)
+        waited_s = time.monotonic() - started
+        if state.booted and waited_s > 1:
+            self.log.add(Waited(round(waited_s, 1)))
+        if isinstance(built, NoKernel):
+            self.say(f"{kernel.commit[:12]} has no kernel: {built.why}")
+            self.log.add(Skipped(kernel, "build", built.why))
+            return None
+        if all(each.kernel != kernel for each in state.built):
+            self.log.add(Built(kernel, built.image, built.seconds))
+            pools = self.builds.pools(state.line.commits)
+            if pools != state.pools:
+                self.log.add(Pools(pools))
+        repetition = state.repetition(kernel, purpose)
+        seed = repetition_seed(state.asked.seed, _FRESH.get(purpose, 0) + repetition)
+        started_utc = _now()
+        boot = self.boots.measure(built.folder, seed)
+        if boot.unfit is not None:
+            return boot
+        number = len(state.booted) + 1
+        event = Booted(
+            number=number,
+            kernel=kernel,
+            purpose=purpose,
+            board=self.board,
+            run_id=boot.run_id,
+            folder=str(boot.folder),
+            started_utc=started_utc,
+            seconds=boot.seconds,
+            seed=seed,
+            figures=boot.figures,
+        )
+        self.log.add(event)
+        alike = [each for each in (*state.booted, event) if each.kernel == kernel]
+        if len(alike) >= _EMPTY_BOOTS and not any(v for each in alike for v in each.figures.values()):
+            self.log.add(Skipped(kernel, "work", f"no valid figure in {len(alike)} boots"))
+        return boot
+
+    def _tell(self, state: State, step: Measure, kernel: WantedKernel) -> None:
+        standing = step.standing
+        number, at = len(state.booted) + 1, f"{step.position} of {len(state.line.commits) - 1}"
+        likely = state.commit(standing.bad)[:12]
+        self.say(
+            f"boot {number} of at most {state.asked.budget}: {step.purpose.value}, {kernel.commit[:12]} ({at}); "
+            f"no regression {100 * standing.nothing:.0f} %, first bad {likely} {100 * standing.probability:.0f} %"
+        )
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

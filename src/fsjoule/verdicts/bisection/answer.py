@@ -1,0 +1,116 @@
+"""The answer of a bisection, as reports take it; its words and its exit codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.statistics.bisection.answer import Answer, Kind, Second
+from fsjoule.statistics.bisection.losses import Loss
+from fsjoule.statistics.outcome import Confirmed
+from fsjoule.verdicts.bisection.state import State, metric_of
+
+# Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
+EXIT_CODES: Final = {
+    Kind.CULPRIT: 0,
+    Kind.SET: 10,
+    Kind.NO_REGRESSION: 11,
+    Kind.UNDECIDED: 3,
+    Kind.UNTESTABLE: 12,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure's change at the culprit, as the ratio of after to before with its 95 % interval."""
+
+    figure: str
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """`4.9 % slower`."""
+        return f"{abs(100 * (self.ratio - 1)):.1f} % {metric_of(self.figure).change(self.ratio)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherStep:
+    """Another change in the range: after commit `parent`, up to `commit`; `gain` is one for the better."""
+
+    parent: str
+    commit: str
+    gain: bool
+    probability: float
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """The answer: `commits` are the culprit, or the commits that cannot be told apart, oldest first; empty without.
+
+    `error` is the probability that it is wrong. `layout` and `cure` say what the second and third confirmation found,
+    None if they were not possible. `parent` is the last good commit that was tested.
+    """
+
+    kind: Kind
+    commits: tuple[str, ...]
+    parent: str
+    error: float
+    changes: tuple[Change, ...]
+    layout: Confirmed | None
+    cure: Confirmed | None
+    swapped: bool
+    second: OtherStep | None
+    boots: int
+    builds: int
+    boot_s: float
+    build_s: float
+    waited_s: float
+
+
+def bisected(state: State, answer: Answer) -> Bisected:
+    """The answer about the state's line."""
+    standing = answer.standing
+    found = answer.kind in {Kind.CULPRIT, Kind.SET}
+    return Bisected(
+        kind=answer.kind,
+        commits=tuple(state.commit(position) for position in standing.members) if found else (),
+        parent=state.commit(standing.parent),
+        error=answer.error,
+        changes=changes(state, answer.losses or standing.losses),
+        layout=answer.layout,
+        cure=answer.cure,
+        swapped=answer.swapped,
+        second=_other_step(state, answer.second),
+        boots=len(state.booted),
+        builds=len(state.built),
+        boot_s=sum(each.seconds for each in state.booted),
+        build_s=sum(each.seconds for each in state.built),
+        waited_s=state.waited_s,
+    )
+
+
+def _other_step(state: State, second: Second | None) -> OtherStep | None:
+    if second is None:
+        return None
+    return OtherStep(
+        parent=state.commit(second.parent),
+        commit=state.commit(second.bad),
+        gain=second.gain,
+        probability=second.probability,
+        changes=changes(state, second.losses),
+    )
+
+
+def changes(state: State, losses: Sequence[Loss]) -> tuple[Change, ...]:
+    """What each figure loses; `losses` are in logarithms, in the order of the question's figures; there may be none."""
+    told: list[Change] = []
+    for figure, loss in zip(state.asked.figures, losses, strict=False):
+        sign = -1 if metric_of(figure).more_is_better else 1
+        low, high = sorted(math.exp(sign * bound) for bound in (loss.low, loss.high))
+        told.append(Change(figure, math.exp(sign * loss.size), low, high))
+    return tuple(told)

@@ -1,0 +1,166 @@
+"""The state of a bisection: everything follows from the events of its log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fsjoule.errors import ResultError
+from fsjoule.model.bisection import WantedKernel
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics.bisection.answer import Answer, Measure
+from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.step import next_step
+from fsjoule.statistics.gate import smallest_loss
+from fsjoule.store.bisection import Answered, Asked, Booted, Built, Event, Line, Pools, Skipped, Waited
+
+_E = TypeVar("_E")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a log says. `line` is the last one: the commits that are searched now.
+
+    `purpose` of a boot says in which row of the log it counts: boots of commits that are on the line count whatever
+    line they were measured for, because their images are the same.
+    """
+
+    asked: Asked
+    line: Line
+    lines: tuple[Line, ...]
+    booted: tuple[Booted, ...]
+    built: tuple[Built, ...]
+    pools: tuple[int, ...]
+    skipped: tuple[Skipped, ...]
+    waited_s: float
+    answered: Answered | None
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> State:
+        """Raises ResultError for a log that asks nothing yet."""
+        asked = next((each for each in events if isinstance(each, Asked)), None)
+        lines = _all(events, Line)
+        if asked is None or not lines:
+            raise ResultError("the bisection has not begun: its log names no commits")
+        last = events[-1]
+        return cls(
+            asked=asked,
+            line=lines[-1],
+            lines=lines,
+            booted=_all(events, Booted),
+            built=_all(events, Built),
+            pools=_newest_pools(events),
+            skipped=_all(events, Skipped),
+            waited_s=sum(each.seconds for each in _all(events, Waited)),
+            answered=last if isinstance(last, Answered) else None,
+        )
+
+    def commit(self, position: int) -> str:
+        return self.line.commits[position]
+
+    def question(self) -> Question:
+        """The question about the line; its budget is what is left of the whole."""
+        effects = tuple(_effect(figure, self.asked) for figure in self.asked.figures)
+        elsewhere = len(self.booted) - len(self.evidence().boots)
+        return Question(
+            positions=len(self.line.commits),
+            effects=effects,
+            budget=self.asked.budget - elsewhere,
+            layout=True,
+            cure=True,
+            seed=self.asked.seed,
+        )
+
+    def evidence(self) -> Evidence:
+        position = {commit: number for number, commit in enumerate(self.line.commits)}
+        skipped = {each.kernel for each in self.skipped}
+        boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
+        return Evidence(
+            boots=tuple(boot for boot in boots if boot is not None),
+            untestable=frozenset(
+                position[kernel.commit] for kernel in skipped if kernel.commit in position and _is_plain(kernel)
+            ),
+            pools={number: str(pool) for number, pool in enumerate(self.pools)},
+            cure_possible=not any(kernel.without for kernel in skipped if kernel.commit in position),
+            layout_possible=not any(kernel.aligned for kernel in skipped if kernel.commit in position),
+        )
+
+    def step(self) -> Measure | Answer:
+        """The next boot, or the answer about this line."""
+        return next_step(self.question(), self.evidence())
+
+    def wanted(self, step: Measure) -> WantedKernel:
+        """The kernel that a step boots."""
+        return self._wanted(step.position, step.variant, step.standing.bad)
+
+    def ahead(self, step: Measure) -> tuple[WantedKernel, ...]:
+        """The kernels that may be wanted next."""
+        return tuple(self._wanted(position, Variant.PLAIN, step.standing.bad) for position in step.runners_up)
+
+    def repetition(self, kernel: WantedKernel, purpose: Purpose) -> int:
+        """How many boots of the kernel there are already that share their random choices with this one's kind."""
+        return sum(each.kernel == kernel and _kind(each.purpose) == _kind(purpose) for each in self.booted)
+
+    def _wanted(self, position: int, variant: Variant, culprit: int) -> WantedKernel:
+        return WantedKernel(
+            self.commit(position),
+            without=self.commit(culprit) if variant is Variant.REVERTED else "",
+            aligned=variant is Variant.ALIGNED,
+        )
+
+    def _boot(self, event: Booted) -> Boot | None:
+        """None for a boot that another culprit than the present one was left out of."""
+        kernel = event.kernel
+        variant = Variant.ALIGNED if kernel.aligned else Variant.REVERTED if kernel.without else Variant.PLAIN
+        if kernel.without and kernel.without not in self.line.commits:
+            return None
+        return Boot(
+            position=self.line.commits.index(kernel.commit),
+            number=event.number,
+            figures=tuple(_worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
+            board=event.board,
+            purpose=event.purpose,
+            variant=variant,
+        )
+
+
+def metric_of(figure: str) -> Metric:
+    """The metric of `<measurement> <metric>`."""
+    return Metric(figure.rpartition(" ")[2])
+
+
+def _effect(figure: str, asked: Asked) -> float:
+    metric = metric_of(figure)
+    return smallest_loss(asked.effects[metric], more_is_better=metric.more_is_better)
+
+
+def _worse(figure: str, value: float | None) -> float:
+    """The logarithm, signed so that larger is worse; NaN where the figure is lacking."""
+    if value is None or value <= 0:
+        return math.nan
+    return -math.log(value) if metric_of(figure).more_is_better else math.log(value)
+
+
+def _is_plain(kernel: WantedKernel) -> bool:
+    return not kernel.without and not kernel.aligned
+
+
+def _kind(purpose: Purpose) -> Purpose:
+    """Boots for a search, its ends and its references are of one kind; each way of confirming has its own."""
+    return Purpose.SEARCH if purpose in {Purpose.END, Purpose.REFERENCE} else purpose
+
+
+def _newest_pools(events: Sequence[Event]) -> tuple[int, ...]:
+    """Those of the last line; none before its first build."""
+    for event in reversed(events):
+        if isinstance(event, Pools):
+            return event.numbers
+        if isinstance(event, Line):
+            break
+    return ()
+
+
+def _all(events: Iterable[Event], kind: type[_E]) -> tuple[_E, ...]:
+    return tuple(each for each in events if isinstance(each, kind))
