@@ -106,7 +106,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--profile",
         dest="profiled",
         action="store_true",
-        help="keep with each measurement what was executed in it (docs/results.md); for a board in guest time",
+        help="keep with each measurement what was executed in it (docs/explain.md); for a board in guest time",
     )
     group.addoption(
         "--allow-missing-energy",

@@ -6,6 +6,7 @@ Asking a board for its symbols takes it some seconds, after which nothing on it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,9 @@ _LINES: Final = 16_000
 _READING_TIMEOUT_S: Final = 120.0
 _TABLE: Final = "/proc/kallsyms"
 _PART: Final = "/tmp/fsjoule-symbols"  # noqa: S108 - on the board, whose /tmp is ours alone
+_FIND: Final = "find /lib/modules/$(uname -r)/kernel/ -name '*.ko*'"
+# Of the parts of a module's path, the first of its folder in the kernel's source.
+_FOLDER: Final = 5
 # Text, also of functions that others may replace.
 _CODE: Final = ("t", "w")
 # Where a processor of 32 bits enters the kernel: code that is copied there when it boots, and has no symbol.
@@ -66,12 +70,13 @@ def boot_symbols(shell: Shell) -> Symbols:
         if count < _LINES:
             break
         first += _LINES
+    found = shell.run(("sh", "-c", _FIND), timeout_s=_READING_TIMEOUT_S)
     shell.run(("rm", "-f", _PART))
-    return parse_symbols(lines)
+    return parse_symbols(lines, found.stdout.splitlines())
 
 
-def parse_symbols(lines: Sequence[str]) -> Symbols:
-    """The functions of /proc/kallsyms: `c0101000 T name`, and `[module]` behind it.
+def parse_symbols(lines: Sequence[str], files: Sequence[str] = ()) -> Symbols:
+    """The functions of /proc/kallsyms: `c0101000 T name`, and `[module]` behind it. `files` are those of modules.
 
     One name for each address, the same whatever the order. Raises LabError if there is none that is told where it is.
     """
@@ -89,4 +94,11 @@ def parse_symbols(lines: Sequence[str]) -> Symbols:
     if max(found) < _VECTORS:
         found[_VECTORS] = (True, "vectors", "")
     at = sorted(found)
-    return Symbols(np.array(at, np.uint64), [found[each][1] for each in at], [found[each][2] for each in at])
+    names, modules = [found[each][1] for each in at], [found[each][2] for each in at]
+    loaded = set(modules)
+    # /lib/modules/6.1.0-44-armmp/kernel/fs/btrfs/btrfs.ko.xz; a module's name has no hyphens.
+    parts = (Path(line).parts for line in files)
+    folders = {path[-1].partition(".")[0].replace("-", "_"): "/".join(path[_FOLDER:-1]) for path in parts}
+    return Symbols(
+        np.array(at, np.uint64), names, modules, {name: folder for name, folder in folders.items() if name in loaded}
+    )

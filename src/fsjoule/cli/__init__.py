@@ -27,7 +27,7 @@ from fsjoule.cli.ended import Group, exit_code_of
 _GROUPS: Final = ("ci", "image", "index", "kernel", "lab", "meter", "report", "suites")
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "schema", "show", "version")
-_COMMANDS: Final = ("compare", "gate", "trend")
+_COMMANDS: Final = ("compare", "explain", "gate", "trend")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("gate",)
 

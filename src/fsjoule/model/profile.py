@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most commands have no profile, and numpy takes a quarter of a second to import
@@ -36,8 +36,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Functions of a boot's kernel: start addresses, ascending, and modules (empty for the kernel itself)."""
+    """Functions of a boot's kernel: start addresses, ascending, and modules (empty for the kernel itself).
+
+    `folders` are those of the kernel's source that modules are from, by module: `fs/btrfs`.
+    """
 
     addresses: npt.NDArray[np.uint64]
     names: Sequence[str]
     modules: Sequence[str]
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -67,6 +67,7 @@ class _ProfileHeader:
 
 @dataclass(frozen=True, slots=True)
 class _SymbolsHeader:
+    folders: dict[str, str] = field(default_factory=dict[str, str])
     schema: Literal["fsjoule.symbols/1"] = SYMBOLS_SCHEMA
 
 
@@ -95,7 +96,8 @@ def encode_profile(profile: Profile) -> bytes:
 def encode_symbols(symbols: Symbols) -> bytes:
     """The symbols as a Parquet file, some 8 bytes each."""
     arrays = (symbols.addresses, symbols.names, symbols.modules)
-    return _encoded(_TABLES, arrays, encode(_SYMBOLS, _SymbolsHeader(), "the symbols"))
+    header = encode(_SYMBOLS, _SymbolsHeader(dict(symbols.folders)), "the symbols")
+    return _encoded(_TABLES, arrays, header)
 
 
 def decode_profile(content: bytes, path: Path) -> Profile:
@@ -120,12 +122,12 @@ def decode_profile(content: bytes, path: Path) -> Profile:
 def decode_symbols(content: bytes, path: Path) -> Symbols:
     """What `encode_symbols` made, with names that are plain. Raises ResultError that names `path` if it is damaged."""
     table, metadata = _decoded(content, path, _TABLES)
-    decode(_SYMBOLS, metadata, SYMBOLS_SCHEMA, path)
+    header = decode(_SYMBOLS, metadata, SYMBOLS_SCHEMA, path)
     addresses = table.column("address").to_numpy()
     if bool((addresses[1:] < addresses[:-1]).any()):
         raise ResultError(f"{plain_line(str(path))}: column 'address' does not ascend", hint=_HINT)
     names, modules = ([plain_line(text) for text in table.column(name).to_pylist()] for name in ("name", "module"))
-    return Symbols(addresses, names, modules)
+    return Symbols(addresses, names, modules, header.folders)
 
 
 def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:

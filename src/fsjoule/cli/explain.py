@@ -1,0 +1,128 @@
+"""`fsjoule explain`. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.store.files import check_writable
+
+if TYPE_CHECKING:
+    from fsjoule.verdicts.explanation.changes import Explanation
+
+app = typer.Typer()
+_SUITE: Final = "quick"
+_FILES: Final = ("--svg", "--folded")
+
+
+@app.command("explain")
+def explain(
+    *,
+    baseline: Annotated[str, typer.Argument(metavar="A", help="Kernel that is compared with.")],
+    candidate: Annotated[str, typer.Argument(metavar="B", help="Kernel whose figure is another.")],
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on this board in guest time.")
+    ] = None,
+    within: Annotated[
+        Path | None, typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept.")
+    ] = None,
+    fs: Annotated[str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Filesystems.")] = None,
+    suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {_SUITE}).")] = None,
+    workload: Annotated[
+        str | None, typer.Option("-k", "--workload", metavar="NAME", help="Workload (read-16k), or operation (read).")
+    ] = None,
+    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Boots of each kernel (else 1).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the boots and all random choices (else a new one).")] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
+    everything: All = False,
+    json_output: Json = False,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture there.")] = None,
+    folded: Annotated[
+        Path | None, typer.Option("--folded", metavar="FILE", help="Write folded stacks there, for flamegraph.pl.")
+    ] = None,
+) -> None:
+    """Say which functions make the difference between two kernels, exactly, on a board in guest time.
+
+    With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. With --within
+    both are kernels of a run that was measured with --profile.
+
+    Exit code 0; errors: 2 the input (a board that is not in guest time, a run without profiles), 4 the lab.
+
+    Example: fsjoule explain 6.12 sid --lg-env env/deterministic.yaml --fs btrfs -k read-16k --svg why.svg
+    """
+    if (lg_env is None) == (within is None):
+        raise ConfigError("explain needs --lg-env FILE, to measure now, or --within RUN, to read", hint="give one")
+    for name, file in zip(_FILES, (svg, folded), strict=True):
+        if file is not None:
+            check_writable(file.parent, name)
+    if within is not None:
+        measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
+        if given := [name for name, value in measuring.items() if value is not None]:
+            raise ConfigError(f"only what is measured now (--lg-env FILE) takes {', '.join(given)}")
+        from fsjoule.runs.explain import explain_run
+        from fsjoule.store.reader import load_run
+
+        loaded = load_run(within)
+        names = tuple(name.strip() for name in (fs or "").split(",") if name.strip())
+        folder = loaded.path
+        found = explain_run(loaded, baseline, candidate, filesystems=names, workload=workload)
+    else:
+        from fsjoule.lab import read_environment
+        from fsjoule.runs.explain import explain_measured
+        from fsjoule.runs.request import choose
+
+        assert lg_env is not None, "one of both is given"
+        environment = read_environment(lg_env)
+        drawn = secrets.randbits(32) if seed is None else seed
+        choice = choose(
+            suite_name=suite or _SUITE,
+            filesystems=fs,
+            kernels=(baseline, candidate),
+            repeat=1 if repeat is None else repeat,
+            provision=None,
+            results=results,
+            seed=drawn,
+            environment=environment,
+            profiled=True,
+            workload=workload,
+        )
+        again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
+        folder, found = explain_measured(choice, environment, say=progress, command=again)
+    _show(found, folder, json_output=json_output, everything=everything)
+    _write_files(found, svg, folded)
+
+
+def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, everything: bool) -> None:
+    if json_output:
+        from fsjoule.report.explanation.document import to_document
+
+        print_json(to_document(found, folder))
+        return
+    from fsjoule.report.explanation.text import print_explanation
+
+    for each in found:
+        print_explanation(out, each, everything=everything)
+    progress(f"run folder  {folder}")
+
+
+def _write_files(found: tuple[Explanation, ...], svg: Path | None, folded: Path | None) -> None:
+    """Of several series each has a file of its own: their times have nothing to do with each other."""
+    from fsjoule.report.explanation.folded import to_folded
+    from fsjoule.report.explanation.picture import draw
+
+    for file, drawn in ((svg, draw), (folded, to_folded)):
+        for each in found if file is not None else ():
+            assert file is not None, "there is something to write"
+            several = f"-{each.series.replace(' ', '-').replace('/', '-')}" if len(found) > 1 else ""
+            path = file.with_name(f"{file.stem}{several}{file.suffix}")
+            try:
+                path.write_text(drawn(each), encoding="utf-8")
+            except OSError as error:
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+            progress(f"written  {path}")

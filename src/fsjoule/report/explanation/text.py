@@ -1,0 +1,40 @@
+"""An explanation in the terminal, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, ConsoleRenderable
+from rich.text import Text
+
+from fsjoule.report.explanation import words
+from fsjoule.report.explanation.table import function_table, group_table
+from fsjoule.report.text import finding_lines, footnote, named_lines
+from fsjoule.verdicts.explanation.changes import Explanation
+
+_SHOWN: Final = 10
+
+
+def print_explanation(console: Console, explanation: Explanation, *, everything: bool = False) -> None:
+    """Print what changed, and which functions, modules and parts of the kernel it was."""
+    for renderable in _renderables(explanation, console.width, everything=everything):
+        console.print(renderable, crop=False)
+
+
+def _renderables(explanation: Explanation, width: int, *, everything: bool) -> Iterator[ConsoleRenderable]:
+    yield Text(words.headline(explanation), style="bold")
+    yield Text(words.because(explanation))
+    count = None if everything else _SHOWN
+    functions, modules, subsystems = explanation.functions, explanation.modules, explanation.subsystems
+    shown = f"{len(functions[:count])} of {len(functions)} functions, by difference"
+    yield from finding_lines(function_table(shown, explanation, functions[:count]), (), width)
+    remarks = [(each.name, remark) for each in functions[:count] if (remark := words.remark(each, explanation))]
+    if remarks:
+        yield named_lines("Names", remarks, "")
+    yield from finding_lines(group_table("Modules", "module", explanation, modules[:count]), (), width)
+    yield from finding_lines(group_table("Parts of the kernel", "from", explanation, subsystems[:count]), (), width)
+    yield footnote(words.METHOD)
+    yield Text("")
+    for name, text in words.facts(explanation):
+        yield Text(f"{name:<10}{text}")

@@ -1,0 +1,90 @@
+"""Sentences about what changed between two profiles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fsjoule.report.numbers import counted, percent
+from fsjoule.verdicts.explanation.changes import ExplainedSide, Explanation, FunctionChange, Presence
+
+METHOD: Final = (
+    "every instruction between the marks is counted, so nothing is sampled; figures are the same without a profile. "
+    "Functions are told flat, without their callers"
+)
+_PRESENCE: Final = {
+    Presence.BOTH: "",
+    Presence.NEW: "new in {candidate}, or called otherwise in {baseline}",
+    Presence.GONE: "not in {candidate}: removed, renamed, or inlined into its callers",
+    Presence.CALLED_NOW: "not called in {baseline}",
+    Presence.NOT_CALLED: "not called in {candidate}",
+    Presence.INLINED: "inlined into its callers in {candidate}, but for {parts}",
+    Presence.NOT_INLINED: "inlined into its callers in {baseline}, but for {parts}",
+}
+
+
+def headline(explanation: Explanation) -> str:
+    """`btrfs read-16k: sid is busy for 33,900,000 ns per MiB instead of 24,500,000 in 6.12, 38.5 % more`."""
+    baseline, candidate = explanation.baseline, explanation.candidate
+    change = candidate.busy_ns / baseline.busy_ns - 1 if baseline.busy_ns else 0.0
+    how = "the same" if not change else f"{percent(abs(change))} {'more' if change > 0 else 'less'}"
+    return (
+        f"{explanation.series}: {candidate.kernel} is busy for {ns_text(candidate.busy_ns)} ns per {explanation.unit} "
+        f"instead of {ns_text(baseline.busy_ns)} in {baseline.kernel}, {how}"
+    )
+
+
+def because(explanation: Explanation) -> str:
+    """What makes the difference."""
+    share = explanation.explained()
+    if share is None or not explanation.functions:
+        return "every function takes the time that it took"
+    top = explanation.functions[0]
+    return (
+        f"the ten functions with the largest differences make {100 * share:.0f} % of it; first {top.name}, "
+        f"{signed_ns(top.difference_ns)} ns"
+    )
+
+
+def facts(explanation: Explanation) -> list[tuple[str, str]]:
+    """Each side: its kernel, its boots, its window."""
+    sides = (("baseline", explanation.baseline), ("candidate", explanation.candidate))
+    return [(name, _side(side, explanation.unit)) for name, side in sides]
+
+
+def remark(change: FunctionChange, explanation: Explanation) -> str:
+    """What is to be said of a function beside its times; empty if there is nothing."""
+    baseline, candidate = explanation.baseline.kernel, explanation.candidate.kernel
+    parts = change.candidate_names if change.presence is Presence.INLINED else change.baseline_names
+    said = [_PRESENCE[change.presence].format(baseline=baseline, candidate=candidate, parts=", ".join(parts))]
+    if change.moved_from is not None:
+        said.append(f"in {module_text(change.moved_from)} in {baseline}")
+    both = change.presence in (Presence.BOTH, Presence.CALLED_NOW, Presence.NOT_CALLED)
+    if both and change.baseline_names != change.candidate_names:
+        said.append(f"{', '.join(change.baseline_names)} is {', '.join(change.candidate_names)} in {candidate}")
+    return "; ".join(filter(None, said))
+
+
+def module_text(module: str) -> str:
+    return module or "kernel"
+
+
+def ns_text(time_ns: float) -> str:
+    return f"{time_ns:,.0f}"
+
+
+def signed_ns(time_ns: float) -> str:
+    return f"{time_ns:+,.0f}"
+
+
+def share_of_change(difference_ns: float, change_ns: float) -> str:
+    return f"{100 * difference_ns / change_ns:+.1f} %" if change_ns else ""
+
+
+def _side(side: ExplainedSide, unit: str) -> str:
+    idle = side.window_ns - side.busy_ns
+    spread = "" if side.spread is None else f", busy time within {percent(side.spread)}"
+    waits = f", for {ns_text(idle)} ns of which nothing ran" if idle >= 1 else ""
+    return (
+        f"kernel {side.kernel}, {counted(side.boots, 'boot')}{spread}: from mark to mark "
+        f"{ns_text(side.window_ns)} ns per {unit}{waits}"
+    )

@@ -1,0 +1,267 @@
+"""Why a figure changed: functions matched and grouped, read from a run folder, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from command_line import CommandLine, command_line
+from profiles import INSTRUCTION_NS, profile_of, symbols_of
+from results_factory import make_run
+
+from fsjoule.model import Symbols
+from fsjoule.report.explanation import words
+from fsjoule.report.explanation.folded import to_folded
+from fsjoule.report.explanation.picture import draw
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
+from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
+from fsjoule.verdicts.explanation.functions import Function, base_name, executed
+from fsjoule.verdicts.explanation.subsystems import KERNEL, subsystems
+
+PROJECT = Path(__file__).parents[2]
+PROGRAM_PAGE = 77
+
+
+def window(functions: Mapping[str, int], *, uncalled: tuple[str, ...] = (), program: int = 0) -> Windows:
+    """One boot's window of 2 MiB; functions `module:name` by how many instructions they executed."""
+    names = [*functions, *uncalled]
+    at = {0xC0000000 + 0x100 * number: name for number, name in enumerate(names)}
+    counts = {address + 8: functions[name] for address, name in at.items() if name in functions}
+    profile = profile_of({**counts, 0x8000: program}, pages={0x8000: PROGRAM_PAGE})
+    return Windows("x", [(executed(profile, symbols_of(at)), 2.0)])
+
+
+def explained(baseline: Windows, candidate: Windows) -> Explanation:
+    return explain(
+        "btrfs read-16k", "MiB", replace(baseline, kernel="6.1"), replace(candidate, kernel="6.12"), simulated=True
+    )
+
+
+def found(explanation: Explanation, name: str) -> FunctionChange:
+    (change,) = [each for each in explanation.functions if each.name == name]
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("foo", "foo"),
+        ("foo.isra.0", "foo"),
+        ("foo.constprop.0.isra.1", "foo"),
+        ("foo.part.0.cold", "foo"),
+        ("foo.llvm.1234", "foo"),
+        ("foo.cold", "foo"),
+        ("foo.colder", "foo.colder"),
+        (".isra", ".isra"),
+    ],
+)
+def test_what_a_compiler_adds_to_a_name_is_no_part_of_it(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+def test_clones_and_parts_are_one_function() -> None:
+    made = explained(window({"foo": 10, "foo.cold": 2}), window({"foo.isra.0": 4, "foo.constprop.0": 20}))
+    change = found(made, "foo")
+    assert (change.baseline_ns, change.candidate_ns) == (12 * INSTRUCTION_NS / 2, 24 * INSTRUCTION_NS / 2)
+    assert change.presence is Presence.BOTH
+    assert words.remark(change, made) == "foo, foo.cold is foo.constprop.0, foo.isra.0 in 6.12"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "presence", "remark"),
+    [
+        (window({"foo": 1}), window({"foo": 5}), Presence.BOTH, ""),
+        (window({"bar": 1}), window({"foo": 5}), Presence.NEW, "new in 6.12, or called otherwise in 6.1"),
+        (
+            window({"foo": 5}),
+            window({"bar": 1}),
+            Presence.GONE,
+            "not in 6.12: removed, renamed, or inlined into its callers",
+        ),
+        (window({"bar": 1}, uncalled=("foo",)), window({"foo": 5}), Presence.CALLED_NOW, "not called in 6.1"),
+        (window({"foo": 5}), window({"bar": 1}, uncalled=("foo",)), Presence.NOT_CALLED, "not called in 6.12"),
+        (
+            window({"foo": 5}),
+            window({"foo.part.0": 1}),
+            Presence.INLINED,
+            "inlined into its callers in 6.12, but for foo.part.0",
+        ),
+        (
+            window({"foo.cold": 1}),
+            window({"foo": 5}),
+            Presence.NOT_INLINED,
+            "inlined into its callers in 6.1, but for foo.cold",
+        ),
+    ],
+    ids=list(map(str, ["both", "new", "gone", "called", "uncalled", "inlined", "outlined"])),
+)
+def test_a_function_that_one_side_lacks_is_told_as_what_can_be_known(
+    baseline: Windows, candidate: Windows, presence: Presence, remark: str
+) -> None:
+    made = explained(baseline, candidate)
+    assert found(made, "foo").presence is presence
+    assert words.remark(found(made, "foo"), made) == remark
+
+
+def test_a_function_that_moved_from_a_module_is_one_row() -> None:
+    made = explained(window({"crc:crc32c": 10, "btrfs:read": 1}), window({"crc32c": 30, "btrfs:read": 1}))
+    change = found(made, "crc32c")
+    assert (change.module, change.moved_from, change.difference_ns) == ("", "crc", 20 * INSTRUCTION_NS / 2)
+    assert "in crc in 6.1" in words.remark(change, made)
+    # Two of that name: nobody knows which of them it was.
+    made = explained(window({"crc:crc32c": 10}), window({"crc32c": 30, "lib:crc32c": 30}))
+    assert [each.moved_from for each in made.functions] == [None] * 3
+
+
+def test_the_largest_differences_come_first_and_all_of_them_are_the_change() -> None:
+    baseline = window({f"f{number}": 100 for number in range(20)} | {"btrfs:read": 1000}, program=50)
+    candidate = window({f"f{number}": 100 + number for number in range(20)} | {"btrfs:read": 400}, program=60)
+    made = explained(baseline, candidate)
+    assert [each.name for each in made.functions[:3]] == ["read", "f19", "f18"]
+    assert made.change_ns == pytest.approx(made.candidate.busy_ns - made.baseline.busy_ns)
+    assert made.change_ns == pytest.approx((sum(range(20)) + 10 - 600) * INSTRUCTION_NS / 2)
+    first_ten = -600 + sum(range(11, 20))
+    assert made.explained() == pytest.approx(first_ten / (sum(range(20)) + 10 - 600))
+    assert [(each.name, each.difference_ns) for each in made.modules] == [
+        ("btrfs", -1200.0),
+        ("", sum(range(20)) * 2.0),
+        ("programs", 20.0),
+    ]
+    assert sum(each.difference_ns for each in made.subsystems) == pytest.approx(made.change_ns)
+    assert words.headline(made).startswith("btrfs read-16k: 6.12 is busy for ")
+
+
+def test_boots_are_averaged_and_their_range_is_told() -> None:
+    one, other = window({"foo": 100}), window({"foo": 102})
+    made = explained(replace(one, windows=[*one.windows, *other.windows]), window({"foo": 101}))
+    assert made.baseline.boots == 2
+    assert made.baseline.spread == pytest.approx(2 / 101)
+    assert made.candidate.spread is None
+    assert made.change_ns == pytest.approx(0)
+    assert words.because(explained(one, one)) == "every function takes the time that it took"
+
+
+def test_all_instructions_are_counted_those_without_a_name_too() -> None:
+    profile = profile_of({0x10: 1, 0xC0000008: 2, 0x8000: 4}, pages={0x8000: PROGRAM_PAGE})
+    times = executed(profile, symbols_of({0xC0000000: "foo"})).times
+    assert times == {
+        Function("without a name"): 1 * INSTRUCTION_NS,
+        Function("foo"): 2 * INSTRUCTION_NS,
+        Function("user space", "programs"): 4 * INSTRUCTION_NS,
+    }
+    assert sum(times.values()) == profile.sum_ns
+
+
+def test_what_lies_between_functions_of_a_folder_is_of_that_folder() -> None:
+    names = {
+        1: "first",
+        2: "vfs_read",
+        3: "between",
+        4: "vfs_write",
+        5: "beyond",
+        6: "proc_reg_read",
+        7: "after",
+        8: "submit_bio",
+        9: "btrfs:vfs_read",
+        10: "last",
+    }
+    symbols = replace(symbols_of(names), folders={"btrfs": "fs/btrfs"})
+    assert subsystems(symbols) == [KERNEL, "fs", "fs", "fs", "fs", "fs/proc", KERNEL, "block", "fs/btrfs", KERNEL]
+    assert subsystems(symbols_of({1: "nobody", 2: "zfs:open"})) == [KERNEL, "zfs"]
+    assert subsystems(Symbols(symbols.addresses[:0], [], [])) == []
+
+
+def test_folded_stacks_and_the_picture_hold_every_function() -> None:
+    made = explained(window({"foo": 10, "a<b>;c d": 5}), window({"foo": 20}))
+    lines = to_folded(made).splitlines()
+    assert lines[0] == "kernel,_elsewhere;kernel;foo 20 40"
+    assert all(len(line.split(" ")) == 3 for line in lines)
+    picture = ET.fromstring(draw(made))
+    titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert "foo: 20 → 40 ns per MiB, +20" in titles
+    assert any(title is not None and title.startswith("a<b>") for title in titles)
+    assert "(simulated)" in draw(made)
+    assert "<script" not in draw(made)
+
+
+KERNEL_SYMBOLS = {0xC0000000: "vfs_read", 0xBF000000: "btrfs:btrfs_read"}
+
+
+def write_profiled(results: Path, *, symbols: bool = True, profiles: bool = True) -> Path:
+    """A run of 6.1 and 6.12 in which all of 6.12's work takes twice the instructions."""
+    made = make_run(kernels=("6.1", "6.12"), repeat=1)
+    folder = RunFolder(results)
+    folder.begin(made.run)
+    for measurement in made.measurements:
+        boot = 1 if measurement.kernel == "6.1" else 2
+        profile = profile_of({0xBF000004: 100 * boot, 0xC0000004: 7})
+        files = {PROFILE_FILE: encode_profile(profile)} if profiles else {}
+        folder.add(replace(measurement, boot=boot), None, files)
+    for boot in (1, 2) if symbols else ():
+        folder.keep(symbols_file(boot), encode_symbols(symbols_of(KERNEL_SYMBOLS)))
+    folder.finish(made.run)
+    return folder.path
+
+
+@pytest.fixture
+def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return command_line(monkeypatch, capfd)
+
+
+def test_profiles_that_were_kept_are_explained(fsjoule: CommandLine, tmp_path: Path) -> None:
+    run = write_profiled(tmp_path / "results")
+    written = ("--svg", tmp_path / "why.svg", "--folded", tmp_path / "why.folded")
+    done = fsjoule("explain", "6.1", "6.12", "--within", run, "--fs", "btrfs", "-k", "randread", *written)
+    assert done.code == 0, done.err
+    assert done.out.startswith("btrfs randread-16k: 6.12 is busy for ")
+    assert "btrfs_read" in done.out
+    ET.parse(tmp_path / "why.svg")
+    assert (tmp_path / "why.folded").read_text().startswith("btrfs;btrfs;btrfs_read ")
+    document = fsjoule(
+        "explain", "6.1", "6.12", "--within", run, "--fs", "btrfs", "-k", "randread-16k", "--json"
+    ).document
+    (told,) = document["explanations"]
+    assert (document["schema"], told["unit"], told["explained_by_ten"]) == ("fsjoule.explain/1", "MiB", 1.0)
+    first = told["functions"][0]
+    assert (first["name"], first["module"], first["presence"]) == ("btrfs_read", "btrfs", "both")
+    assert first["candidate_ns"] == pytest.approx(2 * first["baseline_ns"])
+
+
+@pytest.mark.parametrize(
+    ("words_", "said"),
+    [
+        (("6.1", "6.12"), "needs --lg-env FILE, to measure now, or --within RUN"),
+        (("6.1", "5.4", "--within", "RUN"), "unknown kernel of the run"),
+        (("6.1", "6.1", "--within", "RUN"), "nothing to explain"),
+        (("6.1", "6.12", "--within", "RUN", "-k", "read-4k"), "unknown workload"),
+        (("6.1", "6.12", "--within", "RUN", "--fs", "xfs"), "unknown filesystem"),
+        (("6.1", "6.12", "--within", "RUN", "--seed", "1"), "only what is measured now"),
+        (("6.1", "6.12", "--within", "nowhere"), "not a run folder"),
+        (("6.1", "6.12", "--lg-env", str(PROJECT / "env/virtual.yaml"), "--fs", "ext4"), "is not in guest time"),
+        (("6.1", "6.1", "--lg-env", str(PROJECT / "env/deterministic.yaml")), "nothing to explain"),
+    ],
+    ids=range(9),
+)
+def test_what_cannot_be_explained_is_refused(
+    words_: tuple[str, ...], said: str, fsjoule: CommandLine, tmp_path: Path
+) -> None:
+    run = write_profiled(tmp_path / "results") if "RUN" in words_ else Path()
+    done = fsjoule("explain", *(str(run) if word == "RUN" else word for word in words_))
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+
+
+def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLine, tmp_path: Path) -> None:
+    for kept, said in (
+        ({"profiles": False}, "no profiles of both 6.1 and 6.12"),
+        ({"symbols": False}, "no symbols of boot 1, 2"),
+    ):
+        run = write_profiled(tmp_path / said.replace(" ", "-"), **kept)
+        done = fsjoule("explain", "6.1", "6.12", "--within", run)
+        assert done.code == 2
+        assert said in " ".join(done.err.split())
