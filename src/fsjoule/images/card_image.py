@@ -11,21 +11,8 @@ from pathlib import Path
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.cache.locks import locked
-from fsjoule.host.cache.stages import (
-    LOCK_TIMEOUT_S,
-    UNFINISHED,
-    Progress,
-    build_once,
-    cache_key,
-    images_cache,
-    sweep,
-)
-from fsjoule.images.card import (
-    STAGE_VERSION,
-    build_card_files,
-    kernel_arguments,
-    read_facts,
-)
+from fsjoule.host.cache.stages import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache, sweep
+from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.steady import steady_environment

@@ -11,14 +11,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import (
-    Package,
-    PrivateApt,
-    control_fields,
-    debian_mirror,
-    dependencies,
-    source_line,
-)
+from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_mirror, dependencies, source_line
 from fsjoule.host.cache.stages import Progress
 from fsjoule.kernels.dkms import BuiltModule, built_module
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
@@ -119,8 +112,7 @@ def package_file(path: Path, architecture: str) -> PackageFile:
         )
     if package.architecture != architecture:
         raise ConfigError(
-            f"{path} is for {package.architecture}; the board needs {architecture}",
-            hint=f"build it for {architecture}",
+            f"{path} is for {package.architecture}; the board needs {architecture}", hint=f"build it for {architecture}"
         )
     return package
 

@@ -25,13 +25,7 @@ from fsjoule.lab.placenames import RESERVED, find_places, place_variables
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.target import (
-    check_places,
-    guard,
-    labgrid_target,
-    variables,
-    wants_virtual_lab,
-)
+from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 
 __all__ = [

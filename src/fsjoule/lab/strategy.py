@@ -18,14 +18,7 @@ from labgrid.step import step
 from labgrid.strategy import Strategy
 from serial import SerialException
 
-from fsjoule.errors import (
-    BoardError,
-    ConfigError,
-    FsjouleError,
-    LabError,
-    PlaceLostError,
-    also,
-)
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError, also
 from fsjoule.lab import arguments
 from fsjoule.lab.card import Card, named_card
 from fsjoule.lab.console import ConsoleRecorder

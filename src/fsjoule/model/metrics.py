@@ -7,14 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model import (
-    FioResult,
-    IoPattern,
-    Measurement,
-    TimedKind,
-    Value,
-    Workload,
-)
+from fsjoule.model import FioResult, IoPattern, Measurement, TimedKind, Value, Workload
 
 _P99: Final = 99.0
 
@@ -71,13 +64,7 @@ _WORDS: Final = {
 }
 
 # The metrics of verdicts: net energy, IOPS and power follow from these.
-FIO_METRICS: Final = (
-    Metric.THROUGHPUT,
-    Metric.ENERGY,
-    Metric.CPU,
-    Metric.WRITE_AMPLIFICATION,
-    Metric.P99_LATENCY,
-)
+FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.WRITE_AMPLIFICATION, Metric.P99_LATENCY)
 TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
 _ALSO_FIO: Final = (Metric.IOPS, Metric.NET_ENERGY, Metric.POWER)
 _ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)

@@ -27,13 +27,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import LabError, ResultError, StorageError
-from fsjoule.host.cache.contents import (
-    Contents,
-    contents_digest,
-    contents_of,
-    difference,
-    fingerprint,
-)
+from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
 from fsjoule.host.paths import cache_folder

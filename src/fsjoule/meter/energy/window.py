@@ -9,15 +9,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy.gaps import (
-    Floats,
-    Gaps,
-    Intervals,
-    Spans,
-    gaps,
-    intervals,
-    sample_spans,
-)
+from fsjoule.meter.energy.gaps import Floats, Gaps, Intervals, Spans, gaps, intervals, sample_spans
 from fsjoule.meter.energy.instrument import Instrument
 from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import Trace, Window

@@ -15,14 +15,7 @@ from fsjoule.meter.links.notices import news
 from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
 from fsjoule.meter.protocol.commands import ReplyStatus
-from fsjoule.meter.protocol.frames import (
-    Frame,
-    FrameDecoder,
-    InfoFrame,
-    ReplyFrame,
-    SamplesFrame,
-    StreamCounters,
-)
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame, StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Trace
 

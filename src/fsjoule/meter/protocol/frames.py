@@ -16,13 +16,7 @@ import numpy.typing as npt
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, PROTOCOL, unpacked
-from fsjoule.model import (
-    MarkSource,
-    MeterCalibration,
-    MeterInfo,
-    MeterStatus,
-    ResetCause,
-)
+from fsjoule.model import MarkSource, MeterCalibration, MeterInfo, MeterStatus, ResetCause
 
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2

@@ -97,10 +97,7 @@ def _drive(drive: str, image: Path, place: str) -> list[str]:
     `cache=unsafe`: a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`:
     `qemu_activity` can count these transfers, but not transfers of io_uring.
     """
-    return [
-        "-drive",
-        f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}",
-    ]
+    return ["-drive", f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}"]
 
 
 def _escaped(path: Path) -> str:

@@ -23,13 +23,7 @@ from typing import Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
-from fsjoule.host.process_ref import (
-    ProcessRef,
-    become_subreaper,
-    end_descendants,
-    ending,
-    wait_gone,
-)
+from fsjoule.host.process_ref import ProcessRef, become_subreaper, end_descendants, ending, wait_gone
 from fsjoule.virtual.board.config import BoardReady
 from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord, forget
 from fsjoule.virtual.lab.health import faults_of
