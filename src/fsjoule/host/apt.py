@@ -74,10 +74,7 @@ def debian_mirror() -> str:
 def source_line(
     mirror: str, suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
 ) -> str:
-    """One sources.list line: package lists of these components only, signed by Debian's archive keys.
-
-    Raises LabError if the host lacks Debian's keys.
-    """
+    """A sources.list line for these components, signed by Debian's keys. Raises LabError if the host lacks them."""
     if not _KEYRING.is_file():
         raise LabError(
             f"Debian's archive keys are missing: {_KEYRING}",

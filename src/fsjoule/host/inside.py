@@ -67,10 +67,7 @@ def wrong_name(name: str) -> str | None:
 
 
 def read_inside(folder: Path, *names: str, at_most: int) -> bytes | None:
-    """The content of the regular file `folder`/`names`, or None if it is missing.
-
-    Raises ResultError if it is not a regular file, larger than `at_most` bytes or not readable.
-    """
+    """A regular file's content, None if missing. Raises ResultError if unreadable, or over `at_most` bytes."""
     path = (str(folder), *names)
     try:
         with _opened(folder, *names[:-1]) as parent:

@@ -75,10 +75,7 @@ def restore() -> None:
 
 @contextmanager
 def handled() -> Generator[None]:
-    """Handle the signals while the body runs; nested use does nothing.
-
-    Raises Interrupted at its end if a signal came and nothing has raised it yet.
-    """
+    """Handle the signals in the body; nested use does nothing. Raises Interrupted at its end if still due."""
     if _state.handled or threading.current_thread() is not threading.main_thread():
         yield
         return

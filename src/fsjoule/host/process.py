@@ -91,10 +91,7 @@ def run(
     input_bytes: bytes | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end and return its output.
-
-    Raises MissingToolError if it is not installed, LabError after a non-zero exit (with `check`) or a timeout.
-    """
+    """Run a program and return its output. Raises MissingToolError, LabError (non-zero exit, with `check`; timeout)."""
     command = [find_tool(str(argv[0])), *map(str, argv[1:])]
     try:
         done = subprocess.run(  # noqa: S603 - argument lists only

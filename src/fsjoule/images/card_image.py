@@ -78,10 +78,7 @@ def build_card(
 def check_card(
     kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
 ) -> CardImage:
-    """The card image, after a second build from the same kernel and user land gave the same image.
-
-    Raises LabError with the first difference, and the errors of `build_card`.
-    """
+    """The card image, after a second build that was equal. Raises LabError if not, and like `build_card`."""
     first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
     place = images_cache() / "card"
     with locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S), _to_compare(place) as folder:

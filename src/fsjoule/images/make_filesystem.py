@@ -57,10 +57,7 @@ def with_extended(options: Sequence[str], extended: str) -> list[str]:
 
 
 def xfs_prototype(tree: Path) -> str:
-    """All files below `tree` in the format of `mkfs.xfs -p`, owned by root.
-
-    Raises LabError for names with blanks, which the format lacks, and for special files.
-    """
+    """All files below `tree` for `mkfs.xfs -p`, owned by root. Raises LabError for blanks and special files."""
     return "\n".join(["/", "0 0", "d--755 0 0", *_xfs_entries(tree), "$", "$", ""])
 
 

@@ -60,10 +60,7 @@ def root_partition(
     progress: Progress,
     root: Path | None = None,
 ) -> Path:
-    """The image of a root partition, from the usual cache or the one below `root`.
-
-    Raises ConfigError for a filesystem that neither the host nor an emulated board can make.
-    """
+    """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, LabError."""
 
     def build(folder: Path) -> None:
         process.require_root("a root partition is made")

@@ -1,7 +1,4 @@
-"""Stage `userland`: Debian packages unpacked into a folder; none of their scripts runs.
-
-The entry holds `tree/` and `packages.json` (Debian versions by name).
-"""
+"""Stage `userland`: unpacked Debian packages without scripts. Entry: `tree/`, `packages.json` (versions)."""
 
 from __future__ import annotations
 

@@ -50,10 +50,7 @@ def release(image: bytes) -> str | None:
 
 
 def unpacked(image: bytes) -> bytes | None:
-    """The vmlinux in a bzImage; None if its compression is not supported, or without a PVH entry.
-
-    Raises MissingToolError without zstd, LabError for a damaged payload.
-    """
+    """The vmlinux in a bzImage; None if unsupported or without PVH entry. Raises MissingToolError, LabError."""
     (sectors,) = _SETUP_SECTORS.unpack_from(image, _SETUP_SECTORS_OFFSET)
     offset, length = _PAYLOAD.unpack_from(image, _PAYLOAD_OFFSET)
     start = (sectors + 1) * _SECTOR_BYTES + offset

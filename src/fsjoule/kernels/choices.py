@@ -18,10 +18,7 @@ def kernel_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
 
 
 def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()) -> None:
-    """Raise ConfigError for an unknown name, a missing file, an incomplete build folder, or an impossible module.
-
-    Modules that the kernel lacks in the end are in its facts.
-    """
+    """Raise ConfigError for an unknown name, a missing file, an incomplete folder, or an impossible module."""
     sources.kernel_choice(_recipe(recipe), kernel)
     modules_to_build(_recipe(recipe), kernel, modules)
 

@@ -138,10 +138,7 @@ def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Pr
 
 
 def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress) -> dict[str, str]:
-    """Put the module's source where dkms expects it. Returns notes about it.
-
-    It is from the user land's suite: a filesystem's tools and its module need the same version.
-    """
+    """Unpack the module's source for dkms, of the user land's suite: tools and module must match. Returns notes."""
     suite, components = recipe.userland.suite, recipe.userland.components
     line = source_line(debian_mirror(), suite, components)
     apt = PrivateApt(into / "apt", source=line, architecture=recipe.architecture)

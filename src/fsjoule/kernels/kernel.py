@@ -74,10 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A kernel before its reduction. `modules` is a folder lib/modules/<release> that depmod may write.
-
-    The other fields tell its source, as in `Kernel`.
-    """
+    """A kernel before its reduction. depmod may write its folder `modules`, lib/modules/<release>."""
 
     image: Path
     dtb: Path | None

@@ -68,10 +68,7 @@ def parse_index(*, dep: str, softdep: str, alias: str, builtin: str) -> ModuleIn
 
 
 def closure(wanted: Iterable[str], index: ModuleIndex) -> tuple[str, ...]:
-    """All modules to load, with hard and soft dependencies, each after its dependencies, without built-in ones.
-
-    Raises ConfigError for a name that the kernel does not have.
-    """
+    """All modules to load after their hard and soft dependencies, without built-in ones. Raises ConfigError."""
     order: dict[str, None] = {}
     visiting: set[str] = set()
 

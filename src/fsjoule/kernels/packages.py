@@ -118,10 +118,7 @@ def package_file(path: Path, architecture: str) -> PackageFile:
 
 
 def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> Kernel:
-    """The kernel in a package file and in its dependencies in the same folder.
-
-    Raises ConfigError if the packages have no kernel for the board.
-    """
+    """The kernel in a package file, with dependencies from its folder. Raises ConfigError if it has none."""
     files = _with_neighbours(package)
     sha256 = {file.path.name: _sha256(file.path) for file in files}
 

@@ -103,10 +103,7 @@ class DkmsModule(_Table):
 
 
 class Modules(_Table):
-    """Kernel modules by name: in the initramfs (`card`), and on the root filesystem (`root`).
-
-    Modules of `dkms` are built, and only for runs with a filesystem that needs them.
-    """
+    """Kernel modules: in the initramfs (`card`), on the root (`root`), built if a run needs them (`dkms`)."""
 
     card: tuple[Name, ...]
     root: tuple[Name, ...]
@@ -114,10 +111,7 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """Debian packages of the root filesystem, and their archive components.
-
-    `remove` are paths (globs) to delete, `applets` links to busybox to add.
-    """
+    """The root's Debian packages. `remove` are paths (globs) to delete, `applets` links to busybox to add."""
 
     suite: Name
     components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)

@@ -35,10 +35,7 @@ class TakenKernel:
 
 
 def kernel_choice(recipe: Recipe, asked: str) -> KernelChoice:
-    """The user's choice of a kernel. Names come first: `./6.1` is a folder of the same name.
-
-    Raises ConfigError if it does not exist or is incomplete.
-    """
+    """The user's choice of a kernel; names come first. Raises ConfigError if it is missing or incomplete."""
     if asked in recipe.kernels:
         return asked
     try:
@@ -66,10 +63,7 @@ def _choices(recipe: Recipe) -> str:
 
 
 def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:
-    """The kernel, fetched or unpacked unless it is cached, with modules that filesystems need.
-
-    Raises the errors of `kernel_choice` and `modules_to_build`, and LabError.
-    """
+    """The kernel, from the cache if possible, with modules for filesystems. Raises ConfigError, LabError."""
     choice = kernel_choice(recipe, asked)
     built = modules_to_build(recipe, asked, modules)
     describe = ""

@@ -128,10 +128,7 @@ def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a
 def _run(
     command: list[str], limit_s: float, doing: str, diagnose: Callable[[], tuple[str, ...]]
 ) -> tuple[int | None, str]:
-    """Run a command to its end. Returns its exit code (None after the time limit) and the end of its output.
-
-    Raises _GivenUpError as soon as there is a diagnosis.
-    """
+    """Run to the end: exit code (None after the limit) and last output. Raises _GivenUpError after a diagnosis."""
     deadline = time.monotonic() + limit_s
     exit_code: int | None = None
     with tempfile.TemporaryFile() as log:

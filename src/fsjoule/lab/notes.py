@@ -63,10 +63,7 @@ class Note:
 
 @contextmanager
 def one_run_only(coordinator: str, name: str) -> Generator[Note]:
-    """The note of a place. It is removed at the end, unless the place still has to be released.
-
-    Raises PlaceHeldError if another process uses the place.
-    """
+    """The note of a place, removed at the end unless it tells to release. Raises PlaceHeldError if in use."""
     directory = state_dir() / "places"
     directory.mkdir(exist_ok=True)
     path = directory / f"{coordinator}-{name}".replace("/", "_")

@@ -139,10 +139,7 @@ class LabgridShell:
         raise self._failure(index, shown, timeout_s)
 
     def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
-        """Wait for one of the patterns. Returns (index, text before, match); the index after the last is a timeout.
-
-        Raises BoardError as soon as no answer can come.
-        """
+        """Wait for a pattern. Returns (index, text before, match); an extra index is a timeout. Raises BoardError."""
         begin_s = time.monotonic()
         deadline = begin_s + timeout_s
         while True:

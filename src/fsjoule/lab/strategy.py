@@ -171,10 +171,7 @@ class BoardStrategy(Strategy):
 
     @step(args=["after_s"])
     def cut(self, after_s: float) -> str:
-        """Listen to a booted board for `after_s`, then cut its power. Raises LabError.
-
-        Returns the console output since the board was told to start something.
-        """
+        """Cut the power after `after_s`. Returns the output since the board started work. Raises LabError."""
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut"):
             self._listen(after_s)

@@ -28,10 +28,7 @@ class MeterPort:
 
 @dataclass(frozen=True, slots=True)
 class LabFacts:
-    """The lab of a run. `user` is USER@HOST, labgrid's name for the holder of the place.
-
-    A virtual lab's exporter is called `fsjoule-` plus the lab's name.
-    """
+    """The lab of a run. `user` is USER@HOST, labgrid's holder. A virtual lab's exporter is `fsjoule-` plus its name."""
 
     place: str
     coordinator: str

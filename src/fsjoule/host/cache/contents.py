@@ -43,10 +43,7 @@ def difference(folder: Path, recorded: Mapping[str, str], *, without: str) -> st
 
 
 def fingerprint(folder: Path) -> str:
-    """A digest of the metadata of all files below a folder; no file is read.
-
-    Writing, replacing or copying a file changes it; a disk error does not. Raises OSError.
-    """
+    """A digest of the metadata of all files below a folder: only a disk error does not change it."""
     digest = hashlib.sha256()
     for name, _, found in _walk(folder, ""):
         known = (found.st_mode, found.st_uid, found.st_gid, found.st_size)
@@ -55,10 +52,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of all blocks of 64 KiB that are not zeros, with their offsets: quick for sparse images.
-
-    Holes and zeros give the same digest.
-    """
+    """SHA-256 of all blocks of 64 KiB that are not zeros, with their offsets: quick for sparse images."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         for offset in _data_blocks(file.fileno()):

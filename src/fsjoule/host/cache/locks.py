@@ -74,10 +74,7 @@ def is_locked(lock: Path) -> bool:
 
 
 def use(lock: Path) -> None:
-    """Share a lock until this process ends, so that `clean` leaves its entry alone.
-
-    A cache that cannot be written cannot be cleaned either: there no lock is needed.
-    """
+    """Share a lock until this process ends, so that `clean` leaves its entry alone. A read-only cache needs none."""
     if lock in _used and _is_same_file(_used[lock].fileno(), lock):
         return
     deadline = time.monotonic() + _REMOVAL_TIMEOUT_S

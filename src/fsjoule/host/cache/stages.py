@@ -48,10 +48,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One built stage. `name` says what it is for (`imx6ul-6.1-ext4`), `size_bytes` is its size on disk.
-
-    `damage` is the reason why it cannot be used, or None.
-    """
+    """A built stage. `name` is its purpose (`imx6ul-6.1-ext4`), `size_bytes` is on disk, `damage` None if usable."""
 
     stage: str
     name: str

@@ -77,10 +77,7 @@ class Share:
 
 
 def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
-    """Integrate over a window; messages call it `name`.
-
-    Raises MeasurementInvalid if the recording does not cover the window, or if the meter missed more than the limit.
-    """
+    """Integrate over a window, called `name` in messages. Raises MeasurementInvalid if too little is known."""
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_us / 1e3:.3f} ms"])

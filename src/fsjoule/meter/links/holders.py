@@ -25,10 +25,7 @@ class Holder:
 
 
 def holders(path: str, *, ours: bool = False) -> tuple[Holder, ...]:
-    """The processes that have the terminal open, including this one only with `ours`.
-
-    Processes that the kernel does not show (of other users, of other computers) are missing.
-    """
+    """The visible processes that have the terminal open, including this one only with `ours`."""
     try:
         wanted = _identity(os.stat(path))  # noqa: PTH116 - one plain call per descriptor, thousands of them
     except OSError:

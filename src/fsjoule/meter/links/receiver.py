@@ -126,10 +126,7 @@ class Receiver:
                 self._listeners.remove(listener)
 
     def wait_info(self, *, other_than: int | None = None) -> InfoFrame:
-        """The meter's info, from another stream than `other_than` if given.
-
-        Raises MeterError after 2 s of silence or 5 s without info.
-        """
+        """The meter's info, of another stream than `other_than`. Raises MeterError after 2 s of silence, or 5 s."""
 
         def known() -> bool:
             return self._info is not None and self._info.status.stream_id != other_than

@@ -1,7 +1,4 @@
-"""The expected uncertainty of a meter's power at a steady load, before any measurement. Pure.
-
-It has the instrument's part of `fsjoule.meter.energy`: no marks, no gaps, no noise.
-"""
+"""Expected uncertainty of a steady load's power: the instrument's part of `fsjoule.meter.energy`. Pure."""
 
 from __future__ import annotations
 

@@ -27,10 +27,7 @@ def dots_across(width: int) -> int:
 
 
 def plot(values: Sequence[Range | None], width: int, height: int) -> list[str]:
-    """`height` lines of text, `width` characters wide.
-
-    Each value is the least and the largest of its moment, or None for a gap. The last value is at the right edge.
-    """
+    """`height` lines of text, `width` wide. A value is (least, largest), None for a gap; the last is at the right."""
     shown = list(values[-dots_across(width) :])
     known = [value for value in shown if value is not None]
     low, high, step = axis(min((a for a, _ in known), default=0.0), max((b for _, b in known), default=1.0), height)

@@ -27,10 +27,7 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 
 @dataclass(frozen=True, slots=True)
 class QemuConfig:
-    """The emulated board. `program` is a name on the PATH or a path.
-
-    `extra_args` come before the devices of card and disks, which may use a controller from them.
-    """
+    """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -150,10 +147,7 @@ class BoardConfig:
 
     @classmethod
     def from_toml(cls, file: Path) -> BoardConfig:
-        """Read a config file. Relative paths start at its own folder.
-
-        Raises ConfigError with file, line, key and advice.
-        """
+        """Read a config file; relative paths start at its folder. Raises ConfigError with line and advice."""
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:

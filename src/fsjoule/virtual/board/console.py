@@ -151,10 +151,7 @@ class Console:
         self._show(data)
 
     def _hold(self, data: bytes, *, waiting: bool) -> bytes:
-        """Hold back an unfinished line until the board waits for input. Returns the bytes to show.
-
-        So a reader who sees a prompt knows that the board's time has stopped.
-        """
+        """Hold back an unfinished line until the board waits: whoever sees a prompt knows that time stands."""
         whole, end, begun = (self._held + data).rpartition(b"\n")
         self._held = b"" if waiting else begun
         return whole + end + (begun if waiting else b"")

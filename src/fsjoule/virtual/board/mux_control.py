@@ -1,7 +1,4 @@
-"""The mux's control socket for `usbsdmux`: a request of one line, an answer of one line.
-
-Requests: `get`, or a position. Answers: `ok <position>` or `error <text>`.
-"""
+"""The mux's control socket for `usbsdmux`: `get` or a position; answers `ok <position>` or `error <text>`."""
 
 from __future__ import annotations
 

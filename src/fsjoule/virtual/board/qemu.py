@@ -158,10 +158,7 @@ class Qemu:
         return "" if event is None else str(event["reason"])
 
     def attach(self) -> ActivityReader | None:
-        """Wait until it runs. Raises QmpError or OSError if it ended or does not start.
-
-        Returns the reader of its activity; None in guest time.
-        """
+        """Wait until it runs. Returns its activity's reader, None in guest time. Raises QmpError, OSError."""
         self._qmp = Qmp(self._control, timeout_s=_START_TIMEOUT_S)
         if self._guest_time is not None:
             self._qmp.execute("cont")

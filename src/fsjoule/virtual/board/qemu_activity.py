@@ -20,10 +20,7 @@ _READ_LIMIT_BYTES: Final = 512
 
 
 class ActivityReader:
-    """Reads the counters of one QEMU process, fast enough for a thousand times per second.
-
-    Raises OSError (also from `read`) if the process is gone.
-    """
+    """Fast reader of one QEMU process's counters. Raises OSError (also from `read`) if the process is gone."""
 
     def __init__(self, pid: int, cpu_thread_id: int) -> None:
         process = Path("/proc") / str(pid)

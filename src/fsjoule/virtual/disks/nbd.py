@@ -1,7 +1,4 @@
-"""Serves a board's disks over QEMU's network block device protocol.
-
-NBD, docs/proto.md of the NetworkBlockDevice project: fixed newstyle, one export, simple replies.
-"""
+"""Serves disks over NBD (its docs/proto.md): fixed newstyle, one export, simple replies."""
 
 from __future__ import annotations
 
