@@ -165,9 +165,6 @@ def tell(say: Callable[[str], None]) -> None:
         say(f"{name}: {HELD_OFF}")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _ours() -> bool:
     return _state.handled and threading.current_thread() is threading.main_thread()
 

@@ -1,7 +1,7 @@
 """Standard output and error of a program: a failure to write is reported once, and never as another failure.
 
-Python would end with 1 or 120, rich and typer with 1, and pytest with its exit code for a crash. Each of these is an
-answer or another cause here.
+Python would end with 1 or 120, rich and typer with 1, and pytest with its exit code for a crash. These mean other
+causes here.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ def build_card(
 ) -> CardImage:
     """The card image with this kernel and root filesystem, from the cache (the usual one, or below `root`) if possible.
 
-    Raises ConfigError for an unknown name or an error in the recipe, MissingToolError, LabError (transient if a
-    download failed).
+    Raises ConfigError for a wrong name or recipe, MissingToolError, LabError (transient: a download failed).
     """
     return _card(kernel, root_filesystem, recipe, progress, root)
 

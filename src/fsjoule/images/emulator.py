@@ -24,8 +24,7 @@ STAGE_VERSION: Final = 2
 def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progress) -> Path:
     """A QEMU of at least the `needed` versions: the installed one, or one fetched into the cache.
 
-    Raises MissingToolError if no QEMU is installed, LabError if the fetched one does not run on this machine (transient
-    if it could not be fetched).
+    Raises MissingToolError without an installed QEMU, LabError if none is fetched (transient) or it does not run.
     """
     installed = Path(process.find_tool(recipe.emulator.program))
     if parse_version(_version_text(installed)) >= max(map(parse_version, needed), default=()):

@@ -23,8 +23,7 @@ def build_initramfs(
 ) -> bytes:
     """The archive, uncompressed, which an emulated CPU unpacks fastest.
 
-    `modules` are loaded in this order, after their dependencies. `applets` are busybox's, in addition to those that
-    every `init` needs.
+    `modules` are loaded in this order, after their dependencies. `applets` are additional ones of busybox.
     """
     index = kernel.index()
     folder = kernel.modules_root / "lib" / "modules" / kernel.release

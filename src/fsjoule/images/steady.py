@@ -1,8 +1,7 @@
 """Environment in which programs that make filesystems give the same result each time: `images/steady/steady.c`.
 
 Their own options for reproducible images (SOURCE_DATE_EPOCH and the like) do not suffice in Debian 12: mkfs.btrfs takes
-inode numbers from the host, mkfs.xfs takes the time, and all of them take the order of a folder. The entry of stage
-`steady` holds the library.
+inode numbers from the host, mkfs.xfs takes the time, and all of them take the order of a folder.
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ def take_kernels(
 ) -> tuple[TakenKernel, ...]:
     """Kernels by name, package file or build folder, ready for cards, each with its own label.
 
-    Modules that filesystems need and the kernel lacks are built. Raises ConfigError for a wrong kernel, LabError
-    (transient if a download failed).
+    Modules that filesystems need and the kernel lacks are built. Raises ConfigError, LabError.
     """
     return sources.take_kernels(_recipe(recipe), asked, modules, progress=progress)
 

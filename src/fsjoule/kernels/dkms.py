@@ -1,8 +1,7 @@
 """Stage `dkms`: kernel modules that Debian has only as source, built for one of the archive's kernels.
 
 They are built with Debian's headers and compiler for that kernel, in an unpacked Debian of its suite, which is removed
-afterwards. No package script runs, and nothing is installed on this machine. The entry holds the modules (`*.ko`),
-`dkms.json` and the build's log.
+afterwards. No package script runs, and nothing is installed on this machine. Entry: modules, `dkms.json` and a log.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 class Kernel:
     """A built entry. `content` is a digest of all its files; `package` is empty if it did not come in a package.
 
-    `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks` are modules of the
-    recipe that it does not have.
+    `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks`: missing modules.
     """
 
     content: str

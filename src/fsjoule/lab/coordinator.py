@@ -149,8 +149,6 @@ class Coordinator:
         self._call.cancel()
         self._channel.close()
 
-    # ----------------------------------------------------------------------------------------------------------------
-
     def _listen(self) -> None:
         try:
             for message in self._call:

@@ -73,8 +73,7 @@ class GuestTimeMeter:
     def arm(self) -> None:
         """See ports.Meter. Samples begin with the board's next instruction.
 
-        Setting the present rate again begins a stream and the chip's conversions: so both have the same phase to the
-        board's time in every run.
+        Setting the present rate again begins a stream and the chip's conversions, with the same phase in every run.
         """
         self._end()
         client = self._driver.client()

@@ -31,8 +31,7 @@ class MeterDriver(Driver):
     """Receives the meter's stream in the background while it is active (ports.Meter), and sends it commands.
 
     It is not a console: a second ConsoleProtocol would break ShellDriver's binding. Bind it by the port's name:
-    `MeterDriver: {bindings: {port: meter}}`. The receiving thread calls nothing in labgrid, whose steps allow only one
-    thread.
+    `MeterDriver: {bindings: {port: meter}}`. The receiving thread does not call labgrid.
     """
 
     bindings = {"port": {"SerialPort", "NetworkSerialPort"}}  # noqa: RUF012 - labgrid's way

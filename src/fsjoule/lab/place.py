@@ -148,8 +148,6 @@ class HeldPlace:
         self._holder = None
         self._coordinator.close()
 
-    # ----------------------------------------------------------------------------------------------------------------
-
     def _watch(self, place: Place) -> None:
         self._holder = place.acquired
         self._judge(place)

@@ -51,8 +51,7 @@ class BoardStrategy(Strategy):
     A failed transition switches the board off and can be tried again. But a board whose place was taken away is left
     alone: `guard` is asked before anything is done to it.
 
-    Without `card`, as under plain labgrid, the card is the environment file's image that `image` names. Without `image`
-    the board boots its present card.
+    Without `card` (plain labgrid) the card is the environment file's image named `image`, or the board's present card.
 
     Args:
         board (str): the board's name in results
@@ -198,8 +197,6 @@ class BoardStrategy(Strategy):
     def forget_card(self) -> None:
         """Flash the card at the next transition, whatever its content."""
         self._on_card_sha256 = None
-
-    # ------------------------------------------------------------------------------------------------------------
 
     def _must_flash(self) -> bool:
         return self.card is not None and self.card.facts.card_sha256 != self._on_card_sha256

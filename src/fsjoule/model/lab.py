@@ -17,8 +17,7 @@ class Exporter:
 class MeterPort:
     """The labgrid resource of the meter's port.
 
-    `address` is HOST:PORT (it changes whenever the exporter starts), `path` its device on the exporter's computer; each
-    may be empty.
+    `address` is HOST:PORT (another one after the exporter's restart), `path` the exporter's device; both may be "".
     """
 
     resource: str

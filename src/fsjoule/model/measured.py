@@ -69,8 +69,7 @@ class Energy:
 
     `power_sd_w` is the standard deviation over samples. `check_mj` is the meter's own sum over the whole ticks inside
     the window whose frames all arrived; it must equal `check_sum_mj`, the sum of raw samples over the same ticks. For
-    `lost_ticks` only the sum of their energies is known, for `missed_ticks` nothing. The budgets explain the
-    uncertainties.
+    `lost_ticks` only the sum of their energies is known, for `missed_ticks` nothing.
     """
 
     gross_mj: Value
@@ -90,8 +89,7 @@ class Energy:
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is the sum of all requests' times; `busy_ms` is the time with any request, None if the kernel does not
-    count it.
+    `request_ms` is the sum of all requests' times; `busy_ms` is the time with any request, if counted.
     """
 
     reads: int

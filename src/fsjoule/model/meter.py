@@ -16,8 +16,7 @@ class MeterCalibration:
     """The errors of chip and resistor, as the meter stores them.
 
     True current is (1 + current gain) x (reading - offset), true voltage (1 + bus gain) x reading.
-    `gain_uncertainty_ppm` is the standard uncertainty of the reference's power. Dates are seconds since 1970 UTC, 0 for
-    never.
+    `gain_uncertainty_ppm` is the standard uncertainty of the reference's power. Dates: seconds since 1970 UTC, or 0.
     """
 
     shunt_offset_nv: int = 0
@@ -84,8 +83,7 @@ class MeterStatus:
     """Status of a meter, which may change while it runs.
 
     A stream is a stretch with constant settings; each has another `stream_id`. `unsaved` settings differ from the saved
-    ones; with `settings_damaged` the saved ones could not be read at the start. `i2c_faults` and `frames_dropped` count
-    since power-up.
+    ones; with `settings_damaged` the saved ones were unreadable. The last two count since power-up.
     """
 
     stream_id: int

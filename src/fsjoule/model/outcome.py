@@ -9,8 +9,7 @@ from enum import StrEnum
 class FileFate(StrEnum):
     """The fate of a file whose sync had returned, for a program that reads it.
 
-    DETECTED and REFUSED are damage that every reader notices. The fates after them show only to a reader who knows the
-    file's checksum.
+    DETECTED and REFUSED are damage that every reader notices. Later fates show only to a reader with the checksum.
     """
 
     INTACT = "intact"

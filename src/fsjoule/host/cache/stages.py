@@ -113,8 +113,7 @@ def build_once(
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
     `clean` leaves it alone until this process ends. Raises LabError if another process holds the entry's lock for
-    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`. Errors leave
-    nothing in the cache.
+    longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`.
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
@@ -202,8 +201,7 @@ def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[Cac
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     """Remove entries. Returns the freed bytes.
 
-    After all others are removed, it raises StorageError for entries that cannot be removed, and LabError for entries in
-    use or under construction.
+    After all others are removed, it raises StorageError for irremovable entries, LabError for used ones.
     """
     freed = 0
     kept: list[str] = []

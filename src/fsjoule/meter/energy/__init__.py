@@ -39,8 +39,7 @@ def energy(
     `instrument` None: the limits that the trace's own info implies. `slack_s`: how much longer the window is than the
     work, because programs that send the marks start inside it. Their energy is not the work's and so bounds an error.
 
-    Raises MeasurementInvalid if the trace does not cover both windows, or if the meter itself missed more ticks than
-    `limits` allows.
+    Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
     meter = instrument or Instrument.of(trace.info)
     recording = Recording.of(trace)

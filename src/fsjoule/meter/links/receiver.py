@@ -219,8 +219,6 @@ class Receiver:
                 self._news.wait(timeout=0.1)
             return frame
 
-    # ------------------------------------------------------------------------------------------------------------
-
     def _damaged_since(self, begin_s: float, end_s: float) -> bool:
         return any(
             begin_s <= heard_s <= end_s and frame.request == 0 and frame.status == ReplyStatus.DAMAGED

@@ -2,8 +2,7 @@
 
 Noise changes bytes; a second reader takes them away. So each span of 2 s compares the bytes that arrived with the bytes
 of all frames that the meter sent, by their sequence numbers, less the frames that it dropped. A span is bad if at least
-5 frames are lost and at least 5 % of the bytes are missing. Two bad spans in a row are a finding; a single one may be a
-computer that stood still.
+5 frames are lost and at least 5 % of the bytes are missing. Two bad spans in a row are a finding.
 """
 
 from __future__ import annotations

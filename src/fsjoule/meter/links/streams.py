@@ -195,8 +195,7 @@ class TtyStream:
     """A terminal of this computer, held exclusively. pyserial's SerialException is an OSError.
 
     Raises PortHeldError if another program has it open. A lock (flock, which pyserial and picocom heed) and TIOCEXCL
-    (which the kernel enforces for all but root) keep later programs out. A pseudo terminal does without TIOCEXCL, which
-    would outlive this process.
+    (which the kernel enforces for all but root) keep later programs out. Pseudo terminals get only the lock.
     """
 
     def __init__(self, path: str, speed: int = SPEED) -> None:

@@ -123,8 +123,7 @@ class StreamCounters:
 
     `damaged`: pieces between two delimiters that are not a frame. `lost`: missing sequence numbers, damaged frames
     included. `duplicates` came twice and were dropped. `reordered` came late and no longer count as lost. `unknown`:
-    whole frames of a type unknown to this version. `streams`: how often the meter began another stream, by a new start
-    or new settings.
+    whole frames of a type unknown to this version. `streams`: how often the meter began another stream.
     """
 
     bytes: int = 0

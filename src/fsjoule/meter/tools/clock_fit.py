@@ -3,8 +3,7 @@
 A sample arrives late by the line's delay, which is steady, and by the delay of busy machines, which is never negative.
 So only the least lag of each span tells about the clocks. The slope of a straight line through these lags (ordinary
 least squares) is the drift. Spans in which a busy machine delayed every sample lie far above the line and are left out.
-The uncertainty is the slope's standard error, plus the effect of a least lag that itself changes by its scatter from
-one end to the other.
+The uncertainty is the slope's standard error, plus the effect of a least lag that drifts by its own scatter.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Ran:
 def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s: float) -> Ran:
     """Run a command once, with `idle_s` seconds of idle power before it and marks at its start and end.
 
-    Raises ConfigError if it cannot be run, MeterError if the meter is silent before the start. Later errors of the
-    meter are remarks.
+    Raises ConfigError if it cannot be run, MeterError if the meter is silent at the start. Later errors of the meter
+    are remarks.
     """
     receiver = client.receiver
     info = receiver.wait_info().info

@@ -56,8 +56,7 @@ class PowerModel:
         """Mean power over the interval that ends now, in which the counters grew to `activity`.
 
         The scheduler books a thread's time in ticks of 1 to 10 ms, and its waiting time at the end of the wait. Busy
-        time beyond the interval is therefore kept for the next one: the energy comes up to a tick late, but none is
-        lost.
+        time beyond the interval is therefore kept for the next one: the energy comes up to a tick late.
         """
         last, self._last = self._last, activity
         self._owed_busy_ns += activity.cpu_busy_ns - last.cpu_busy_ns

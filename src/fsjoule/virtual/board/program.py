@@ -54,8 +54,7 @@ class BoardState(StrEnum):
 class VirtualBoard:
     """The board's parts together.
 
-    One thread calls its methods, except for `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and
-    properties.
+    Only `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and properties are for other threads.
     """
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:

@@ -1,8 +1,7 @@
 """The virtual lab: a real labgrid lab on this machine, around an emulated board.
 
 Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. Everything
-listens on 127.0.0.1, on free ports, so several labs run at once, by name. Nothing outlives the lab: see
-`fsjoule.virtual.lab.guardian`.
+listens on 127.0.0.1, on free ports, so several labs run at once, by name. Nothing outlives the lab (`guardian.py`).
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ class ServiceStatus:
 class LabStatus:
     """The state of a lab. `degraded`: it is up but a service died. `board` is the board's own status.
 
-    `holder` is HOST/USER of the place's owner. `faults` has a sentence per dead or stopped part; for a lab that is
-    down, why it ended.
+    `holder` is HOST/USER of the place's owner. `faults` are sentences: dead and stopped parts, or why it is down.
     """
 
     name: str
@@ -142,8 +140,7 @@ def up(
     the board's config in labgrid/virtual. A lab with a dead part is brought up again, unless another process uses it.
 
     Raises MissingToolError and ConfigError before anything starts. Raises LabError with a service's last log lines if
-    it does not start; if a lab with another QEMU, meter or board is up; or if a lab that another process uses has lost
-    a part.
+    it does not start; if a lab with other equipment is up; or if a lab in use has lost a part.
     """
     paths = LabPaths.of(name)
     template = board_template(board)
@@ -229,9 +226,6 @@ def environment(name: str = PLACE) -> dict[str, str]:
     if record is None or _state(record) == "down":
         raise LabError(f"the lab {name!r} is down", hint=f"fsjoule lab up --name {name}")
     return _environment(paths, record)
-
-
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:

@@ -26,8 +26,7 @@ class HeldTerminals:
     """Keeps the numbers of other programs' terminals reserved, even after the programs end.
 
     While a program lives, this holds a second descriptor of the terminal's master, which neither program nor reader
-    notices. After its death, `hang_up` closes that descriptor, so that readers see the end, and holds the other side
-    instead, which keeps the number.
+    notices. After its death, `hang_up` closes that descriptor, so that readers see the end, and holds the other side.
     """
 
     def __init__(self) -> None:
