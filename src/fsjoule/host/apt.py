@@ -149,7 +149,6 @@ class PrivateApt:
 
 
 def parse_packages(text: str) -> list[Package]:
-    """Packages in the output of `apt-cache show`."""
     return [_package(fields) for paragraph in text.split("\n\n") if (fields := control_fields(paragraph))]
 
 
@@ -159,7 +158,6 @@ def control_fields(paragraph: str) -> dict[str, str]:
 
 
 def dependencies(fields: dict[str, str]) -> tuple[str, ...]:
-    """The names in Pre-Depends and Depends, with alternatives."""
     relations = ",".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
     names = [re.split(r"[\s(:\[]", part.strip(), maxsplit=1)[0] for part in re.split(r"[,|]", relations)]
     return tuple(name for name in names if name)

@@ -29,8 +29,6 @@ _NAMES: Final = {signal.SIGINT: CTRL_C, signal.SIGTERM: "SIGTERM", signal.SIGHUP
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asks the run to end."""
-
     def __init__(self, number: int) -> None:
         super().__init__(_NAMES[signal.Signals(number)])
         self.number = number
@@ -88,12 +86,10 @@ def handled() -> Generator[None]:
 
 
 def pending() -> str | None:
-    """The name of the signal that has come, or None."""
     return None if _state.number is None else _NAMES[signal.Signals(_state.number)]
 
 
 def reason() -> str | None:
-    """The reason why a run ends early, if a signal has come."""
     name = pending()
     return name and ("interrupted" if name == CTRL_C else f"interrupted by {name}")
 
@@ -176,7 +172,6 @@ def _raise() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Note a signal, and raise it if the running code allows."""
     if _state.number is None:
         _state.number = number
     if not _state.armed or _state.shields:

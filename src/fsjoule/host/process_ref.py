@@ -25,16 +25,13 @@ class ProcessRef:
 
     @classmethod
     def of(cls, pid: int) -> ProcessRef | None:
-        """The living process with this number, or None. A zombie is not living."""
         found = seen(pid)
         return None if found is None or found.ended else found.process
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
         return ProcessRef.of(self.pid) == self
 
     def send(self, sig: signal.Signals) -> None:
-        """Send a signal if the process still runs and is ours."""
         if self.alive():
             try:
                 os.kill(self.pid, sig)

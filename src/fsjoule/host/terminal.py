@@ -23,7 +23,6 @@ class PlainConsole(Console):
         self._width = width
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Rich's own method, with every piece of text made plain."""
         for segment in super().render(renderable, options):
             if segment.control or is_plain(segment.text):
                 yield segment

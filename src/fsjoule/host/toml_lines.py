@@ -28,7 +28,6 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def path_of(error: ValidationError) -> list[str]:
-    """The keys that lead to the first wrong value."""
     return [str(part) for part in error.errors(include_url=False)[0]["loc"] if part != "[key]"]
 
 

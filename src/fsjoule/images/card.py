@@ -48,7 +48,6 @@ def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str
 
 
 def partition_table(card: CardLayout) -> str:
-    """The partition table as a script for sfdisk, with sectors of 512 bytes."""
     per_mib = MIB // 512
     return (
         f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n"
@@ -70,7 +69,6 @@ def build_card_files(
     init: Path,
     steady: Mapping[str, str],
 ) -> None:
-    """Fill `folder` with `card.img`, `card.img.bmap` and `facts.json`."""
     boot = folder / "boot"
     boot.mkdir()
     modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]

@@ -79,7 +79,6 @@ def fill_on_board(
 
 
 def _arguments(recipe: Recipe, kind: Filesystem, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
-    """QEMU's arguments. The console is on standard output."""
     root = recipe.boot.root_device
     words = [
         *recipe.boot.arguments,
@@ -105,7 +104,6 @@ def _scratch_device(root_device: str) -> str:
 
 
 def _boot(argv: Sequence[str | Path], log: Path) -> None:
-    """Run the board until it reports the end, then cut its power."""
     board = process.start(argv, log=log)
     try:
         end_s = time.monotonic() + _TIMEOUT_S

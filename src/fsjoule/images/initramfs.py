@@ -43,8 +43,6 @@ def build_initramfs(
 
 
 class CpioArchive:
-    """A cpio archive in memory."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._inode = 0

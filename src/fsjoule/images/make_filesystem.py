@@ -45,7 +45,6 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
 
 
 def with_extended(options: Sequence[str], extended: str) -> list[str]:
-    """mke2fs's options with one more extended option, unless it is empty."""
     merged = list(options)
     if not extended:
         return merged
@@ -81,7 +80,6 @@ def _xfs_entries(folder: Path) -> list[str]:
 
 
 def fill_holes(image: Path) -> None:
-    """Write zeros into all holes of a sparse file."""
     end = image.stat().st_size
     zeros = bytes(MIB)
     with image.open("r+b") as file:

@@ -24,8 +24,6 @@ _TIMEOUT_S: Final = 1200.0
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """A built entry. `digest` covers all its files."""
-
     digest: str
     tree: Path
     packages: dict[str, str]

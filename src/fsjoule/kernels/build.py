@@ -173,7 +173,6 @@ def _configuration(recipe: Recipe, fragments: Sequence[str]) -> _Configuration:
 
 
 def _fragment(given: str) -> str:
-    """The text of a fragment: a file's content, or the line itself."""
     if parse_config(given):
         return given
     file = Path(given).expanduser()

@@ -190,7 +190,6 @@ def _first(candidates: Iterable[Path]) -> Path | None:
 
 
 def _sha256(path: Path) -> str:
-    """SHA-256 of a file, or of all files below a folder."""
     if path.is_dir():
         return folder_digest(path)
     with path.open("rb") as file:

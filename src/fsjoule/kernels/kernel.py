@@ -54,7 +54,6 @@ class Kernel:
 
     @property
     def modules_root(self) -> Path:
-        """A folder that contains lib/modules/<release>."""
         return self.folder / "modules"
 
     def index(self) -> ModuleIndex:
@@ -126,7 +125,6 @@ def wanted_modules(recipe: Recipe) -> list[str]:
 
 
 def read_index(folder: Path) -> ModuleIndex:
-    """The indexes of depmod from `lib/modules/<release>`."""
     names = {"dep": "modules.dep", "softdep": "modules.softdep", "alias": "modules.alias", "builtin": "modules.builtin"}
     return parse_index(**{part: (folder / file).read_text() for part, file in names.items()})
 

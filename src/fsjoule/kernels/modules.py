@@ -34,7 +34,6 @@ class ModuleIndex:
         return tuple(dict.fromkeys(module for pattern, module in self.aliases if fnmatchcase(wanted, pattern)))
 
     def has(self, wanted: str) -> bool:
-        """Whether the kernel has it, built in or as a module."""
         return bool(self.resolve(wanted)) or module_name(wanted) in self.builtin
 
 

@@ -88,8 +88,6 @@ def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Pa
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """A Debian package file with its control fields."""
-
     path: Path
     name: str
     version: str

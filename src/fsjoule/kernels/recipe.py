@@ -25,7 +25,6 @@ Mebibytes = Annotated[int, Field(gt=0, le=65536)]
 
 
 def _root_name(name: str) -> str:
-    """Check the name of a root partition's filesystem."""
     choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
@@ -202,7 +201,6 @@ class Recipe(_Table):
 
 
 def recipes_folder() -> Path:
-    """The project's `images/`."""
     return project_dir() / "images"
 
 
@@ -245,7 +243,6 @@ def _base_file(base: object, text: str, file: Path) -> Path:
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Merge tables; other values of `own` win."""
     both = base.keys() & own.keys()
     tables = {key for key in both if isinstance(base[key], dict) and isinstance(own[key], dict)}
     return {**base, **own, **{key: _merged(base[key], own[key]) for key in tables}}

@@ -12,7 +12,6 @@ _A_STORAGE: Final = "{device: sda, size_mib: 512}"
 
 
 def storages_of(written: dict[str, dict[str, Any]]) -> dict[str, Storage]:
-    """Further storage devices of the environment file, by name."""
     return {name: Storage(each["device"], each["size_mib"] * MIB) for name, each in written.items()}
 
 

@@ -115,7 +115,6 @@ def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # n
 
 
 def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a labgrid resource
-    """End the writers after a failure. The failure stays the main error."""
     amid_faults = isinstance(error, _GivenUpError)
     try:
         end_writers(resource, _ENDING_AMID_FAULTS_TIMEOUT_S if amid_faults else _ENDING_TIMEOUT_S)

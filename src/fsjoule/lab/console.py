@@ -32,7 +32,6 @@ class ConsoleRecorder:
         return _ESCAPES.sub("", b"".join(self._chunks).decode(errors="replace")).replace("\r", "")
 
     def tail(self, lines: int = 20) -> list[str]:
-        """The last lines that are not empty."""
         return [line.rstrip() for line in self.text().splitlines() if line.strip()][-lines:]
 
     def _notice(self, event: Any) -> None:  # noqa: ANN401 - a StepEvent, which has no types

@@ -53,7 +53,6 @@ class RefusedError(LabError):
 
 
 def coordinator_address() -> str:
-    """HOST:PORT from LG_COORDINATOR."""
     return os.environ.get("LG_COORDINATOR") or _DEFAULT_ADDRESS
 
 
@@ -144,7 +143,6 @@ class Coordinator:
         return next((each for each in found if each.token == token), None)
 
     def close(self) -> None:
-        """End the connection. Never raises or waits."""
         self._requests.put(None)
         self._call.cancel()
         self._channel.close()

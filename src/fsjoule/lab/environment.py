@@ -195,7 +195,6 @@ class _Reader:
             raise self._wrong(entry.node, f"{entry.cls} lacks {', '.join(missing)}", f"add '{missing[0]}: ...' to it")
 
     def _check_value(self, entry: _Entry, attribute: attr.Attribute[Any], node: yaml.Node) -> None:
-        """Convert and validate like attrs when labgrid makes the driver."""
         value = self._scalar(node)
         convert = cast("Callable[[Any], Any] | None", attribute.converter)
         try:
@@ -263,7 +262,6 @@ class _Reader:
 
 
 def _defaults() -> dict[str, Any]:
-    """The strategy's default arguments."""
     defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
     return {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
 

@@ -38,7 +38,6 @@ def _read(shell: Shell, path: str) -> str:
 
 
 def _machine(shell: Shell) -> str:
-    """The board's name from its device tree, or from its firmware's tables."""
     tree, tables = "/proc/device-tree/model", "/sys/class/dmi/id/product_name"
     return (_read(shell, tree) or _read(shell, tables)).strip("\0\n ")
 

@@ -16,7 +16,6 @@ from fsjoule.model import Exporter, LabFacts, MeterPort
 
 
 def lab_facts(target: Target) -> LabFacts | None:
-    """The lab of a target; None without a coordinator."""
     remote = next((each for each in target.resources if isinstance(each, RemotePlace)), None)
     if remote is None:
         return None

@@ -79,16 +79,13 @@ class MeterDriver(Driver):
 
     @step(args=["range_mv"])
     def set_range(self, range_mv: int) -> MeterInfo:
-        """Set the shunt's full scale: 40, 80, 160 or 320 mV."""
         return self.client().set_range(range_mv).info
 
     @step(args=["text"])
     def mark(self, text: str) -> None:
-        """Put a mark from the host into the stream."""
         self.client().mark(text)
 
     def status(self) -> MeterStatus:
-        """The meter's present status."""
         return self.client().info().status
 
     def client(self) -> MeterClient:
@@ -153,5 +150,4 @@ def _meter_errors(doing: str) -> Generator[None]:
 
 
 def meter(target: Target) -> MeterDriver:
-    """The active meter of a labgrid target."""
     return target.get_driver("MeterDriver")

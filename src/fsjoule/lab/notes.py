@@ -46,14 +46,11 @@ class Content:
 
 
 class Note:
-    """An open, locked note."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.left = _parsed(os.pread(descriptor, _LONGEST, 0))
 
     def write(self, *, acquired: bool = False, before: float = 0.0, after: float = 0.0) -> None:
-        """Record what this run does."""
         content = Content(os.getpid(), shlex.join(sys.argv), acquired, before, after)
         text = json.dumps(asdict(content)).encode()
         os.ftruncate(self._descriptor, 0)
@@ -104,7 +101,6 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
 
 
 def _parsed(text: bytes) -> Content | None:
-    """A note's content; None if it is empty or incomplete."""
     try:
         fields: dict[str, Any] = json.loads(text)
         return Content(

@@ -144,7 +144,6 @@ class HeldPlace:
                 self._say(f"place {self.name!r} released")
 
     def close(self) -> None:
-        """End the connection; the place stays as it is."""
         self._holder = None
         self._coordinator.close()
 
@@ -236,6 +235,5 @@ class Guard:
 
 @contextmanager
 def acquired_places(names: Iterable[str], *, say: Say = _nothing) -> Generator[Guard]:
-    """Hold all these places. See `acquired_place`."""
     with ExitStack() as closing:
         yield Guard([closing.enter_context(acquired_place(name, say=say)) for name in names])

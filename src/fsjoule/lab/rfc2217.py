@@ -22,7 +22,6 @@ class SteadySerial(serial.rfc2217.Serial):
 
     @property
     def timeout(self) -> float | None:
-        """Time limit of a read in seconds; local to this side."""
         return self._timeout
 
     @timeout.setter

@@ -195,7 +195,6 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
 
     def forget_card(self) -> None:
-        """Flash the card at the next transition, whatever its content."""
         self._on_card_sha256 = None
 
     def _must_flash(self) -> bool:
@@ -217,7 +216,6 @@ class BoardStrategy(Strategy):
         self._off_since_s = time.monotonic()
 
     def _close_console(self) -> None:
-        """Close the console and the shell on it."""
         with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
             self._labgrid.deactivate(self.console)
 
@@ -281,7 +279,6 @@ class BoardStrategy(Strategy):
                 return
 
     def _listen(self, seconds: float) -> None:
-        """Read the board's output into the recorder."""
         end = time.monotonic() + seconds
         while (left_s := end - time.monotonic()) > 0:
             self.guard.look()

@@ -39,7 +39,6 @@ def check_places(environment: EnvironmentFile) -> None:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Generator[None]:
-    """Set environment variables while the body runs."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

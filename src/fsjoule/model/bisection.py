@@ -1,4 +1,4 @@
-"""What a bisection builds and boots: commits' kernels, and the figures of one boot."""
+"""The kernels that a bisection builds, and the figures of their boots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class WantedKernel:
-    """A commit's kernel: as it is, without another commit (reverted), or with forced alignment of functions."""
+    """A commit's kernel: unchanged, without another commit (reverted), or with forced alignment of functions."""
 
     commit: str
     without: str = ""
@@ -17,10 +17,9 @@ class WantedKernel:
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernel:
-    """A kernel that can be booted: its build folder, and a digest of all that goes onto the card.
+    """A bootable kernel: its build folder, and a digest of its files on the card.
 
-    Kernels with equal `image` are the same, byte for byte. `seconds` is how long the build took, 0 for one that was
-    there.
+    Kernels with equal `image` are the same, byte for byte. `seconds` is the build time, 0 from the cache.
     """
 
     folder: Path
@@ -30,16 +29,16 @@ class BuiltKernel:
 
 @dataclass(frozen=True, slots=True)
 class NoKernel:
-    """Why a commit has no such kernel; the commit is at fault and not the machine that builds it."""
+    """Why a commit has no such kernel. The commit is at fault, not the building machine."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBoot:
-    """One boot of a kernel: figures by `<measurement> <metric>` in the metric's unit, None where one is lacking.
+    """One boot of a kernel: figures by `<measurement> <metric>` in the metric's unit, None if absent.
 
-    `unfit` says why the kernel gave none although the lab is well; `booted` is false if it did not even boot.
+    `unfit` is the reason why the kernel gave no figures in a healthy lab; `booted` is false if it did not even boot.
     """
 
     run_id: str

@@ -80,7 +80,6 @@ class Filesystem:
 
     @property
     def raw(self) -> bool:
-        """Whether there is no filesystem: fio uses the device itself."""
         return not self.make
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:

@@ -96,8 +96,6 @@ class MeterStatus:
 
 
 class MarkSource(StrEnum):
-    """The origin of a mark."""
-
     LINE = "line"  # a line on the mark UART, timestamped at its first byte
     RISING = "rising"  # an edge of the mark pin
     FALLING = "falling"

@@ -33,8 +33,6 @@ PURE_PATTERNS: Final = (IoPattern.READ, IoPattern.WRITE, IoPattern.RANDREAD, IoP
 
 
 class TimedKind(StrEnum):
-    """Operations timed as a whole, without fio."""
-
     BOOT = "boot"
     MKFS = "mkfs"
     MOUNT = "mount"
@@ -53,8 +51,6 @@ class TimedKind(StrEnum):
 
 
 class Hazard(StrEnum):
-    """A danger for a filesystem."""
-
     POWER_LOSS = "power-loss"
     DM_FLAKEY = "dm-flakey"
 

@@ -51,7 +51,6 @@ class Outcome:
 
     @property
     def broken(self) -> int:
-        """Files whose sync had returned and that are not intact."""
         return self.promised - self.files.get(FileFate.INTACT, 0)
 
     @property

@@ -196,7 +196,6 @@ class Run:
 
     @property
     def board(self) -> BoardFacts | None:
-        """The board's facts from its first boot."""
         return next(iter(self.boards.values()), None)
 
     @property

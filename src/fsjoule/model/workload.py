@@ -42,7 +42,6 @@ class _Workload:
 
     @property
     def name(self: _Sized) -> str:
-        """Its name on all boards, independent of sizes."""
         return self.slug
 
     @property
@@ -57,7 +56,6 @@ class _Workload:
 
     @property
     def order(self: _Sized) -> tuple[int, int, int]:
-        """Its sort key in tables."""
         return (2, self.size_bytes, 0)
 
     @property
@@ -296,7 +294,6 @@ class PowerLossWorkload(_WithoutFio):
 
     @property
     def mean_s(self) -> float:
-        """The mean time of the cut."""
         return (self.earliest_s + self.latest_s) / 2
 
     @property

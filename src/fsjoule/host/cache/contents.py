@@ -23,7 +23,6 @@ def contents_of(folder: Path, *, without: str) -> Contents:
 
 
 def contents_digest(contents: Mapping[str, str]) -> str:
-    """SHA-256 of a record: equal for folders with the same content."""
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
@@ -77,7 +76,6 @@ def _data_blocks(descriptor: int) -> Iterator[int]:
 
 
 def _walk(folder: Path, without: str) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Everything below a folder by name. Links are not followed."""
     todo = [folder]
     while todo:
         here = todo.pop()

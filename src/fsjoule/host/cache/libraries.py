@@ -1,4 +1,4 @@
-"""Shared libraries that fsjoule compiles for itself, each from a few files of C, once for each content and compiler."""
+"""Shared libraries that fsjoule compiles for itself from C, once per content and compiler."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _TIMEOUT_S: Final = 120.0
 
 
 def compiler_version() -> str:
-    """What the C compiler says it is. Raises MissingToolError if there is none."""
+    """The C compiler's version. Raises MissingToolError without one."""
     return process.run(["cc", "--version"], timeout_s=30.0).stdout.decode(errors="replace")
 
 
 def shared_library(
     source: Path, stage: str, *, beside: Sequence[Path] = (), progress: Progress, root: Path | None = None
 ) -> Path:
-    """The library of a file of C, from the cache or built now, of which `progress` is told.
+    """The library of a C file, from the cache or built now; `beside` are its other files and headers.
 
-    `beside` are further files of it, and headers. The library is called after the first.
-    Raises MissingToolError if the C compiler is missing, LabError if the build fails.
+    Raises MissingToolError without a C compiler, LabError if the build fails.
     """
     inputs: dict[str, object] = {
         "source": source.read_text(encoding="utf-8"),

@@ -28,7 +28,6 @@ _used: Final[dict[Path, IO[str]]] = {}
 
 @atexit.register
 def let_go() -> None:
-    """Release the locks of everything that this process has used."""
     while _used:
         _used.popitem()[1].close()
 
@@ -61,7 +60,6 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a process holds the lock right now."""
     if not os.path.lexists(lock) or not _is_file(lock):
         return False
     try:
@@ -102,7 +100,6 @@ def unused(lock: Path) -> Generator[bool]:
 
 
 def discard(path: Path) -> None:
-    """Remove a file, a link or a whole folder; a missing path is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -139,7 +136,6 @@ def _holder(lock: Path) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the path is a file or missing."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:

@@ -61,8 +61,6 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The content of `entry.json`. `digest` is the digest of `contents`."""
-
     stage: str
     name: str
     key: str
@@ -86,7 +84,6 @@ def cache_key(inputs: Mapping[str, Any]) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """A digest of the names, modes and contents of all files below a folder."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         executable = bool(path.stat().st_mode & 0o100)
@@ -327,7 +324,6 @@ def _moved_away(path: Path) -> Path:
 
 @contextmanager
 def _told(folder: Path) -> Generator[None]:
-    """Report errors of a cache that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -349,7 +345,6 @@ def _full(folder: Path) -> StorageError:
 
 
 def _is_full(folder: Path, error: LabError) -> bool:
-    """Whether a program failed because the disk is full."""
     free = os.statvfs(folder)
     words = tuple(os.strerror(number) for number in _FULL)
     return free.f_bavail * free.f_frsize < _LITTLE_BYTES or any(word in error.what for word in words)

@@ -84,7 +84,6 @@ def _power_u(part: Share) -> float:
 
 
 def _spread_w(rest: Share) -> float:
-    """Uncertainty in W of the mean idle power, from its spread over samples."""
     return rest.sd_w / math.sqrt(max(1, rest.samples))
 
 

@@ -113,7 +113,6 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
 
 
 def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
-    """Fraction of each gap inside the window."""
     return hole_us / (holes.end_us - holes.begin_us)
 
 

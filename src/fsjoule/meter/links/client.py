@@ -90,15 +90,12 @@ class MeterClient:
         return self.change(Command.RATE, commands.rate(rate_hz))
 
     def set_range(self, range_mv: int) -> InfoFrame:
-        """Set the shunt's full scale in mV."""
         return self.change(Command.RANGE, commands.measuring_range(range_mv))
 
     def set_shunt(self, shunt_uohm: int) -> InfoFrame:
-        """Tell the meter its resistor, in microohms."""
         return self.change(Command.SHUNT, commands.shunt(shunt_uohm))
 
     def start(self) -> InfoFrame:
-        """Start sampling, if the meter does not sample yet."""
         return self.change(Command.START)
 
     def stop(self) -> InfoFrame:
@@ -106,7 +103,6 @@ class MeterClient:
         return self.receiver.wait_info()
 
     def mark(self, text: str) -> None:
-        """Put a mark into the stream at the moment when the command arrives."""
         self.command(Command.MARK, commands.mark(text))
 
     def save(self) -> int:

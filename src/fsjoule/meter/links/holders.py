@@ -15,8 +15,6 @@ _PSEUDO: Final = range(136, 144)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that has a terminal open."""
-
     pid: int
     name: str
 

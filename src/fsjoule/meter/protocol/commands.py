@@ -46,8 +46,6 @@ class Command(IntEnum):
 
 
 class ReplyStatus(IntEnum):
-    """Statuses of the meter's replies."""
-
     DONE = 0
     UNKNOWN_COMMAND = 1
     WRONG_LENGTH = 2
@@ -96,7 +94,6 @@ def status_text(status: int) -> str:
 
 
 def self_test_failures(bits: int) -> tuple[str, ...]:
-    """The failures in the first value of a self-test's reply."""
     known = tuple(text for bit, text in _SELF_TEST_FAILURES.items() if bits & bit)
     unknown = bits & ~sum(_SELF_TEST_FAILURES)
     return (*known, f"unknown failures 0x{unknown & _U32_MAX:02X}") if unknown else known

@@ -28,7 +28,6 @@ class ExpectedUncertainty:
         return math.hypot(*(getattr(self, field.name) for field in fields(self)))
 
     def as_document(self, volts: float, amperes: float) -> dict[str, Any]:
-        """A JSON document, with the load."""
         return {"volts": volts, "amperes": amperes, "total_w": self.total_w} | asdict(self)
 
     def text(self, volts: float, amperes: float) -> str:
@@ -37,7 +36,6 @@ class ExpectedUncertainty:
         return f"{self.total_w * 1e3:.2f} mW{share} at {volts:g} V, {amperes:g} A (k=1)"
 
     def causes(self) -> str:
-        """The total's causes in words."""
         parts = {
             "offset": self.offset_w,
             "gain": self.gain_w,

@@ -22,7 +22,6 @@ _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def dots_across(width: int) -> int:
-    """The number of values that fit into a plot of `width` characters."""
     return max(1, width - _LABEL_WIDTH - 1) * _ACROSS
 
 
@@ -58,13 +57,11 @@ def axis(low: float, high: float, height: int) -> tuple[float, float, float]:
 
 
 def _row(value: float, low: float, high: float, height: int) -> int:
-    """The row of dots, counted from the top."""
     rows = height * _DOWN - 1
     return rows - round(min(1.0, max(0.0, (value - low) / (high - low))) * rows)
 
 
 def _labels(low: float, high: float, step: float, height: int) -> dict[int, str]:
-    """Texts by row of characters."""
     decimals = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if _has_half(step) else 0))
     count = round((high - low) / step)
     return {

@@ -30,8 +30,6 @@ _MOST_WAITING: Final = 30_000
 
 
 class Ending(Protocol):
-    """Tells when the user wants to end."""
-
     def wait(self, timeout_s: float) -> bool:
         """Whether the user wants to end, now or within this time."""
         ...

@@ -33,18 +33,15 @@ def _adc(setting: int) -> str:
 
 
 def full_scale_a(info: MeterInfo) -> float:
-    """The largest current that the range can show, in amperes."""
     return info.shunt_range_mv * 1e-3 / (info.shunt_uohm * 1e-6)
 
 
 def zero_text(calibration: MeterCalibration, now_s: float) -> str:
-    """The zero calibration, with its age."""
     when = date_text(calibration.zero_date, now_s)
     return f"{when}: offset {calibration.shunt_offset_nv / 1e3:+.2f} uV" if calibration.zero_date else when
 
 
 def gain_text(calibration: MeterCalibration, now_s: float) -> str:
-    """The gain calibration, with its age."""
     when = date_text(calibration.gain_date, now_s)
     if not calibration.gain_date:
         return when
@@ -55,7 +52,6 @@ def gain_text(calibration: MeterCalibration, now_s: float) -> str:
 
 
 def date_text(date: int, now_s: float) -> str:
-    """A date from the meter, with its age."""
     if not date:
         return "never"
     return f"{datetime.fromtimestamp(date, UTC):%Y-%m-%d %H:%M} UTC, {_age(now_s - date)}"

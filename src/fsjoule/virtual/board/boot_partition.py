@@ -34,8 +34,6 @@ class BootEntry:
 
 @dataclass(frozen=True, slots=True)
 class BootFiles:
-    """The entry's files, copied to the host."""
-
     kernel: Path
     initrd: Path
     device_tree: Path | None

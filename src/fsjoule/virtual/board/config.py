@@ -138,7 +138,6 @@ class BoardConfig:
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
     def disk_image(self, name: str) -> Path:
-        """The image of a further disk, next to the card's."""
         return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")
 
     def disk_socket(self, name: str) -> Path:

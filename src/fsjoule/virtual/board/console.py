@@ -63,7 +63,6 @@ class Console:
         self._order(lambda: self._begin(line))
 
     def say(self, text: str) -> None:
-        """Print a text like a boot ROM."""
         self._order(lambda: self._send(text.encode()))
 
     def close(self) -> None:
@@ -137,13 +136,11 @@ class Console:
             self._watch(self._line, bool(self._to_board), self._on_line)
 
     def _watch(self, end: int | socket.socket, pending: bool, handler: Callable[[int], None]) -> None:
-        """Read from one end, and write to it while data for it is pending."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
         if self._selector.get_key(end).events != events:
             self._selector.modify(end, events, handler)
 
     def _send(self, data: bytes) -> None:
-        """Send to the log and to a reader."""
         self._log.write(data)
         self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]
         if self._mailbox is not None:

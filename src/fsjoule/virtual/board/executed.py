@@ -1,4 +1,4 @@
-"""What the probe writes of a window in which it counted instructions, as probe/guest_profile.c has it."""
+"""Reads the probe's profile of a window: executed instructions, as in probe/guest_profile.c."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from fsjoule.model import Profile
 _HEADER: Final = struct.Struct("<8sQqqqq")
 _MAGIC: Final = b"FSJPROF\0"
 _RECORD: Final = np.dtype([("address", "<u8"), ("page", "<u8"), ("executed", "<u8")])
-# Where a processor of the emulated board goes on when an instruction could not reach its memory: that one has been
-# counted, and is counted again when it is repeated.
+# The emulated processor's vector for an instruction without its memory, which is repeated and so counted twice.
 _DATA_ABORT: Final = 0xFFFF0010
 
 
 def read_profile(content: bytes) -> Profile:
-    """The profile of a window. Raises LabError if it is none."""
+    """The profile of a window. Raises LabError for invalid content."""
     try:
         magic, records, start_ns, stop_ns, busy_ns, instruction_ns = _HEADER.unpack_from(content)
         rows = np.frombuffer(content, _RECORD, records, _HEADER.size)
     except (struct.error, ValueError) as error:
         raise LabError(f"the probe's profile cannot be read: {error}") from error
     if magic != _MAGIC or len(content) != _HEADER.size + rows.nbytes:
-        raise LabError("what the probe gave is no profile")
+        raise LabError("the probe's answer is not a profile")
     rows = np.sort(rows, order=["address", "page"])
     return Profile(
         addresses=rows["address"].copy(),

@@ -20,8 +20,6 @@ _COPY_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PowerOn:
-    """The parts of one power-on."""
-
     files: BootFiles
     card: Path
     qemu: GuestTime
@@ -62,7 +60,6 @@ class Guest:
         self._copy.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
-        """The status for people, as plain JSON."""
         state = self.supply.state()
         return {
             "seconds": state.time_ns / 1e9,

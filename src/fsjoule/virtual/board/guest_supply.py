@@ -66,7 +66,6 @@ class GuestSupply:
 
     @property
     def records(self) -> int:
-        """Events sent since power-on."""
         return self.state().events
 
     def state(self) -> GuestState:
@@ -79,7 +78,6 @@ class GuestSupply:
         return NOTHING_YET
 
     def environment(self, card: Path, mark_fd: int) -> dict[str, str]:
-        """The environment for a QEMU; `mark_fd` is its end of the mark line."""
         k = self._coefficients
         model = (
             *(k.volts, k.idle_w, k.cpu_w, k.card_read_mj_per_mib, k.card_write_mj_per_mib),
@@ -96,10 +94,7 @@ class GuestSupply:
         }
 
     def take_profile(self, window: str) -> bytes | None:
-        """What the board that is on executed in the window of that name, as the probe wrote it; once.
-
-        None if it was not to count, or has not come to the end of such a window.
-        """
+        """The probe's file for a window, which can be taken once; None before the window's end."""
         if not _WINDOW.fullmatch(window):
             return None
         file = self._profiles / window

@@ -141,13 +141,13 @@ class VirtualBoard:
             self._guest.seed = seed
 
     def profile_next(self) -> None:
-        """Have the next power-on count instructions. Raises LabError for a board that is not in guest time."""
+        """Let the next power-on count instructions. Raises LabError for a board not in guest time."""
         if self._guest is None:
             raise LabError("this board is not in guest time: it cannot count instructions")
         self._guest.profile_next = True
 
     def take_profile(self, window: str) -> bytes | None:
-        """What was executed in a window (see `GuestSupply`); None where nothing was counted."""
+        """A window's profile (see `GuestSupply`), or None."""
         return None if self._guest is None else self._guest.supply.take_profile(window)
 
     def end_qemu(self) -> None:

@@ -57,9 +57,9 @@ def losses(coordinator: str) -> tuple[str, ...]:
 
 
 def profile_next(coordinator: str) -> None:
-    """Have the board of the lab at this coordinator count instructions from its next power-on to the end of that.
+    """Let the board of this machine's lab at this coordinator count instructions during its next power-on.
 
-    Raises LabError if there is no such lab on this machine, or its board cannot.
+    Raises LabError without such a lab, or if its board cannot.
     """
     for record in _this_lab(coordinator):
         url = urllib.parse.urljoin(record.board_status_url, "/profile")
@@ -71,9 +71,9 @@ def profile_next(coordinator: str) -> None:
 
 
 def take_profile(coordinator: str, window: str) -> Profile | None:
-    """What the board executed in the window of that name, once; None if it has come to the end of none.
+    """The profile of the named window, which can be taken once; None if no such window has ended.
 
-    Raises LabError if there is no such lab on this machine, or its board does not answer.
+    Raises LabError without such a lab, or without an answer.
     """
     for record in _this_lab(coordinator):
         url = urllib.parse.urljoin(record.board_status_url, f"/profile/{window}")
@@ -92,7 +92,7 @@ def take_profile(coordinator: str, window: str) -> Profile | None:
 def _this_lab(coordinator: str) -> list[LabRecord]:
     found = _labs_at(coordinator)
     if not found:
-        raise LabError("profiles are made in a virtual lab of this machine, and this run's lab is none")
+        raise LabError("profiles need a virtual lab of this machine, which this run does not use")
     return found[:1]
 
 

@@ -71,7 +71,6 @@ def card_faults(coordinator: str) -> tuple[str, ...]:
 
 
 def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
-    """Dead and stopped parts of a lab."""
     found = _noted(record)
     if any(fault.stopped for fault in found):
         time.sleep(_STOPPED_FOR_S)
@@ -194,7 +193,6 @@ def _serial_servers(children: list[Seen]) -> list[LabFault]:
 
 
 def _served(process: ProcessRef) -> str:
-    """The name of the terminal that a ser2net serves."""
     try:
         arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

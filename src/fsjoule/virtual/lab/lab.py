@@ -257,7 +257,6 @@ class _Equipment:
 
 
 def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
-    """Raise LabError if the present lab differs from the request."""
     name, again = record.name, "fsjoule lab down, then try again"
     if record.emulator != emulator:
         raise LabError(

@@ -1,4 +1,4 @@
-"""What a virtual lab runs and fsjoule compiles: the meter's simulator from meter/, the board's probe from probe/."""
+"""Programs compiled for the virtual lab: the meter's simulator from meter/, the board's probe from probe/."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUILD_TIMEOUT_S: Final = 300.0
 
 
 def simulator(progress: Progress) -> Path:
-    """The simulator's program, from the cache or built now, of which `progress` is told.
+    """The simulator's program, from the cache or built now.
 
     Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
     """
@@ -36,7 +36,7 @@ def simulator(progress: Progress) -> Path:
 
 
 def probe(progress: Progress) -> Path:
-    """The library that tells what a board in guest time draws and executes. Raises as `simulator` does."""
+    """The library that reports power and instructions of a board in guest time. Raises like `simulator`."""
     source = project_dir() / "probe" / "guest_probe.c"
     beside = sorted(each for each in source.parent.glob("*.[ch]") if each != source)
     return shared_library(source, "probe", beside=beside, progress=progress, root=cache_dir())

@@ -24,8 +24,6 @@ _START_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One program of the lab."""
-
     name: str
     argv: tuple[str, ...]
     ready: Callable[[], bool]
@@ -88,7 +86,6 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
 
 
 def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
-    """A meter in real time, or one that follows the board's own time."""
     devices = Path(record.devices)
     feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
     own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
@@ -140,7 +137,6 @@ def listens(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 without a listener at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

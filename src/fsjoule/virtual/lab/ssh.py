@@ -72,7 +72,6 @@ def _needs_pam() -> bool:
 
 
 def _wrap(path: Path, command: list[str]) -> None:
-    """Make an executable that runs `command` followed by its own arguments."""
     _write_program(path, f'exec {shlex.join(command)} "$@"')
 
 

@@ -41,8 +41,6 @@ class _Stop(Exception):  # noqa: N818 - no error: the lab is asked to end
 
 
 class Supervisor:
-    """Runs the lab's services from start to end."""
-
     def __init__(self, paths: LabPaths, record: LabRecord, pipe: int) -> None:
         self._paths = paths
         self._record = record
@@ -121,7 +119,6 @@ class Supervisor:
             self._guard(self._running[service.name][0].pid)
 
     def _guard(self, pid: int) -> None:
-        """Hold a service's terminals, and wake up when it ends."""
         try:
             self._terminals.hold(pid)
         except OSError as error:

@@ -61,7 +61,6 @@ class HeldTerminals:
 
 
 def remove_links(folder: Path, terminals: list[Path]) -> None:
-    """Remove a folder's links to these terminals, and its dangling links."""
     for link in folder.iterdir():
         with suppress(OSError):
             if link.is_symlink() and (link.readlink() in terminals or not link.exists()):
