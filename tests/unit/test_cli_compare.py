@@ -70,7 +70,7 @@ def test_sides_from_different_boards_of_one_type_are_told(fsjoule: CommandLine, 
     notes = fsjoule("compare", here, there, "--json").document["notes"]
     boards = (
         "baseline and candidate come from different boards: place virtual of exporter fsjoule-virtual against place "
-        "rack-2 of exporter fsjoule-virtual. What differs between the boards looks like a change"
+        "rack-2 of exporter fsjoule-virtual. Differences between the boards look like changes"
     )
     meters = (
         "baseline and candidate were measured with different meters: T1 against T2. Energies may differ by what the "
@@ -194,7 +194,7 @@ def test_a_changed_figure_alone(fsjoule: CommandLine, matrix: Path) -> None:
     ("words", "said"),
     [
         (("6.1", "6.1"), "both sides are the same 36 measurements: kernel 6.1.0-armmp"),
-        (("6.1", "6.12", "--fs", "xfs"), "cannot be compared: it has no measurement of that kind"),
+        (("6.1", "6.12", "--fs", "xfs"), "cannot be compared: it has no matching measurement"),
         (("6.1", "6.12", "--alpha", "5"), "--alpha 5 is not a fraction between 0 and 1"),
         (("6.1", "6.12", "--smallest-effect", "nan"), "--smallest-effect nan is not a fraction"),
         (("6.1", "6.12", "--json", "--markdown"), "exclude each other"),

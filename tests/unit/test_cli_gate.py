@@ -161,7 +161,7 @@ def test_runs_apart_are_refused_unless_drift_is_accepted(run: CommandLine, tmp_p
     words = ("gate", "--baseline", one, "--candidate", other, "--policy", "policy.toml")
     done = run(*words)
     assert done.code == 2
-    assert "what drifted between them would look like a change" in done.err
+    assert "a drift between them would look like a change" in done.err
     assert "--lg-env" in done.err
     accepted = run(*words, "--drift-not-excluded", "--json")
     assert accepted.code == 1

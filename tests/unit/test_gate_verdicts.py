@@ -142,7 +142,7 @@ def test_a_series_that_has_none_of_the_metrics_is_not_waited_for() -> None:
 
 
 def test_a_policy_without_anything_to_test_is_refused() -> None:
-    with pytest.raises(ConfigError, match="none of what is measured has throughput, energy"):
+    with pytest.raises(ConfigError, match="no workload has throughput, energy"):
         judged(POLICY, lambda _: {(MKFS, Metric.DURATION): (1.0, 1.0)})
 
 

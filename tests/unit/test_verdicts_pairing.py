@@ -164,7 +164,7 @@ def test_what_neither_side_has_is_not_compared_and_said(tmp_path: Path) -> None:
     )
     found = compared("6.1", "6.12", within=path)
     assert Metric.ENERGY not in {one.metric for one in found.findings}
-    assert "energy: not compared in 2 series, as neither side has it" in found.notes
+    assert "energy: not compared in 2 series, because neither side has it" in found.notes
     with pytest.raises(ConfigError, match="no series of the two sides has net-energy"):
         compared("6.1", "6.12", within=path, metrics=(Metric.NET_ENERGY,))
 
@@ -220,7 +220,7 @@ def test_runs_kernels_and_branches_of_an_index(tmp_path: Path) -> None:
     # A run of several kernels: each is compared with itself.
     itself = compared("main", "topic", index=file)
     assert {one.subject.kernel for one in itself.findings} == {"6.12.0-armmp"}
-    assert "each kernel was compared with itself, as the sides have several" in itself.notes
+    assert "each kernel was compared with itself, because the sides have several" in itself.notes
     assert itself.baseline.only_here == tuple(
         f"{label}, kernel 6.1.0-armmp (6.1.7-1)" for label in ("ext4 mkfs", "btrfs randwrite-16k", "ext4 read-16k")
     )
@@ -288,12 +288,12 @@ def test_nothing_valid_and_nothing_of_that_kind_is_refused(matrix: Path, tmp_pat
     bad = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0}, change=lambda m: replace(m, invalid_reasons=("no",)))
     with pytest.raises(ConfigError, match="run bbbbbb cannot be compared: its 30 measurements are invalid"):
         compared(matrix, bad)
-    with pytest.raises(ConfigError, match="it has no measurement of that kind"):
+    with pytest.raises(ConfigError, match="it has no matching measurement"):
         compared("6.1", "6.12", within=matrix, where=Where(filesystems=("f2fs",)))
 
 
 def test_a_name_without_an_index_says_both_ways(matrix: Path, tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"(?s)6\.12 is no run folder, and there is no index at .*index rebuild"):
+    with pytest.raises(ResultError, match=r"(?s)6\.12 is not a run folder, and there is no index at .*index rebuild"):
         compared(matrix, "6.12", index=tmp_path / "index.sqlite")
 
 

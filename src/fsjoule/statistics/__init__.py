@@ -1,6 +1,6 @@
 """Statistics: pure functions from repetitions to decisions with error rates. docs/statistics.md explains them.
 
-For: methods only. They see numbers, never a file, a run or a series' name. The unit of all of them is the boot.
+For: methods only. They see numbers, never a file, a run or a series' name. Their unit is always the boot.
 Called by: `verdicts`, `report`, `suites`, `runs`, `cli`.
 May call: `model`, `host`, `errors`.
 

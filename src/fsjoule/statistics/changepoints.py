@@ -1,7 +1,7 @@
-"""Change points in the history of a series: what a detector nominates. `confirmation` has what becomes of it.
+"""Change points that a detector nominates in the history of a series; `confirmation` tests them.
 
-No detector's threshold is a false-alarm rate: it is asked anew after every run, and boots stall. So what it finds is a
-candidate, and only a sequential test with a stated error rate makes it a change.
+A detector's threshold is no false-alarm rate, because the detector is asked after every run, and boots stall. So it
+only finds candidates; a sequential test with a stated error rate makes them changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.ratios import Floats
 
-# A detector is one or two points off now and then; the points to be run anew keep that distance from the change.
+# A detector is sometimes one or two points off; the points to measure again keep this distance from the change.
 _MARGIN: Final = 2
 
 
@@ -25,19 +25,16 @@ class ChangePointFinder(Protocol):
     """Finds where the level of a series changes."""
 
     def find(self, values: Floats) -> tuple[int, ...]:
-        """The indexes at which a new level starts, ascending.
-
-        `values` is one-dimensional and in order; all are finite logarithms of figures.
-        """
+        """The indexes at which a new level starts, ascending; `values` are finite logarithms, in order, shape (n,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A change that a detector suggests. All indexes are those of the series as it was given.
+    """A change that a detector suggests. All indexes refer to the series as given.
 
-    The new level starts at `index`; `ratio` is its median over that of the level before. `before` and `after` are the
-    points to be run anew: near the change, but not so near that a detector that is slightly off would miss it.
+    The new level starts at `index`; `ratio` is its median over the median before. `before` and `after` are the points
+    to measure again: near the change, but on the right side of it even if the detector is slightly off.
     """
 
     index: int
@@ -48,16 +45,16 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Nominations:
-    """What a detector suggests for one series, and which of its points were not used, with the reason."""
+    """A detector's suggestions for one series, and the points that it did not use, with reasons."""
 
     nominations: tuple[Nomination, ...]
     left_out: tuple[str, ...] = ()
 
 
 def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nominations:
-    """Candidates for change points in a series, one figure a run, in order.
+    """Candidates for change points in a series with one figure per run, in order.
 
-    Figures that are missing, not finite or not above zero are left out and named; they split nothing.
+    Figures that are missing, not finite or not above zero are left out and named; they do not split the series.
     """
     found = [(index, figure, complaint(figure)) for index, figure in enumerate(figures)]
     left_out = tuple(f"point {index}: {wrong}" for index, _, wrong in found if wrong)

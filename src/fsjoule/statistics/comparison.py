@@ -1,4 +1,4 @@
-"""Comparing repetitions of two kernels, runs or branches: one verdict for each series and metric of a request."""
+"""Compares repetitions of two kernels, runs or branches: one verdict per series and metric of a request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[S]):
-    """One metric of one series on both sides, a figure a boot, in the metric's unit. `subject` is the caller's."""
+    """One metric of one series on both sides, one figure per boot, in the metric's unit. `subject` is the caller's."""
 
     subject: S
     metric: Metric
@@ -38,12 +38,12 @@ class Comparison(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[S]):
-    """What is said of one comparison.
+    """The result of one comparison.
 
     `ratio` is candidate over baseline. `p` is the rank test's, `q` the same after Benjamini and Hochberg. `detectable`
-    is the minimum detectable effect, None where so few repetitions can show none. `n_*` count usable figures; `more_*`
-    is how many more each side needs for a verdict, None if more alone would not do. `left_out` names figures that were
-    not used, `reason` says why there is no verdict.
+    is the minimum detectable effect, None if there are too few repetitions. `n_*` count usable figures; `more_*` are
+    the further boots that each side needs for a verdict, None if more alone would not help. `left_out` names unused
+    figures, `reason` says why there is no verdict.
     """
 
     subject: S
@@ -71,9 +71,9 @@ class _Tested(Generic[S]):
 
 
 def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = None) -> tuple[Verdict[S], ...]:
-    """One verdict a comparison, in the same order.
+    """One verdict per comparison, in the same order.
 
-    All comparisons of a request belong into one call: the false discovery rate is held over all of them (Benjamini,
+    All comparisons of a request belong in one call: the false discovery rate holds for all of them (Benjamini,
     Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
     """
     from scipy.stats import false_discovery_control
@@ -82,7 +82,7 @@ def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = No
     tested = [_test(comparison, wanted) for comparison in comparisons]
     known = [t.p for t in tested if t.p is not None]
     adjusted = iter(false_discovery_control(known, method="bh").tolist() if known else [])
-    # What a lone change among that many comparisons must reach to be told.
+    # The level that a lone change among this many comparisons must reach.
     level = min(wanted.alpha, wanted.false_discoveries / max(1, len(tested)))
     return tuple(_judge(t, None if t.p is None else float(next(adjusted)), level, wanted) for t in tested)
 
@@ -130,7 +130,7 @@ def _judge(tested: _Tested[S], q: float | None, level: float, criteria: Criteria
 def _outcome(
     tested: _Tested[S], ratio: Ratio | None, q: float | None, level: float, criteria: Criteria
 ) -> tuple[Outcome, int | None, str]:
-    """The outcome, how many repetitions of a side would decide it (0: it is decided), and why it is not."""
+    """The outcome, the repetitions per side that would decide it (0 if decided), and why it is undecided."""
     at_least = repetitions_for_alpha(level)
     if ratio is None or tested.p is None or q is None:
         return Outcome.TOO_FEW, at_least, f"the rank test needs {at_least} repetitions of each side"
@@ -161,7 +161,7 @@ def _direction(ratio: float, metric: Metric, criteria: Criteria) -> Outcome:
 
 
 def _enough(tested: _Tested[S], level: float, criteria: Criteria) -> int | None:
-    """Repetitions of each side that resolve the smallest effect; at least one more than there are."""
+    """Repetitions per side that resolve the smallest effect; at least one more than now."""
     noise = relative_noise(tested.baseline, tested.candidate)
     one_more = max(len(tested.baseline), len(tested.candidate)) + 1
     if noise is None:

@@ -1,4 +1,4 @@
-"""What becomes of a nominated change point: fresh interleaved boots confirm it, or refute it."""
+"""Fresh interleaved boots confirm or refute a nominated change point."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from fsjoule.statistics.outcome import Confirmed, Outcome
 
 
 def confirming_test(nomination: Nomination, rates: Rates) -> SequentialTest:
-    """The sequential test that a nomination has to pass, in the direction of its change.
+    """The sequential test for a nomination, in the direction of its change.
 
-    It is given pairs of fresh boots of the points `before` and `after`. `regressed` means that there is a change of
-    that direction, be it better or worse.
+    It takes pairs of fresh boots of the points `before` and `after`. `regressed` means a change in this direction,
+    better or worse.
     """
     return SequentialTest(rates, more_is_better=nomination.ratio < 1)
 
 
 def outcome_of(state: State) -> Confirmed:
-    """What a confirming test says of its nomination, as far as it has come."""
+    """A confirming test's present answer about its nomination."""
     return {
         Outcome.REGRESSED: Confirmed.CONFIRMED,
         Outcome.NOT_REGRESSED: Confirmed.REFUTED,

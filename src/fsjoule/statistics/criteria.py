@@ -1,4 +1,4 @@
-"""What a comparison must show before a verdict is given."""
+"""The criteria for a comparison's verdicts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a verdict takes. Effects are fractions of the baseline.
+    """Effects are fractions of the baseline.
 
-    `alpha` is the two-sided level of one comparison, `false_discoveries` the share of false ones among all changes of a
-    request. `smallest_effect` is what must be excluded for `unchanged`, and what `power` refers to; `negligible` is
-    the change below which none is told, however certain. `most_unusable` is the share of a side's figures that may be
-    unusable before nothing is said.
+    `alpha` is the two-sided level of one comparison, `false_discoveries` the share of false changes among all changes
+    of a request. `unchanged` excludes effects of `smallest_effect`, to which `power` refers; changes below `negligible`
+    are never reported, however certain. `most_unusable` is the largest share of unusable figures on a side with a
+    verdict.
     """
 
     alpha: float = 0.005

@@ -1,22 +1,22 @@
-"""Evidence for and against a loss, from interleaved boots whose noise is unknown and which stall now and then.
+"""Evidence for and against a loss, from interleaved boots whose noise is unknown and which sometimes stall.
 
-A boot's figure is taken as its logarithm, turned so that less is worse. Boots of the candidate differ from those of the
-baseline by the effect e. The noise of a boot is normal with an unknown standard deviation s; with a small probability
-the boot stalls, and its figure is then spread so widely that it says next to nothing (Tukey's contaminated normal;
-Huber, Ann. Math. Statist. 36, 1965, 1753-1758, for why a sequential test needs it).
+A boot's figure is its logarithm, with a sign so that less is worse. Boots of the candidate differ from the baseline's
+by the effect e. A boot's noise is normal with an unknown standard deviation s; with a small probability the boot
+stalls, and its figure is then spread so widely that it says almost nothing (Tukey's contaminated normal; Huber, Ann.
+Math. Statist. 36, 1965, 1753-1758, says why a sequential test needs it).
 
-Runs are taken in blocks of three pairs that share a level of their own, so that drift from block to block cancels. The
-level is integrated out with a flat prior, s by a sum over a grid.
+Each block of three pairs has its own level, so that drift from block to block cancels. The level is integrated out with
+a flat prior, s by a sum over a grid.
 
-With L(e) as the likelihood of all runs so far, two quantities are followed:
+L(e) is the likelihood of all boots so far. Two quantities are followed:
 
     regressed      mean of L(e) over losses of at least the smallest effect  /  largest L(e) over no loss and gains
     not regressed  mean of L(e) over no loss and gains  /  largest L(e) over losses of at least the smallest effect
 
-Each is an e-value: if its denominator's hypothesis holds, it exceeds 1/a at any time with probability a at most (Ville
+Each is an e-value: if its denominator's hypothesis holds, it exceeds 1/a at any time with probability at most a (Ville
 1939; Ramdas, Gruenwald, Vovk, Shafer: Game-theoretic statistics and safe anytime-valid inference, 2023, sections 2 and
-5). So one may look after every pair and stop whenever one likes. This holds on average over the grid of s; simulation
-shows what it is at a given s (docs/statistics.md).
+5). So one may look after every pair and stop at any time. This holds on average over the grid of s; docs/statistics.md
+has simulated rates for a given s.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from fsjoule.statistics.ratios import Floats
 
 BLOCK_PAIRS: Final = 3
 STALL_PROBABILITY: Final = 0.05
-# Spread of a stalled boot's logarithm: wide enough for one that takes twice as long.
+# Spread of a stalled boot's logarithm: wide enough for a boot that takes twice as long.
 STALL_SD: Final = 0.3
-# Half a tenth of a per cent (a deterministic board) to 30 % (useless), in steps of a third.
+# 0.05 % (a deterministic board) to 30 % (useless), in steps of a third.
 _SIGMAS: Final[Floats] = np.exp(np.arange(math.log(5e-4), math.log(0.3), 0.3))
-# Earlier boots that disagree with the fresh ones must not outweigh them.
+# Earlier boots must not outweigh fresh boots that disagree.
 _MOST_DEGREES: Final = 4.0
-# Effects up to this one (seven eighths gone, or eight times as much) are on the grid, each a multiple of the last.
+# The grid of effects ends at an eighth or eight times as much; each effect is a multiple of the last.
 _LARGEST: Final = math.log(8)
 _LOSS_STEP: Final = 2.0
 _GAIN_STEP: Final = 3.0
-# Effects of all sizes, from a thousandth of a percent up, each a tenth larger than the last.
+# Effects of all sizes, from 0.001 % up, each a tenth larger than the last.
 _SIZES: Final[Floats] = np.exp(np.arange(math.log(1e-5), math.log(_LARGEST), 0.1))
 _EFFECTS: Final[Floats] = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
-# Weight of the very effect that matters among losses, and of no effect at all among gains.
+# Weight of the smallest effect among losses, and of no effect among gains.
 _WEIGHT_OF_FIRST: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNoise:
-    """What earlier boots of the baseline say about the noise: relative standard deviation, and degrees of freedom.
+    """The noise of the baseline's earlier boots: relative standard deviation, and degrees of freedom.
 
-    Counts as four degrees of freedom at most, so that it speeds a decision up without forcing it.
+    It counts as at most four degrees of freedom, so that it speeds a decision up without forcing it.
     """
 
     relative_sd: float
@@ -62,7 +62,7 @@ class KnownNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
-    """Effects with the logarithms of their weights: `losses` of at least the smallest effect, `gains` from none up.
+    """Effects with the logarithms of their weights: `losses` from the smallest effect, `gains` from zero.
 
     All arrays are one-dimensional; an effect and its weight share an index.
     """
@@ -74,7 +74,7 @@ class Hypotheses:
 
     @classmethod
     def about(cls, smallest_loss: float) -> Hypotheses:
-        """The grids for a smallest loss that matters, a positive difference of logarithms."""
+        """The grids for the smallest loss that matters, a positive difference of logarithms."""
         steps = max(1, math.ceil(math.log(_LARGEST / smallest_loss, _LOSS_STEP)))
         losses = -smallest_loss * _LOSS_STEP ** np.arange(steps + 1, dtype=np.float64)
         steps = max(1, math.ceil(math.log(_LARGEST / smallest_loss, _GAIN_STEP)))
@@ -85,7 +85,7 @@ class Hypotheses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Logarithms of the two e-values after each pair, shape (..., pairs), and the noise they find, the same shape."""
+    """Logarithms of both e-values after each pair, and the estimated noise; all have shape (..., pairs)."""
 
     regressed: Floats
     not_regressed: Floats
@@ -93,10 +93,10 @@ class Evidence:
 
 
 def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None) -> Evidence:
-    """Evidence after each pair.
+    """The evidence after each pair.
 
-    Both arrays have the shape (..., pairs): logarithms, less is worse, in the order in which they ran. Any number of
-    trials can be followed at once along the leading axes.
+    Both arrays have the shape (..., pairs): logarithms, less is worse, in the order of time. The leading axes can hold
+    any number of trials.
     """
     effects = np.concatenate([hypotheses.losses, hypotheses.gains])
     prior = _sigma_prior(known)
@@ -116,12 +116,12 @@ def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known:
 def effect_bounds(
     baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None, *, confidence: float
 ) -> tuple[float, float]:
-    """Bounds of the effect that hold at any number of pairs, so also at the one where somebody stopped.
+    """Bounds of the effect that hold at any number of pairs, so also when somebody stops.
 
-    All effects of which the evidence against, mean of L / L(e), is below 1 / (1 - confidence): a confidence sequence
-    (Ramdas et al. 2023, section 3.4). The mean is half over the hypotheses' effects, half over a grid of all sizes, so
-    that it is narrow also about an effect that is none of theirs. Both arrays are one-dimensional, of at least one
-    pair, as in `evidence`.
+    They include all effects e with evidence against them, mean of L / L(e), below 1 / (1 - confidence): a confidence
+    sequence (Ramdas et al. 2023, section 3.4). Half of the mean is over the hypotheses' effects, half over a grid of
+    all sizes, so that it is also narrow about other effects. Both arrays are as in `evidence`, one-dimensional, with
+    at least one pair.
     """
     from scipy.special import logsumexp
 
@@ -139,12 +139,12 @@ def effect_bounds(
     held = np.flatnonzero(against < -math.log1p(-confidence))
     if not len(held):
         return float(around[0]), float(around[-1])
-    # The effects next to those that hold: the grid must not make it narrower than it is.
+    # The neighbours of the effects that hold, so that the grid does not make the bounds too narrow.
     return float(around[max(held.min() - 1, 0)]), float(around[min(held.max() + 1, len(around) - 1)])
 
 
 def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Floats]:
-    """The two e-values' logarithms and the noise, from likelihood times prior of shape (..., effects, sigmas)."""
+    """Logarithms of both e-values, and the noise, from likelihood times prior of shape (..., effects, sigmas)."""
     from scipy.special import logsumexp
 
     per_effect = logsumexp(joint, axis=-1)
@@ -156,13 +156,13 @@ def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Float
 
 
 def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Floats:
-    """Logarithm of one block's likelihood, its level integrated out: (..., k) and (..., k) to (..., effects, sigmas).
+    """Logarithm of one block's likelihood, its level integrated out: (..., k), (..., k) to (..., effects, sigmas).
 
-    A sum over which of the 2k boots stalled. With w the inverse variances and r the figures less the effect, the
-    integral over the level is exp(-(sum w r^2 - (sum w r)^2 / sum w) / 2) * sqrt(prod w / sum w), but for a constant.
+    It sums over all sets of stalled boots among the 2k. With inverse variances w and figures minus effect r, the
+    integral over the level is exp(-(sum w r^2 - (sum w r)^2 / sum w) / 2) * sqrt(prod w / sum w), up to a constant.
     """
     runs = np.concatenate([baseline, candidate], axis=-1)
-    runs = runs - runs.mean(axis=-1, keepdims=True)  # the level is integrated out anyway; this keeps digits
+    runs = runs - runs.mean(axis=-1, keepdims=True)  # keeps digits; the level is integrated out anyway
     is_candidate = np.repeat([0.0, 1.0], baseline.shape[-1])
     residuals = runs[..., None, :] - effects[:, None] * is_candidate
     squares = np.square(residuals)
@@ -179,7 +179,7 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
 
 
 def _sigma_prior(known: KnownNoise | None) -> Floats:
-    """Logarithms of the weights of the noise grid: even, or as an inverse chi-squared from earlier boots."""
+    """Logarithms of the noise grid's weights: uniform, or an inverse chi-squared from earlier boots."""
     from scipy.special import logsumexp
 
     weights = np.zeros(len(_SIGMAS))

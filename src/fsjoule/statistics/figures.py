@@ -1,4 +1,4 @@
-"""Figures as statistics take them: one a boot, and none that no ratio can be made of."""
+"""Figures for statistics: one per boot, finite and above zero."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fsjoule.model.metrics import Figure
 
 
 def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ...]:
-    """One figure a boot, in order of first appearance: the median of what the boot measured.
+    """One figure per boot, in order of first appearance: the median of the boot's figures.
 
     The boot is the unit of replication (Kalibera, Jones: Rigorous benchmarking in reasonable time, ISMM 2013): figures
-    of one boot share its memory layout, and counting each of them would claim a precision that is not there. The key
-    must tell boots of different runs apart. A boot that lacks any of its figures lacks its median.
+    of one boot share its memory layout, and counting each of them would claim too much precision. The key must
+    distinguish boots of different runs. A boot without one of its figures has no median.
     """
     by_boot: dict[Hashable, list[Figure]] = {}
     for boot, figure in figures:
@@ -23,7 +23,7 @@ def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ..
 
 
 def complaint(figure: Figure) -> str | None:
-    """Why a figure cannot be compared, or None: ratios need figures that are finite and above zero."""
+    """Why a figure cannot be compared, or None if it is finite and above zero."""
     if figure is not None and 0 < figure < math.inf:
         return None
     if figure is None:
@@ -41,5 +41,5 @@ def _median(figures: Sequence[Figure]) -> Figure:
     present = [figure for figure in figures if figure is not None]
     if len(present) < len(figures):
         return None
-    # NaN has no place in an order.
+    # A median with NaN would depend on the order.
     return math.nan if any(map(math.isnan, present)) else statistics.median(present)

@@ -1,4 +1,4 @@
-"""The change-point detector: ruptures, made safe against stalls and against its own eagerness."""
+"""The change-point detector: ruptures, made robust against stalls and false changes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fsjoule.statistics.ratios import Floats
 
 # Median absolute deviation to standard deviation of a normal distribution.
 _MAD_TO_SD: Final = 1.4826
-# In standard deviations of the noise: what lies farther out is drawn in, and no level is taken to be calmer than this.
+# In standard deviations of the noise: farther values are drawn in, and no level counts as calmer than the second.
 _CLIP: Final = 3.0
 _LEAST_SD: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RupturesFinder:
-    """Exact segmentation by level (KernelCPD), weak changes taken out again.
+    """Exact segmentation by level (KernelCPD), with weak changes removed again.
 
-    Values are expressed in standard deviations of their noise, which successive differences show whatever the levels,
-    and drawn in to three of them, so that a stall is no change. A change costs `penalty` times ln n (Arlot, Celisse,
-    Harchaoui: A kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures, Signal
-    Processing 167, 2020). Then, weakest first, each change is dropped whose two neighbouring levels a t test tells
-    apart with no less than `max_p`; this is the merge step of Fleming et al., Hunter, ICPE 2023.
+    Values are scaled to standard deviations of their noise, which successive differences show at any level, and drawn
+    in to three of them, so that a stall is no change. A change costs `penalty` times ln n (Arlot, Celisse, Harchaoui: A
+    kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures, Signal Processing 167,
+    2020). Then changes whose two levels differ with a p of `max_p` or more in a t test are dropped, weakest first, as
+    in the merge step of Fleming et al., Hunter, ICPE 2023.
     """
 
     penalty: float = 3.0
@@ -33,7 +33,7 @@ class RupturesFinder:
     least_points: int = 3
 
     def find(self, values: Floats) -> tuple[int, ...]:
-        """The indexes at which a new level starts. Fewer than two levels' worth of points have none."""
+        """The indexes at which a new level starts; empty for fewer points than two levels need."""
         if len(values) < 2 * self.least_points:
             return ()
         steady = drawn_in(values)
@@ -42,24 +42,21 @@ class RupturesFinder:
 
 
 def drawn_in(values: Floats) -> Floats:
-    """Values about their median, in standard deviations of their noise, those beyond three drawn in; shape (n,).
-
-    All zero where the values are all the same.
-    """
+    """Deviations from the median in standard deviations of the noise, drawn in to ±3; shape (n,)."""
     noise = _noise(values)
     return np.clip((values - np.median(values)) / noise, -_CLIP, _CLIP) if noise > 0 else np.zeros(len(values))
 
 
 def _noise(values: Floats) -> float:
-    """Standard deviation of the noise about levels that change now and then."""
+    """Standard deviation of the noise about levels that sometimes change."""
     steps = np.diff(values)
     robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps))))
-    # Where most points equal their neighbours the median says nothing.
+    # The median is zero if most points equal their neighbours.
     return (robust or float(steps.std())) / math.sqrt(2)
 
 
 def _segment_starts(values: Floats, penalty: float, least_points: int) -> list[int]:
-    """Where segments start, but for the first: the exact minimum of squared distances plus `penalty` a change."""
+    """Starts of all segments but the first: the exact minimum of squared distances plus `penalty` per change."""
     from ruptures import KernelCPD
 
     detector: Any = KernelCPD(kernel="linear", min_size=least_points)

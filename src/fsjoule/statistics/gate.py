@@ -1,4 +1,4 @@
-"""The sequential test of `fsjoule gate`: is the candidate worse than the baseline? Asked after every pair of boots."""
+"""The sequential test of `fsjoule gate`, asked after every pair of boots: is the candidate worse than the baseline?"""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fsjoule.statistics.ratios import CONFIDENCE, Interval
 
 K = TypeVar("K", bound=Hashable)
 
-# A boot this many standard deviations worse than its side's median is counted as a stall.
+# A boot this many standard deviations worse than its side's median counts as a stall.
 _STALL_SIGMAS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a sequential test may get wrong, and how far it may go.
+    """A sequential test's error rates and budget.
 
-    `alpha` bounds the chance of `regressed` without a loss, `beta` that of `not regressed` with a loss of
-    `smallest_effect` (a fraction of the baseline) or more. `budget_pairs` counts every pair that ran, usable or not.
-    No decision is made before `least_pairs`.
+    `alpha` bounds the chance of `regressed` without a loss, `beta` the chance of `not regressed` with a loss of at
+    least `smallest_effect` (a fraction of the baseline). `budget_pairs` counts every pair, usable or not. There is no
+    decision before `least_pairs`.
     """
 
     smallest_effect: float
@@ -40,13 +40,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a sequential test stands.
+    """The state of a sequential test.
 
-    `more` is false when it is decided or its budget is used up. `ratio` is the median over pairs of candidate over
-    baseline, None without a usable pair; because the test stops when it has seen enough, it overstates an effect a
-    little. `towards_*` is the evidence as a fraction of what a decision takes (of logarithms; 1 decides).
-    `relative_noise` is the standard deviation of a boot as the test sees it. `stalls_*` count boots that were
-    taken as stalls: the test looks past them, the reader should not. `unusable` names figures that were not used.
+    `more` is False once it is decided or its budget is used up. `ratio` is the median over pairs of candidate over
+    baseline, None without a usable pair; because the test stops when it has seen enough, it overstates effects a
+    little. `towards_*` is the evidence as a fraction of a decision's (of logarithms; 1 decides). `relative_noise` is
+    the estimated standard deviation of a boot. `stalls_*` count stalled boots, which the test ignores but a reader
+    should not. `unusable` names figures that were not used.
     """
 
     decision: Outcome
@@ -62,9 +62,9 @@ class State:
 
 
 class SequentialTest:
-    """Is given one pair of boots after the other and says whether it needs more.
+    """Takes one pair of boots after the other and says whether it needs more.
 
-    Pairs must have run interleaved (see `fsjoule.statistics.order`), and must not be chosen by what they showed.
+    Pairs must be interleaved (see `fsjoule.statistics.order`), and must not be chosen by their figures.
     """
 
     def __init__(self, rates: Rates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
@@ -83,10 +83,10 @@ class SequentialTest:
         return self._state
 
     def add(self, baseline: Figure, candidate: Figure) -> State:
-        """Take one more pair and say where the test stands.
+        """Take one more pair; returns the new state.
 
-        A pair with a figure that is missing, not finite or not above zero is named and not used. After a decision, or
-        beyond the budget, nothing changes any more.
+        A pair with a figure that is missing, not finite or not above zero is named and not used. Nothing changes after
+        a decision or beyond the budget.
         """
         if not self._state.more:
             return self._state
@@ -104,7 +104,7 @@ class SequentialTest:
         return self._state
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval | None:
-        """Bounds of candidate over baseline that hold with that probability whenever one stops; None without a pair."""
+        """Bounds of candidate over baseline that hold whenever one stops; None without a usable pair."""
         if not self._baseline:
             return None
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
@@ -141,7 +141,7 @@ class SequentialTest:
 
 @dataclass(frozen=True, slots=True)
 class GateState(Generic[K]):
-    """Where a gate stands: `decision` over all, and each test's own state. `more` is what is still to be measured."""
+    """The state of a gate: the overall `decision`, each test's state, and the tests that need `more` pairs."""
 
     decision: Outcome
     tests: Mapping[tuple[K, Metric], State]
@@ -151,8 +151,8 @@ class GateState(Generic[K]):
 class Gate(Generic[K]):
     """All series and metrics of a gate, tested side by side.
 
-    The policy's alpha is split over the tests (Bonferroni), so that the whole gate calls a regression without a loss
-    with that chance at most. One regression decides; `not regressed` takes all tests.
+    The policy's alpha is split over the tests (Bonferroni): it bounds the chance that the whole gate calls a regression
+    without a loss. One regression decides; `not regressed` needs all tests.
     """
 
     def __init__(
@@ -180,16 +180,12 @@ class Gate(Generic[K]):
         }
 
     def add(self, pairs: Mapping[tuple[K, Metric], tuple[Figure, Figure]]) -> GateState[K]:
-        """Take one pair of boots: baseline's and candidate's figure of every test that still wants one.
-
-        A test that wants a pair and is given none counts it as missing.
-        """
+        """Take one pair of boots, (baseline, candidate) per test; an open test without a pair counts it as missing."""
         for key in self.state.more:
             self._tests[key].add(*pairs.get(key, (None, None)))
         return self.state
 
     def interval(self, series: K, metric: Metric) -> Interval | None:
-        """See SequentialTest."""
         return self._tests[series, metric].interval()
 
     @property
@@ -205,7 +201,7 @@ class Gate(Generic[K]):
 
 
 def smallest_loss(effect: float, *, more_is_better: bool) -> float:
-    """A fraction of the baseline as a positive difference of logarithms: 5 % less throughput, or 5 % more energy."""
+    """A loss (5 % less throughput, 5 % more energy) as a positive difference of logarithms."""
     return -math.log1p(-effect) if more_is_better else math.log1p(effect)
 
 

@@ -1,4 +1,4 @@
-"""In which order the boots of two sides run."""
+"""The order of boots of two sides."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Turn(StrEnum):
 
 
 def interleaved(pairs: int, *, seed: int) -> tuple[tuple[Turn, Turn], ...]:
-    """The order of the two boots of each pair: ABBA or BAAB, drawn anew for every two pairs.
+    """The order of both boots of each pair: ABBA or BAAB, drawn for every two pairs.
 
-    In two such pairs a steady drift adds as much to one side as to the other; the draw keeps anything periodic from
-    always meeting the same side (Box, Hunter, Hunter: Statistics for Experimenters, 2nd edition 2005, chapter 4).
+    In two such pairs a steady drift affects both sides equally; the draw keeps periodic disturbances from always
+    meeting the same side (Box, Hunter, Hunter: Statistics for Experimenters, 2nd edition 2005, chapter 4).
     """
     draw = random.Random(seed)  # noqa: S311 - a recorded order, not a secret
     straight, reverse = (Turn.BASELINE, Turn.CANDIDATE), (Turn.CANDIDATE, Turn.BASELINE)

@@ -1,4 +1,4 @@
-"""What a test says of a figure, or of a nominated change: the one list of answers, whoever asks."""
+"""The possible answers of tests about a figure, or about a nominated change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 class Outcome(StrEnum):
     """A comparison improves, is unchanged, regresses, is not reproducible or has too few boots.
 
-    A sequential test asks for losses only: it ends regressed or not regressed, and is undecided until then.
+    A sequential test looks only for losses: it ends regressed or not regressed, and is undecided until then.
     """
 
     IMPROVED = "improved"
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
 
 
 class Confirmed(StrEnum):
-    """What fresh boots say of a nominated change."""
+    """The answer of fresh boots about a nominated change."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"

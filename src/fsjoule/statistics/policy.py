@@ -1,4 +1,4 @@
-"""What `fsjoule gate` is asked to hold: metrics, the smallest effect that matters, error rates and a budget."""
+"""The policy of `fsjoule gate`: metrics, the smallest effect that matters, error rates and a budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Metric
 _TABLE: Final = "gate"
 _HINT: Final = "docs/statistics.md explains every field of a policy"
 
-# Strict: a `true` is no number, nor is a "1".
+# Strict: neither `true` nor "1" is a number.
 Effect = Annotated[float, Field(strict=True, gt=0, le=0.5)]
 ErrorRate = Annotated[float, Field(strict=True, gt=0, le=0.1)]
 Pairs = Annotated[int, Field(strict=True, le=1000)]
@@ -23,7 +23,7 @@ Pairs = Annotated[int, Field(strict=True, le=1000)]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The `[gate]` table of a policy file. Effects are fractions of the baseline, error rates those of the whole gate.
+    """The `[gate]` table of a policy file. Effects are fractions of the baseline, error rates hold for the whole gate.
 
     `effects` overrides `smallest_effect` by metric. A pair is one boot of each side.
     """
@@ -39,14 +39,14 @@ class Policy:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def effect_of(self, metric: Metric) -> float:
-        """The smallest effect on that metric that matters."""
+        """The smallest effect on this metric that matters, as a fraction."""
         return self.effects.get(metric, self.smallest_effect)
 
 
 def parse_policy(text: str, *, file: Path) -> Policy:
-    """A policy from the text of a TOML file; `file` is for error messages only.
+    """Parse the text of a TOML file; `file` is only for error messages.
 
-    Raises ConfigError with file and line for anything but a `[gate]` table whose values make sense.
+    Raises ConfigError with file and line for anything but a valid `[gate]` table.
     """
     document = parse_toml(text, file)
     for table in document:

@@ -1,4 +1,4 @@
-"""Whether two samples differ: the Mann-Whitney rank test, what it needs, and how small a change it would see."""
+"""Whether two samples differ: the Mann-Whitney rank test, the repetitions it needs, and the effects it detects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fsjoule.statistics.ratios import Floats
 
-# Above this product of sample sizes the exact distribution costs more than the normal one is wrong.
+# Above this product of sample sizes the exact distribution is too slow, and the normal one is accurate.
 _EXACT_UP_TO: Final = 2500
 _MOST_REPETITIONS: Final = 10_000
 _MOST_PAIRED: Final = 2000
@@ -22,9 +22,9 @@ _MEDIAN_DISTANCE: Final = 0.9539
 def rank_test(baseline: Floats, candidate: Floats) -> float:
     """The two-sided p-value of Mann and Whitney's test (Annals of Mathematical Statistics 18, 1947, 50-60).
 
-    Samples are one-dimensional, of finite figures. Exact, with and without ties: figures of a deterministic board tie,
-    as do percentiles that fio rounds, and for those scipy has the normal approximation, which is too bold for so few,
-    or draws splits, which takes seconds. Beyond 50 repetitions of each side it is scipy's approximation.
+    Samples are one-dimensional and finite. The test is exact, with and without ties: figures of a deterministic board
+    tie, and so do fio's rounded percentiles. For ties scipy has the normal approximation, which is too bold for few
+    figures, or draws splits, which takes seconds. Beyond 50 repetitions per side it is scipy's approximation.
 
     Raises ValueError for an empty sample.
     """
@@ -34,7 +34,7 @@ def rank_test(baseline: Floats, candidate: Floats) -> float:
         raise ValueError("the rank test needs at least one figure of each sample")
     if len(baseline) * len(candidate) > _EXACT_UP_TO:
         return float(stats.mannwhitneyu(baseline, candidate, alternative="two-sided", method="asymptotic").pvalue)
-    # Twice the mean rank is a whole number, whatever ties.
+    # Twice the mean rank is a whole number, with ties too.
     ranks = np.rint(2 * stats.rankdata(np.concatenate([baseline, candidate]))).astype(np.int64)
     ways = _rank_sums(ranks, len(baseline))
     observed = int(ranks[: len(baseline)].sum())
@@ -42,10 +42,10 @@ def rank_test(baseline: Floats, candidate: Floats) -> float:
 
 
 def _rank_sums(ranks: npt.NDArray[np.int64], chosen: int) -> Floats:
-    """In how many ways that many of the ranks add up to each sum, shape (largest sum + 1,).
+    """In how many ways `chosen` ranks add up to each sum, shape (largest sum + 1,).
 
-    The shift algorithm of Streitberg and Roehmel (Statistical Software Newsletter 12, 1986, 10-17): each rank either
-    stays out, or is one more of the chosen and moves the sum up by itself.
+    The shift algorithm of Streitberg and Roehmel (Statistical Software Newsletter 12, 1986, 10-17): each rank is either
+    left out, or chosen and added to the sum.
     """
     ways = np.zeros((chosen + 1, int(np.sort(ranks)[::-1][:chosen].sum()) + 1))
     ways[0, 0] = 1
@@ -55,19 +55,19 @@ def _rank_sums(ranks: npt.NDArray[np.int64], chosen: int) -> Floats:
 
 
 def least_p(n_baseline: int, n_candidate: int) -> float:
-    """The smallest p-value that the rank test can give: all of one sample below all of the other."""
+    """The smallest p-value that the rank test can give, when all of one sample are below all of the other."""
     if n_baseline < 1 or n_candidate < 1:
         return 1.0
     return min(1.0, 2 / math.comb(n_baseline + n_candidate, n_baseline))
 
 
 def detectable(relative_sd: float, n_baseline: int, n_candidate: int, *, alpha: float, power: float) -> float:
-    """The minimum detectable effect: the loss, as a fraction, that the rank test sees with that power.
+    """The minimum detectable effect: the loss, as a fraction, that the rank test detects with this power.
 
-    `relative_sd` is the standard deviation of the figures' logarithms, `alpha` two-sided. The effect of the t test,
-    (t[1-alpha/2] + t[power]) * sd * sqrt(1/n + 1/m), widened by the rank test's efficiency of 3/pi on normal noise
-    (Noether, JASA 82, 1987, 645-647; Lehmann, Nonparametrics, 1975, section 2.4), with alpha as near as the rank test's
-    discrete p-values come to it. Infinite where the test cannot reach alpha at all.
+    `relative_sd` is the standard deviation of the figures' logarithms, `alpha` two-sided. It is the t test's effect,
+    (t[1-alpha/2] + t[power]) * sd * sqrt(1/n + 1/m), widened for the rank test's efficiency of 3/pi on normal noise
+    (Noether, JASA 82, 1987, 645-647; Lehmann, Nonparametrics, 1975, section 2.4), with the nearest alpha that the rank
+    test's discrete p-values reach. Infinite if the test cannot reach alpha.
     """
     from scipy import stats
 
@@ -81,7 +81,7 @@ def detectable(relative_sd: float, n_baseline: int, n_candidate: int, *, alpha: 
 
 @cache
 def _attained(n_baseline: int, n_candidate: int, alpha: float) -> float:
-    """The largest p-value of the rank test that does not exceed alpha; 0 if none."""
+    """The largest p-value of the rank test that does not exceed alpha; 0 if there is none."""
     if least_p(n_baseline, n_candidate) > alpha:
         return 0.0
     if n_baseline * n_candidate > _EXACT_UP_TO:
@@ -92,12 +92,12 @@ def _attained(n_baseline: int, n_candidate: int, alpha: float) -> float:
 
 
 def repetitions_for_alpha(alpha: float) -> int:
-    """How many repetitions of each side the rank test needs before it can reach alpha."""
+    """The repetitions per side with which the rank test can reach alpha."""
     return next(n for n in range(1, _MOST_REPETITIONS) if least_p(n, n) <= alpha)
 
 
 def repetitions_for_effect(relative_sd: float, effect: float, *, alpha: float, power: float) -> int | None:
-    """How many repetitions of each side make `effect` detectable; None if more than 10,000."""
+    """The repetitions per side that make `effect` detectable; None if more than 10,000."""
     low, high = repetitions_for_alpha(alpha), _MOST_REPETITIONS
     if detectable(relative_sd, high, high, alpha=alpha, power=power) > effect:
         return None
@@ -111,12 +111,12 @@ def repetitions_for_effect(relative_sd: float, effect: float, *, alpha: float, p
 
 
 def relative_noise(baseline: Floats, candidate: Floats) -> float | None:
-    """The relative standard deviation within both samples together; None where neither has two figures.
+    """The relative standard deviation within both samples together; None if neither has two figures.
 
     Shamos's estimator, the median distance of two figures of one sample, on logarithms (Bickel, Lehmann: Descriptive
-    statistics for nonparametric models IV, 1979): one stall in four does not move it much, and it loses little to the
-    standard deviation on normal noise. Where most figures are equal it falls back to that. Of a sample of thousands
-    figures at equal distances are taken, as pairs grow with its square.
+    statistics for nonparametric models IV, 1979): one stall in four hardly moves it, and on normal noise it is almost
+    as good as the standard deviation, which replaces it if most figures are equal. A sample of thousands is thinned
+    out evenly, because the number of pairs grows with the square.
     """
     logs = [np.log(sample[:: math.ceil(len(sample) / _MOST_PAIRED)]) for sample in (baseline, candidate) if len(sample)]
     if not logs:

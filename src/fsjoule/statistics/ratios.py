@@ -42,23 +42,22 @@ def ratio_of_medians(
 ) -> Ratio:
     """The ratio with a percentile bootstrap interval (Efron, Tibshirani: An Introduction to the Bootstrap, ch. 13).
 
-    Both samples are one-dimensional, of at least one finite figure above zero. Each is resampled on its own, with
-    replacement. Medians, because a boot that stalls moves a mean and its interval; the plain percentile interval,
-    because on medians of 5 to 20 figures it holds what it promises, which neither BCa nor any interval on means does
+    Both samples are one-dimensional, with at least one figure, all finite and above zero. Each is resampled separately,
+    with replacement. Medians, because a stalled boot moves a mean and its interval; the plain percentile interval,
+    because on medians of 5 to 20 figures its coverage is right, while BCa's and that of intervals on means is not
     (docs/statistics.md has the measured coverage).
 
-    The result depends on the figures and the seed alone, not on their order, and swapping the samples inverts it.
-
-    Raises ValueError for an empty sample.
+    The result depends only on the figures and the seed, not on the order; swapping the samples inverts it. Raises
+    ValueError for an empty sample.
     """
     if not len(baseline) or not len(candidate):
         raise ValueError("a ratio needs at least one figure of each sample")
     samples = np.sort(np.log(baseline)), np.sort(np.log(candidate))
     draws = np.random.default_rng(seed).random((2, resamples // 2, max(len(s) for s in samples)))
-    # Each half of the draws serves either sample once, so that swapping the samples changes nothing but the sign.
+    # Each half of the draws serves each sample once, so that swapping the samples only changes the sign.
     medians = [[_drawn_medians(sample, draw) for draw in draws] for sample in samples]
     differences = np.sort(np.concatenate([medians[1][0] - medians[0][1], medians[1][1] - medians[0][0]]))
-    # By position rather than by np.quantile's interpolation, which is not symmetric to the last bit.
+    # By position, because np.quantile's interpolation is not symmetric to the last bit.
     cut = math.floor((1 - confidence) / 2 * (len(differences) - 1))
     low, high = float(differences[cut]), float(differences[-1 - cut])
     value = float(np.median(np.log(candidate)) - np.median(np.log(baseline)))

@@ -1,4 +1,4 @@
-"""Repetitions as mean and deviation, whether two means are told apart, and how often something happened."""
+"""Mean and deviation of repetitions, a test of two means, and the share of an event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsjoule.statistics.proportions import clopper_pearson
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and sample standard deviation of `n` repetitions; one repetition has no deviation."""
+    """Mean and sample standard deviation of `n` repetitions; `sd` is None for one repetition."""
 
     n: int
     mean: float
@@ -21,7 +21,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """It happened `count` times in `n` trials, at least one."""
+    """An event that happened `count` times in `n` trials, `n` > 0."""
 
     count: int
     n: int
@@ -31,12 +31,12 @@ class Proportion:
         return self.count / self.n
 
     def interval(self) -> tuple[float, float]:
-        """Between what and what the share may be (Clopper, Pearson; 95 %)."""
+        """The 95 % interval of the share (Clopper, Pearson)."""
         return clopper_pearson(self.count, self.n)
 
 
 def spread_of(figures: Iterable[float | None]) -> Spread | None:
-    """Over the figures that are there; None without any."""
+    """The spread of the present figures; None without any."""
     present = [figure for figure in figures if figure is not None]
     if not present:
         return None
@@ -44,11 +44,10 @@ def spread_of(figures: Iterable[float | None]) -> Spread | None:
 
 
 def p_not_above(one: Spread, other: Spread) -> float | None:
-    """How probable such figures are if the mean of `one` is not above that of `other`; None without a deviation.
+    """The probability of such figures if the mean of `one` is not above the mean of `other`; None without a deviation.
 
-    Welch's t test, one-sided, its degrees of freedom rounded down (Welch: The generalization of "Student's" problem
-    when several different population variances are involved, 1947). Figures without any noise are told apart by
-    whatever they differ.
+    Welch's t test, one-sided, with degrees of freedom rounded down (Welch: The generalization of "Student's" problem
+    when several different population variances are involved, 1947). Without noise any difference counts.
     """
     if one.sd is None or other.sd is None:
         return None
@@ -57,7 +56,7 @@ def p_not_above(one: Spread, other: Spread) -> float | None:
     difference = one.mean - other.mean
     if total == 0:
         return 0.0 if difference > 0 else 1.0
-    # Each square's share of the total, so that small figures do not vanish when they are squared.
+    # Shares of the total, so that small figures do not vanish when squared.
     shares = [square / total for square in squares]
     degrees = 1 / (shares[0] ** 2 / (one.n - 1) + shares[1] ** 2 / (other.n - 1))
     from scipy.special import stdtr

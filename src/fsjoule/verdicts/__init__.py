@@ -1,4 +1,4 @@
-"""Verdicts: what was measured on two sides, before a gate or over a history becomes an answer.
+"""Verdicts: measurements of two sides, of a gate or of a history become an answer.
 
 For: judgement. Words, tables and colours are `report`'s.
 
@@ -11,5 +11,5 @@ May call: `store` (index and run folders), `statistics`, `model`, `errors`.
 
 Entry points: `sides.Sources` reads a side from an index or from run folders, `compare.compare_sides` judges two of
 them. A `gate.Judge` takes pairs of boots, fresh or from `recorded.recorded_pairs`, until it has seen enough. `trend/`
-judges histories. `finding.py` holds the one answer per figure that compare, gate and reports share.
+judges histories. `finding.py` has the answer per figure that compare, gate and reports share.
 """

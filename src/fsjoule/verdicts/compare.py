@@ -1,4 +1,4 @@
-"""Two sides into verdicts: series by series, a figure a boot, and all of them in one request. Pure."""
+"""Compares two sides: one figure per boot, and the verdicts on all series in one request. Pure."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def compare_sides(
     metrics: Sequence[Metric] = (),
     damaged: Mapping[str, str] | None = None,
 ) -> Compared:
-    """One verdict for each series that both sides have and each metric, of those in `metrics` if there are any.
+    """One verdict per common series and metric; `metrics` limits the metrics.
 
-    Sides of one kernel each are compared whatever the kernels. If one of them has several, like is compared with like:
-    each kernel with itself. Raises ConfigError, with what differs, for sides that share measurements or have nothing
-    that may be compared.
+    Two sides with one kernel each are compared whatever the kernels. If a side has several, each kernel is compared
+    with itself. Raises ConfigError, which says what differs, for sides that share measurements or have nothing
+    comparable.
     """
     wanted = criteria or Criteria()
     _check_apart(baseline, candidate)
@@ -76,7 +76,7 @@ def compare_sides(
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
         *order_notes(told, told_too, share),
-        *["each kernel was compared with itself, as the sides have several"] * by_kernel,
+        *["each kernel was compared with itself, because the sides have several"] * by_kernel,
         *lacking,
         *single_notes(findings),
     ]
@@ -93,7 +93,7 @@ def compare_sides(
 
 
 def _check_apart(baseline: Side, candidate: Side) -> None:
-    """A measurement that is on both sides would be compared with itself."""
+    """Raise ConfigError for measurements on both sides, which would be compared with themselves."""
     ours, theirs = ({(p.run_id, p.number) for p in chain(*side.points.values())} for side in (baseline, candidate))
     shared = ours & theirs
     if not shared:
@@ -110,7 +110,7 @@ def _valid(side: Side) -> dict[IndexedSeries, list[Point]]:
     found = {series: group for series, group in valid.items() if group}
     if not found:
         count = sum(map(len, side.points.values()))
-        why = f"its {count} measurements are invalid" if count else "it has no measurement of that kind"
+        why = f"its {count} measurements are invalid" if count else "it has no matching measurement"
         raise ConfigError(f"{side.title} cannot be compared: {why}")
     return found
 
@@ -135,7 +135,7 @@ def _no_kernel_in_common(baseline: Side, candidate: Side, ours: Points, theirs: 
         for side, points in ((baseline, ours), (candidate, theirs))
     )
     return ConfigError(
-        f"the sides have several kernels, and none in common: {said}",
+        f"the sides have several kernels, but no common one: {said}",
         hint="name one kernel of each: KERNEL@RUN, KERNEL@branch:NAME",
     )
 
@@ -147,7 +147,7 @@ def _comparisons(
     labels: Mapping[IndexedSeries, str],
     metrics: Sequence[Metric],
 ) -> tuple[list[Comparison[Subject]], list[str]]:
-    """What to compare, and notes on what neither side has."""
+    """The comparisons, and notes on metrics that neither side has."""
     found: list[Comparison[Subject]] = []
     kernels = kernel_names(cell.kernel for cell in common)
     lacking: dict[Metric, int] = {}
@@ -163,12 +163,14 @@ def _comparisons(
         for metric in metrics or _usual(both):
             if any(metric in point.figures for point in both):
                 found.append(Comparison(subject, metric, _figures(ours[cell], metric), _figures(theirs[cell], metric)))
-            # What only reads has no write amplification, and what is no fio job none of its figures.
+            # Workloads that only read have no write amplification, and timed operations no figures of fio's.
             elif not metrics and metric is not Metric.WRITE_AMPLIFICATION:
                 lacking[metric] = lacking.get(metric, 0) + 1
     if metrics and not found:
         raise ConfigError(f"no series of the two sides has {' or '.join(metrics)}")
-    return found, [f"{metric}: not compared in {n} series, as neither side has it" for metric, n in lacking.items()]
+    return found, [
+        f"{metric}: not compared in {n} series, because neither side has it" for metric, n in lacking.items()
+    ]
 
 
 def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:

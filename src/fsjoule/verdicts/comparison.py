@@ -1,4 +1,4 @@
-"""What a comparison of two sides found, as its reports take it."""
+"""The result of a comparison of two sides, for reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.finding import Finding, Subject
 
 Judged = Finding[Verdict[Subject]]
-"""A figure of both sides, with the verdict on it."""
+"""A figure of both sides with its verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Invalid:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: what it is called, and what of it was compared. Times are as in the index.
+    """One side: its name, and the part of it that was compared. Times are as in the index.
 
-    `only_here` are series (with their kernel) that the other side has not got.
+    `only_here` are series (with their kernel) that the other side lacks.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What one request found. `baseline_first` is the share of pairs of boots in which the baseline's was earlier.
+    """The result of a request. `baseline_first` is the share of pairs of boots in which the baseline's was earlier.
 
-    `notes` say what a reader must know beside the figures, `damaged` maps what could not be read to the reason.
+    `notes` are remarks that a reader needs; `damaged` maps unreadable paths to reasons.
     """
 
     baseline: ComparedSide
@@ -67,6 +67,6 @@ class Compared:
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """How many findings of each kind there are, in the order of the kinds; none is zero."""
+        """The number of findings per outcome, in the order of outcomes, without zeros."""
         found = Counter(one.outcome for one in self.findings)
         return {outcome: found[outcome] for outcome in Outcome if found[outcome]}

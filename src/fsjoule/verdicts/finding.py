@@ -1,4 +1,4 @@
-"""What was found of one figure of one series, the same for a comparison and a gate, and which of many come first."""
+"""The finding on one figure of one series, for comparisons and gates, and the order of importance."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fsjoule.statistics.ratios import Interval
 
 B_co = TypeVar("B_co", covariant=True)
 
-# Relative standard deviation of boots on a board in guest time, at most, for the figures that it was measured of
-# (docs/deterministic-figures.md). Boots of one kernel were never further apart than half of `_FAR` times as much.
+# The largest relative standard deviation of boots on a board in guest time, for the figures for which it was measured
+# (docs/deterministic-figures.md). Boots of one kernel never differed by more than half of `_FAR` times as much.
 GUEST_TIME_SPREAD: Final = 0.01
 _SPREAD_OF: Final = frozenset({Metric.THROUGHPUT, Metric.IOPS, Metric.ENERGY, Metric.CPU, Metric.DURATION})
 _FAR: Final = 5
@@ -27,9 +27,9 @@ _UNDECIDED: Final = frozenset({Outcome.UNDECIDED, Outcome.TOO_FEW, Outcome.NOT_R
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a finding is about: a series, by the index's `key`, and the kernel where both sides have the same several.
+    """The subject of a finding: a series, by the index's `key`, and the kernel if both sides have the same several.
 
-    `label` tells it from the others of the request: `btrfs randwrite-16k`, with the board or options if they vary.
+    `label` is unique in the request: `btrfs randwrite-16k`, with the board or options if they vary.
     """
 
     key: str
@@ -45,13 +45,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Finding(Generic[B_co]):
-    """One figure of one series: how far the candidate is from the baseline, and what is said of it.
+    """One figure of one series: the candidate's change against the baseline, and its outcome.
 
-    `ratio` is candidate over baseline, `interval` holds it with 95 %; both are None without usable figures, the
-    interval also where a side has a single boot, which says nothing of its noise. `matters` is the smallest change that
-    matters, as a fraction of the baseline. `baseline` and `candidate` are medians in the metric's unit, `boots` how
-    many are behind them. `guest_time` is whether they were measured on a board whose spread is known. `basis` is what
-    the method itself says: a comparison's verdict, the state of a gate's test.
+    `ratio` is candidate over baseline, `interval` its 95 % interval; both are None without usable figures, the interval
+    also if a side has a single boot, which shows no noise. `matters` is the smallest change that matters, as a fraction
+    of the baseline. `baseline` and `candidate` are medians in the metric's unit over `boots`. `guest_time` says that
+    the board's spread is known. `basis` is the method's own result: a comparison's verdict, or a gate test's state.
     """
 
     subject: Subject
@@ -84,7 +83,7 @@ class Finding(Generic[B_co]):
 
     @property
     def lost(self) -> float:
-        """How much is lost, in units of what matters; below zero it is a gain, and zero without a ratio."""
+        """The loss in units of the smallest effect that matters; negative for a gain, zero without a ratio."""
         if self.ratio is None:
             return 0.0
         loss = -math.log(self.ratio) if self.metric.more_is_better else math.log(self.ratio)
@@ -92,13 +91,13 @@ class Finding(Generic[B_co]):
 
     @property
     def single(self) -> bool:
-        """One boot of each side on a board in guest time: no verdict, but its spread is known."""
+        """Whether this is one boot of each side on a board in guest time: no verdict, but its spread is known."""
         known = self.guest_time and self.metric in _SPREAD_OF and self.ratio is not None
         return known and self.undecided and self.boots == (1, 1)
 
     @property
     def far(self) -> bool:
-        """Whether single boots are so far apart that the board's own spread cannot be the reason."""
+        """Whether single boots differ by far more than the board's own spread."""
         return self.single and abs(math.log(self.ratio or 1.0)) > FAR_FROM_EQUAL
 
 
@@ -106,10 +105,7 @@ F = TypeVar("F", bound=Finding[object])
 
 
 def important_first(findings: Iterable[F]) -> list[F]:
-    """What is certainly worse, then what may be, gains, what is undecided, and the rest.
-
-    Of each, the largest loss (or gain) in units of what matters comes first.
-    """
+    """Findings in order: regressed, possibly regressed, gains, undecided, and the rest; largest loss or gain first."""
     return sorted(findings, key=lambda one: (_rank(one), one.lost if one.outcome is Outcome.IMPROVED else -one.lost))
 
 

@@ -1,4 +1,4 @@
-"""A gate over pairs of boots: which figures are tested, when it has seen enough, and what it then says. Pure."""
+"""A gate over pairs of boots: which figures it tests, when it has seen enough, and its answer. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _DECIDED: Final = "decided"
 
 @dataclass
 class Judge:
-    """Is given pairs until it says why it wants no more; then has the answer.
+    """Takes pairs until it says why it wants no more; then it has the answer.
 
-    Tests are all figures of the policy's metrics that the workloads have; alpha is split over them, so that all series
-    must be known before the first decision. One that has no figure at all in the first pairs (a board without a meter
-    has no energy) is not waited for, and is never passed.
+    It tests all figures of the policy's metrics that the workloads have. Alpha is split over the tests, so all series
+    must be known before the first decision. A test without any figure in the first pairs (a board without a meter has
+    no energy) does not delay the gate, and never passes.
     """
 
     policy: Policy
@@ -70,7 +70,7 @@ class Judge:
         return None
 
     def finish(self) -> None:
-        """There are no more pairs: whatever was not measured yet will not be."""
+        """Tell it that there are no more pairs."""
         if self._series:
             self._start()
 
@@ -93,7 +93,7 @@ class Judge:
         return tuple(self._tested(self._gate, test) for test in order)
 
     def progress(self) -> str:
-        """Where it stands, in a line: `pair 2: 5 of 26 decided; nearest to regressed: ext4 write-16k cpu, 40 %`."""
+        """The state in one line: `pair 2: 5 of 26 decided; nearest to regressed: ext4 write-16k cpu, 40 %`."""
         if self._gate is None:
             return f"pair {self.pairs}: not every series has a figure yet"
         states = self._state.tests
@@ -116,7 +116,7 @@ class Judge:
         return self._gate.state
 
     def _start(self) -> None:
-        """Make the gate when its tests are known, and give it what has waited for it.
+        """Make the gate once its tests are known, and feed it the waiting pairs.
 
         Raises ConfigError if no workload has a figure of the policy's metrics.
         """
@@ -124,7 +124,7 @@ class Judge:
             if not self._seen:
                 wanted = ", ".join(self.policy.metrics)
                 raise ConfigError(
-                    f"none of what is measured has {wanted}: there is nothing to test",
+                    f"no workload has {wanted}: there is nothing to test",
                     hint="choose another suite, or other metrics in the policy",
                 )
             self._gate = Gate(self.policy, list(self._seen), self.known_noise)
@@ -156,7 +156,7 @@ class Judge:
 
 
 def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome:
-    """What is said of a test. The gate asks only whether a figure is worse; what is better for certain is told."""
+    """A test's outcome. The gate asks only whether a figure is worse, but certain improvements are reported."""
     if interval is None or state.decision is not Outcome.NOT_REGRESSED:
         return state.decision
     better = interval.low > 1 if metric.more_is_better else interval.high < 1
@@ -164,7 +164,7 @@ def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome
 
 
 def known_noise(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
-    """What earlier boots say about the noise of each test: how far boots of one kernel and one run lie apart."""
+    """The noise of each test in earlier boots, from the spread of boots of one kernel in one run."""
     found: dict[Test, KnownNoise] = {}
     for series, group in points.items():
         for metric in metrics:

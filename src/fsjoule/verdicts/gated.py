@@ -1,4 +1,4 @@
-"""What a gate found, as its reports take it."""
+"""A gate's result, for reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.finding import Finding
 
 Tested = Finding[State]
-"""A figure of both sides, with the state of its test."""
+"""A figure of both sides with the state of its test."""
 
 
 class GateVerdict(StrEnum):
@@ -25,7 +25,7 @@ class GateVerdict(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """None of them is that of an error."""
+        """The command's exit code; no error has the same."""
         return _EXIT_CODES[self]
 
 
@@ -40,7 +40,7 @@ _EXIT_CODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GateSide:
-    """One side: what the user called it, and what it was."""
+    """One side: the user's name for it, and its title."""
 
     name: str
     title: str
@@ -49,9 +49,9 @@ class GateSide:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """The answer of a gate and all that it rests on. `ended` says why there were no more pairs.
+    """A gate's answer with its evidence. `ended` says why there were no more pairs.
 
-    `fresh` is whether boots were measured for it; `folder` and `seed` are of that run. `command` repeats it.
+    `fresh` says whether boots were measured for it; `folder` and `seed` are that run's. `command` repeats it.
     """
 
     verdict: GateVerdict

@@ -1,4 +1,4 @@
-"""Pairs of boots, as a gate takes them: freshly measured or read back."""
+"""Pairs of boots for a gate, freshly measured or read back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ Figures = Mapping[Test, tuple[Figure, Figure]]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One boot of each side. `figures` are the baseline's and the candidate's, None where one is missing or invalid.
+    """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
 
-    `series` is how many series there are to be measured, of which a boot that failed has fewer. `faults` say what the
-    lab did not do.
+    `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's.
     """
 
     number: int
@@ -26,5 +25,5 @@ class Pair:
     faults: tuple[str, ...] = ()
 
 
-# Is given each pair when it is complete; returns why no more are wanted, or None.
+# Takes each complete pair; returns why no more are wanted, or None.
 Enough = Callable[[Pair], str | None]

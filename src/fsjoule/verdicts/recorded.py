@@ -1,4 +1,4 @@
-"""Pairs of boots that were measured before, in the order of time. Pure."""
+"""Pairs of recorded boots, in the order of time. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fsjoule.verdicts.sides import Side
 _INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
 _ANYWAY: Final = "--drift-not-excluded takes them as they are"
 
-# A run and a repetition of it; without interleaving, just the number of the boot on its side.
+# A run and its repetition; without interleaving only the number of the boot on its side.
 _Slot = tuple[str, int]
 
 
 def recorded_pairs(
     baseline: Side, candidate: Side, *, drift_not_excluded: bool = False
 ) -> tuple[list[Pair], list[str]]:
-    """Pairs of both sides' boots, oldest first, and notes on what a reader must know.
+    """Pairs of both sides' boots, oldest first, and notes for readers.
 
-    A pair is a repetition of one run that has boots of both sides, one after the other. With `drift_not_excluded` the
-    first boot of one side is paired with the first of the other, and so on. Raises ConfigError, with what to do, if
-    there is none, or if the sides are not comparable or the same.
+    A pair is a repetition of one run with boots of both sides, one after the other. With `drift_not_excluded` the first
+    boot of one side is paired with the first of the other, and so on. Raises ConfigError, with a hint, if there is no
+    pair, or if the sides are the same or not comparable.
     """
     common = comparable(_measured(baseline), _measured(candidate))
     both = [{series: side.points[series] for series in common} for side in (baseline, candidate)]
@@ -41,7 +41,7 @@ def recorded_pairs(
         )
     notes = [*origin_notes(baseline, candidate), *_not_common(baseline, candidate, common)]
     if drift_not_excluded:
-        notes.append("boots were paired as they came, interleaved or not: a drift between the sides is not excluded")
+        notes.append("boots were paired by age, interleaved or not: a drift between the sides is not excluded")
         slotted = [_by_boot(points) for points in both]
     else:
         _check_interleaved(baseline, candidate, both)
@@ -72,7 +72,7 @@ def _not_common(baseline: Side, candidate: Side, common: Sequence[IndexedSeries]
 def _check_interleaved(
     baseline: Side, candidate: Side, both: Sequence[Mapping[IndexedSeries, Sequence[Point]]]
 ) -> None:
-    """Raises ConfigError unless some run has both sides, and each repetition of such a run ends before the next."""
+    """Raise ConfigError unless a run has both sides, and each repetition of such a run ends before the next."""
     boots: list[dict[_Slot, list[int]]] = [{}, {}]
     for side, points in zip(boots, both, strict=True):
         for group in points.values():
@@ -81,8 +81,8 @@ def _check_interleaved(
     shared = {run for run, _ in boots[0]} & {run for run, _ in boots[1]}
     if not shared:
         raise ConfigError(
-            f"{baseline.title} and {candidate.title} were measured in different runs: what drifted between them would "
-            "look like a change",
+            f"{baseline.title} and {candidate.title} were measured in different runs: a drift between them would look "
+            "like a change",
             hint=f"{_INTERLEAVE}; {_ANYWAY}",
         )
     slots = sorted({slot for side in boots for slot in side if slot[0] in shared})
@@ -119,7 +119,7 @@ def _by_boot(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
 
 
 def _in_time(both: Sequence[Mapping[IndexedSeries, Sequence[Point]]], slotted: Slotted) -> list[_Slot]:
-    """The slots of the baseline, runs by when they began."""
+    """The baseline's slots, in the order in which the runs began."""
     began: dict[str, str] = {}
     for points in both:
         for group in points.values():
@@ -141,6 +141,6 @@ def _figures(
 
 
 def _figure(points: Sequence[Point], metric: Metric) -> Figure:
-    """The figure of a boot, None if it is missing or not to be believed."""
+    """A boot's figure; None if it is missing or invalid."""
     found = one_per_boot((0, point.figures.get(metric) if point.valid else None) for point in points)
     return found[0] if found else None

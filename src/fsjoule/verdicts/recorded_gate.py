@@ -1,4 +1,4 @@
-"""`fsjoule gate` over boots that were measured before."""
+"""`fsjoule gate` over recorded boots."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def gate_recorded(
     drift_not_excluded: bool = False,
     command: tuple[str, ...],
 ) -> Gated:
-    """The gate's answer from boots that were measured before, pair by pair in the order of time, until it is clear.
+    """The gate's answer from recorded boots, pair by pair in the order of time, until it is clear.
 
-    A side is named as `fsjoule compare` takes it. A baseline that the index does not know yet passes, and is said to be
-    missing. Raises ConfigError for a candidate that it does not know, and for sides that cannot be compared.
+    Names of sides are as for `fsjoule compare`. A baseline that the index does not know yet gives NO_BASELINE. Raises
+    ConfigError for an unknown candidate, and for sides that cannot be compared.
     """
     with Sources(index) as sources:
         candidate = sources.side(candidate_name, where, tuple(Metric), within=within)
@@ -42,12 +42,12 @@ def gate_recorded(
                 GateSide(baseline_name, f"{error.what}"),
                 _told(candidate),
                 policy,
-                f"there is nothing of {baseline_name} to compare with yet",
+                f"{baseline_name} has no measurements yet",
                 command=command,
             )
         damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
     if not any(baseline.points.values()):
-        raise ConfigError(f"{baseline.title} has no measurement of that kind")
+        raise ConfigError(f"{baseline.title} has no matching measurement")
     pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
     guest_time = baseline.guest_time and candidate.guest_time
     budget = min(policy.budget_pairs, max(len(pairs), 1))

@@ -1,4 +1,4 @@
-"""What is said beside the verdicts: how series are called, what each side was, what a reader must know. Pure."""
+"""Remarks beside the verdicts: names of series, descriptions of sides, notes for readers. Pure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from fsjoule.verdicts.sides import Side
 
 Boot = tuple[str, Kernel | None, int]
 
-# Interleaved boots give 1/2, one side after the other 0 or 1; two pairs, in an order drawn at random, 1/4 to 3/4.
+# Interleaved boots give 1/2, one side after the other 0 or 1, two pairs in random order 1/4 to 3/4.
 _BALANCED: Final = (0.25, 0.75)
-_DRIFT: Final = "drift of 0.3 % a boot, 39.5 % of comparisons of equal sides said regressed"
+_DRIFT: Final = "drift of 0.3 % per boot, 39.5 % of comparisons of equal sides said regressed"
 _HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
 
 
 class Comparable(NamedTuple):
-    """What may be compared: a series, and a kernel where both sides have the same several."""
+    """A comparable unit: a series, and a kernel if both sides have the same several."""
 
     series: IndexedSeries
     kernel: Kernel | None
 
 
 def boot_of(point: Point) -> Boot:
-    """What tells boots apart, also those of different runs."""
+    """The identity of a boot, unique across runs."""
     return point.run_id, point.kernel, point.boot
 
 
 def series_names(*sides: Side) -> dict[IndexedSeries, str]:
-    """What tells each series from the others: its filesystem and workload, and what else is not the same in all."""
+    """Unique names of series: filesystem and workload, with further parts that differ between series."""
     known = dict.fromkeys(chain(*(side.points for side in sides)))
     filesystems = series_labels(one.series for one in known)
     parts = {one: _parts(one) for one in known}
@@ -55,7 +55,7 @@ def _parts(one: IndexedSeries) -> tuple[str, ...]:
 
 
 def kernel_names(kernels: Iterable[Kernel | None]) -> dict[Kernel | None, str]:
-    """The release of each kernel, with the package's version where there are several of one release."""
+    """Each kernel's release, or its label if several kernels have one release."""
     known = {kernel for kernel in kernels if kernel}
     releases = [kernel.release for kernel in known]
     return {kernel: kernel.label if releases.count(kernel.release) > 1 else kernel.release for kernel in known}
@@ -68,7 +68,7 @@ def _cell_name(cell: Comparable, labels: Mapping[IndexedSeries, str]) -> str:
 def compared_side(
     side: Side, used: Sequence[Point], only_here: Sequence[Comparable], labels: Mapping[IndexedSeries, str]
 ) -> ComparedSide:
-    """What a report says of a side: `used` is what of it was compared, `only_here` what the other side has not got."""
+    """A report's description of a side: `used` are the compared points, `only_here` the series that the other lacks."""
     times = sorted(point.started_utc for point in used)
     return ComparedSide(
         kind=side.kind,
@@ -95,11 +95,11 @@ def kernel_labels(points: Iterable[Point]) -> tuple[str, ...]:
     """The kernels of these points, oldest first."""
     found = {point.kernel for point in points}
     known = sorted((kernel for kernel in found if kernel), key=lambda kernel: kernel.order)
-    return (*(kernel.label for kernel in known), *["a kernel that is not known"] * (None in found))
+    return (*(kernel.label for kernel in known), *["an unknown kernel"] * (None in found))
 
 
 def _boot_times(points: Iterable[Point]) -> dict[Boot, str]:
-    """When each boot made its first measurement."""
+    """The time of each boot's first measurement."""
     times: dict[Boot, str] = {}
     for point in points:
         boot = boot_of(point)
@@ -108,7 +108,7 @@ def _boot_times(points: Iterable[Point]) -> dict[Boot, str]:
 
 
 def baseline_first(ours: Iterable[Point], theirs: Iterable[Point]) -> float:
-    """The share of pairs of boots, one of each side, of which the baseline's was earlier; equal times count half."""
+    """The share of pairs of boots, one of each side, with the baseline's earlier; equal times count half."""
     before = list(_boot_times(ours).values())
     after = sorted(_boot_times(theirs).values())
     later = sum(2 * len(after) - bisect_left(after, time) - bisect_right(after, time) for time in before)
@@ -116,7 +116,7 @@ def baseline_first(ours: Iterable[Point], theirs: Iterable[Point]) -> float:
 
 
 def version_notes(baseline: Side, candidate: Side) -> list[str]:
-    """Programs that are not the same on both sides; branch and commit are what is compared."""
+    """A note on programs that differ between the sides; branch and commit are meant to differ."""
     differing = [
         f"{name} {_either(baseline.versions[name])} against {_either(candidate.versions[name])}"
         for name in baseline.versions
@@ -126,13 +126,13 @@ def version_notes(baseline: Side, candidate: Side) -> list[str]:
 
 
 def origin_notes(baseline: Side, candidate: Side) -> list[str]:
-    """That the sides were measured on different boards of one type, or with different meters, as far as runs say it."""
+    """Notes if the sides come from different boards of one type, or from different meters, as far as runs say."""
     notes: list[str] = []
     boards = [{f"place {origin.board}" for origin in side.origins if origin.board} for side in (baseline, candidate)]
     if all(boards) and boards[0] != boards[1]:
         notes.append(
             f"baseline and candidate come from different boards: {_either(boards[0])} against {_either(boards[1])}. "
-            "What differs between the boards looks like a change"
+            "Differences between the boards look like changes"
         )
     meters = [{origin.meter for origin in side.origins if origin.meter} for side in (baseline, candidate)]
     if all(meters) and meters[0] != meters[1]:
@@ -148,26 +148,26 @@ def _either(versions: Iterable[str]) -> str:
 
 
 def is_balanced(share: float) -> bool:
-    """Whether boots of the two sides took turns."""
+    """Whether the sides' boots took turns."""
     return _BALANCED[0] <= share <= _BALANCED[1]
 
 
 def single_notes(findings: Iterable[Finding[object]]) -> list[str]:
-    """What single boots on a board in guest time can say: how many figures are far apart, which is no verdict."""
+    """A note on single boots on a board in guest time: how many figures differ far, which is no verdict."""
     known = [one for one in findings if one.single]
     if not known:
         return []
     far = sum(one.far for one in known)
     note = (
-        f"one boot of each side, on a board in guest time, is no verdict. Boots of one kernel spread by "
-        f"{100 * GUEST_TIME_SPREAD:g} % at most there (docs/deterministic-figures.md); {far} of {len(known)} figures "
-        f"differ by more than {100 * FAR_FROM_EQUAL:g} %, far beyond that"
+        f"one boot of each side, on a board in guest time, is no verdict. Boots of one kernel spread by at most "
+        f"{100 * GUEST_TIME_SPREAD:g} % there (docs/deterministic-figures.md); {far} of {len(known)} figures "
+        f"differ by more than {100 * FAR_FROM_EQUAL:g} %, far beyond this"
     )
     return [note]
 
 
 def order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float) -> list[str]:
-    """That a drift is not excluded, if the sides did not take turns."""
+    """A note that a drift is not excluded, if the sides did not take turns."""
     if is_balanced(share) or baseline.boots == candidate.boots == 1:
         return []
     first, second = ("baseline", "candidate") if share > _BALANCED[1] else ("candidate", "baseline")

@@ -1,4 +1,4 @@
-"""What a user names as one side of a comparison, read from an index or straight from run folders."""
+"""A side of a comparison as a user names it, read from an index or directly from run folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import load_run, load_run_file
 
 _AT: Final = "@"
-# An index may hold thousands of runs of a kernel; its newest tell what it is measured with.
+# An index may have thousands of runs of a kernel; the newest name the programs.
 _FILES_READ: Final = 100
 
 
@@ -32,10 +32,9 @@ _FILES_READ: Final = 100
 class Side:
     """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
 
-    `name` is what the user called it, without what kind of thing it is (`kind`); `title` says what was found.
-    `versions` are those of programs, by name, that its runs name, as far as their folders are at hand; `origins` say
-    where its runs were measured, and with which meters. `guest_time` says that each series has a single boot, on a
-    board in guest time.
+    `name` is the user's name without its `kind`; `title` describes the side. `versions` are versions of programs by
+    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `guest_time` says that
+    each series has a single boot, on a board in guest time.
     """
 
     kind: str
@@ -48,9 +47,9 @@ class Side:
 
 
 class Sources:
-    """Where measurements come from: an index, opened when it is needed, and run folders, each read once.
+    """Sources of measurements: an index, opened on demand, and run folders, each read once.
 
-    `damaged` names what was left out of the folders. Close it, or use it as a context manager.
+    `damaged` names damaged parts of the folders. Close it, or use it as a context manager.
     """
 
     def __init__(self, location: str) -> None:
@@ -70,11 +69,11 @@ class Sources:
         self._opened.close()
 
     def side(self, text: str, where: Where, metrics: tuple[Metric, ...], *, within: str | None = None) -> Side:
-        """The measurements that `text` names and `where` means, with these figures.
+        """The measurements that `text` names and `where` selects, with these figures.
 
         `text` is a run folder (or one with runs below it), or a run, kernel or branch of the index. A kernel within a
         run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in `within`. Raises ConfigError for
-        a name of nothing, and what opening an index raises.
+        an unknown name, and as opening an index does.
         """
         what, at, place = text.partition(_AT)
         if _is_folder(text) or not at:
@@ -106,12 +105,12 @@ class Sources:
                 self._index = self._opened.enter_context(open_index(self._location))
             except ResultError as error:
                 absent = "/" in text and not Path(text).exists()
-                what = f"there is no folder {text}" if absent else f"{text} is no run folder"
+                what = f"there is no folder {text}" if absent else f"{text} is not a run folder"
                 raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
         return self._index, resolve(self._index, text)
 
     def _read(self, folder: Path) -> tuple[Index, tuple[str, ...]]:
-        """An index of the runs at and below a folder that lasts as long as this, and their ids."""
+        """A temporary index of the runs at and below a folder, and their ids."""
         folder = folder.resolve()
         if folder not in self._folders:
             temporary = Path(self._opened.enter_context(TemporaryDirectory(prefix="fsjoule-")))
@@ -127,7 +126,7 @@ class Sources:
 def _versions(index: Index, run_ids: Sequence[str]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for folder in list(run_folders(index, run_ids).values())[:_FILES_READ]:
-        # An index may know runs whose folders are elsewhere by now, or gone.
+        # An index may know runs whose folders have been moved or removed.
         with suppress(ResultError):
             for name, version in load_run_file(folder).versions.items():
                 found.setdefault(name, set()).add(version)
@@ -135,7 +134,7 @@ def _versions(index: Index, run_ids: Sequence[str]) -> dict[str, frozenset[str]]
 
 
 def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
-    """Whether these are single boots on a board whose card takes no time, so that another one's part is projected."""
+    """Whether these are single boots on a board whose card takes no time, so that they have projections."""
     boots = {series: {(point.run_id, point.kernel, point.boot) for point in group} for series, group in read.items()}
     if any(len(each) > 1 for each in boots.values()):
         return False
@@ -149,7 +148,7 @@ def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) 
 
 
 def _is_folder(text: str) -> bool:
-    """Names of the index come first; a folder is what holds a run, or is written with a slash."""
+    """Whether `text` is a run folder, or a folder written with a slash; names of the index come first."""
     path = Path(text)
     return (path / RUN_FILE).is_file() or (path.name == RUN_FILE and path.is_file()) or ("/" in text and path.is_dir())
 

@@ -1,4 +1,4 @@
-"""Trends: how the figures of a series went over time or over kernels, and whether they changed.
+"""Trends: the figures of a series over time or over kernels, and the changes in them.
 
 ::
 

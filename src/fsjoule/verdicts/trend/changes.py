@@ -1,4 +1,4 @@
-"""Changes in histories: what the detector nominates, and what fresh boots have said about it. Pure."""
+"""Changes in histories: the detector's nominations, and the answers of fresh boots. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The level of a history is another one from `since` on.
+    """A history has another level from `since` on; `last` is the point before it.
 
-    `last` is the point before that one; `before` and `after` are those whose kernels fresh boots should compare.
-    `confirmation` is what they said, if there were any; an undecided one leaves the change nominated.
+    `before` and `after` are the points whose kernels fresh boots should compare. `confirmation` is their answer, if
+    any; an undecided one leaves the change nominated.
     """
 
     history: History
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """The level from `since` on over the one before."""
+        """The level from `since` on over the level before."""
         return self.nomination.ratio
 
     @property
@@ -66,7 +66,7 @@ def changes_of(
     order: Order,
     kernels: Mapping[int, Kernel],
 ) -> list[Change]:
-    """The changes of all histories: confirmed ones first, refuted ones last, the larger before the smaller."""
+    """The changes of all histories: confirmed first, refuted last, larger before smaller."""
     by_history: dict[tuple[str, str], list[Confirmation]] = {}
     for each in confirmations:
         by_history.setdefault((each.series, each.metric), []).append(each)
@@ -85,7 +85,7 @@ def _judged(
     order: Order,
     kernels: Mapping[int, Kernel],
 ) -> Change:
-    """The change as the newest of the confirmations that are about it has it; a decision outweighs an indecision."""
+    """The change with its newest confirmation; a decided confirmation outweighs an undecided one."""
     told = confirmations.get((change.history.series.key, change.history.metric.value), ())
     about = [each for each in told if _is_about(each, change, order, kernels)]
     if not about:
@@ -96,9 +96,9 @@ def _judged(
 
 
 def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels: Mapping[int, Kernel]) -> bool:
-    """Whether the change lies between what was measured anew, and goes the same way.
+    """Whether the change lies between the points measured again, and has the same direction.
 
-    A history grows, and the detector then sees the same change a point earlier or later.
+    When a history grows, the detector may see the same change a point earlier or later.
     """
     if (confirmation.nominated_ratio < 1) != (change.ratio < 1):
         return False

@@ -1,4 +1,4 @@
-"""From the rows of an index to histories: one figure a run, or one a kernel, in order. Pure."""
+"""Makes histories from the rows of an index: one figure per run or per kernel, in order. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, 
 from fsjoule.store.index.records import Order
 from fsjoule.store.index.serieskeys import IndexedSeries
 
-# What is looked at if nothing else is asked for: of fio's jobs, and of what moves nothing.
+# The default metrics of fio's jobs, and of timed operations.
 FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
 TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
 USUAL: Final = FIO + TIMED
 _TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
-# Of the interval of a median, if there are boots enough.
-_CONFIDENCE: Final = 0.95
+_CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
 
-# For each run of several kernels what it calls them, by the numbers of run and kernel.
+# Kernels' labels in runs of several kernels, by the numbers of run and kernel.
 Labels = Mapping[tuple[int, int], str]
 
 
 class HistoryPoint(NamedTuple):
-    """One run of a series, or one kernel, and its figure: the median over its boots, or over its runs.
+    """One run or one kernel of a series with its figure: the median over its boots, or over its runs.
 
-    `boots` are the figures of all boots behind it. `run` is the run, of several the newest; both it and `kernel` are
-    numbers in the index. A tuple, as there are tens of thousands of them.
+    `boots` are the figures of all boots behind it. `run` is the newest run; `run` and `kernel` are numbers in the
+    index. A tuple, because there are tens of thousands of points.
     """
 
     run: int
@@ -47,9 +46,9 @@ class HistoryPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Figures of one series in one metric, in order; `label` is the kernel's where runs have several of them each.
+    """Figures of one series in one metric, in order; `label` is the kernel's if runs have several kernels.
 
-    Every figure is finite and above zero; `unusable` counts, by what is wrong with them, boots whose figure is not.
+    Every figure is finite and above zero; `unusable` counts other boots by reason.
     """
 
     series: IndexedSeries
@@ -87,9 +86,9 @@ def histories(
     labels: Labels,
     wanted: Sequence[Metric] | None = None,
 ) -> list[History]:
-    """The histories of one series, for those metrics that it has; `metrics` are those of the rows.
+    """The histories of one series in the metrics that it has; `metrics` are the metrics of the rows.
 
-    Without `wanted` these are throughput and energy, of timed operations duration and energy.
+    `wanted` defaults to throughput and energy, for timed operations to duration and energy.
     """
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
@@ -107,7 +106,7 @@ def histories(
 
 
 def _tracks(rows: Sequence[Row], labels: Labels) -> dict[str, list[_Boots]]:
-    """Rows by run and kernel. A run with several kernels has a point in the history of each, by the kernel's label."""
+    """Rows by run and kernel, grouped by kernel's label, because each kernel of such runs has its own history."""
     groups: dict[tuple[int, int | None], _Boots] = {}
     for row in rows:
         key = (row[RUN], row[KERNEL])
@@ -123,7 +122,7 @@ def _tracks(rows: Sequence[Row], labels: Labels) -> dict[str, list[_Boots]]:
 
 
 def _points(groups: Iterable[_Boots], place: int) -> tuple[list[HistoryPoint], dict[str, int]]:
-    """One point a run; boots whose figure cannot be used are counted, runs without any other boot are left out."""
+    """One point per run with a usable boot, and counts of unusable boots by reason."""
     points: list[HistoryPoint] = []
     unusable: dict[str, int] = {}
     for run, kernel, rows in groups:
@@ -141,7 +140,7 @@ def _points(groups: Iterable[_Boots], place: int) -> tuple[list[HistoryPoint], d
 
 
 def _by_kernel(points: Iterable[HistoryPoint], kernels: Mapping[int, Kernel]) -> list[HistoryPoint]:
-    """One point a kernel, the oldest kernel first; what is of no known kernel is left out."""
+    """One point per known kernel, oldest first."""
     of_kernel: dict[int, list[HistoryPoint]] = {}
     for point in points:
         if point.kernel is not None:
@@ -158,10 +157,10 @@ def _merged(points: Sequence[HistoryPoint]) -> HistoryPoint:
 
 
 def interval(boots: Sequence[float]) -> tuple[float, float, float]:
-    """Between which figures the median lies, and with what confidence: at least 95 % if the boots allow.
+    """The bounds of the median, and their confidence: at least 95 % if there are enough boots.
 
-    The narrowest pair of equally distant order statistics that has 95 %, else all of the boots (Conover: Practical
-    nonparametric statistics, 1999, chapter 3.2). Takes nothing for granted but that boots are independent.
+    The narrowest symmetric pair of order statistics with 95 %, else the extremes (Conover: Practical nonparametric
+    statistics, 1999, chapter 3.2). It assumes only independent boots.
     """
     ordered = sorted(boots)
     cut, confidence = _cut(len(ordered))
@@ -170,7 +169,7 @@ def interval(boots: Sequence[float]) -> tuple[float, float, float]:
 
 @cache
 def _cut(count: int) -> tuple[int, float]:
-    """How many figures lie outside of the interval on either side, and its confidence."""
+    """The number of figures outside the interval on either side, and its confidence."""
     if count > _MANY:  # the binomial distribution is as good as normal
         return math.floor(count / 2 - 0.98 * math.sqrt(count)), _CONFIDENCE
     cut, outside = 0, 2 / 2**count

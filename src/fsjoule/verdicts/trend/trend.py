@@ -1,4 +1,4 @@
-"""A trend: the histories that an index has, and what changed in them."""
+"""A trend: the histories of an index, and their changes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fsjoule.verdicts.trend.history import USUAL, History, histories, several_ke
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What was found. `kernels` and `runs` are by the numbers in points; `runs` has those of the changes, or all.
+    """Histories and changes. `kernels` and `runs` are by the points' numbers; `runs` has all, or only the changes'.
 
-    `cut_short` counts series that have older measurements than the limit let in, `too_short` histories with too few
-    points for a change to be found in them.
+    `cut_short` counts series with older measurements beyond the limit, `too_short` histories with too few points for
+    finding a change.
     """
 
     order: Order
@@ -37,7 +37,7 @@ class Trend:
 
     @property
     def unchanged(self) -> int:
-        """Histories that are long enough and have no change."""
+        """The number of histories that are long enough and have no change."""
         return len(self.histories) - self.too_short - len({id(change.history) for change in self.changes})
 
     def with_changes(self) -> list[tuple[History, list[Change]]]:
@@ -59,10 +59,10 @@ def trend_of(
     all_names: bool = False,
     finder: ChangePointFinder | None = None,
 ) -> Trend:
-    """The trend of all series that are meant, of their newest measurements, `at_most` so many of all together.
+    """The trend of the newest measurements of all series in `where`, in total `at_most` measurements.
 
-    Without `metrics`: throughput and energy of fio's jobs, duration and energy of timed operations. `finder` is to find
-    what `RupturesFinder` does, which is asked without one.
+    `metrics` default to throughput and energy of fio's jobs, duration and energy of timed operations. `finder` defaults
+    to `RupturesFinder`, and must find the same.
     """
     asked = tuple(metrics) or USUAL
     found = newest(index, where, asked, at_most=at_most)
