@@ -201,7 +201,11 @@ def test_no_baseline_yet_passes_and_says_so(run: CommandLine, index: str) -> Non
     done = run(*words, "--baseline", "main", "--markdown", "note.md", "--json")
     assert done.code == 0, done.err
     assert done.document["verdict"] == GateVerdict.NO_BASELINE.value
-    assert Path("note.md").read_text().startswith("**fsjoule gate: no baseline**: topic against main: there is nothing")
+    assert (
+        Path("note.md")
+        .read_text()
+        .startswith("**fsjoule gate: no baseline**: topic against main: main has no measurements")
+    )
     # What is to be judged must be there.
     missing = run("gate", "--baseline", "topic", "--candidate", "main", "--index", index)
     assert missing.code == 2

@@ -49,7 +49,7 @@ def test_what_a_suite_does_not_repeat_is_said(fsjoule: CommandLine, tmp_path: Pa
     shown = fsjoule("suites", "show", "copy-2015", "--lg-env", _ENVIRONMENT, "--results", tmp_path)
     text = " ".join(shown.out.split())
     assert "copy-2015: Its `hdparm -T`, reads from the page cache, is not measured" in text
-    assert "copy-2015: Its `hdparm -t` reads the raw device, here fio reads a file" in text
+    assert "copy-2015: Its `hdparm -t` reads the raw device; here fio reads a file" in text
 
 
 def test_published_sizes_that_do_not_fit_are_refused(fsjoule: CommandLine, tmp_path: Path) -> None:

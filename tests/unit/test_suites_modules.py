@@ -14,7 +14,7 @@ from fsjoule.suites import check_modules, suite
 @pytest.mark.parametrize(
     ("part", "lacks", "complaint"),
     [
-        ("elc2015/dm-flakey", ("dm-flakey",), "elc2015/dm-flakey needs what the kernel .* lacks: dm-flakey"),
+        ("elc2015/dm-flakey", ("dm-flakey",), "elc2015/dm-flakey needs modules that the kernel .* lacks: dm-flakey"),
         ("elc2015", ("dm-flakey",), "elc2015/dm-flakey needs"),
         ("elc2015/power-loss", ("f2fs",), "has no f2fs"),
         ("elc2015/power-loss", ("dm-flakey",), ""),

@@ -280,7 +280,7 @@ def test_what_is_not_comparable_is_refused_with_what_differs(
 
 def test_several_kernels_and_none_in_common_are_refused(matrix: Path, tmp_path: Path) -> None:
     other = write_kernels(tmp_path, "bbbbbb", speeds={"5.10": 1.0})
-    with pytest.raises(ConfigError, match=r"(?s)none in common: run aaaaaa has 6\.1\.0-armmp.*KERNEL@RUN"):
+    with pytest.raises(ConfigError, match=r"(?s)no common one: run aaaaaa has 6\.1\.0-armmp.*KERNEL@RUN"):
         compared(matrix, other)
 
 

@@ -1,12 +1,12 @@
-"""Suites as data: what is measured, without saying on which filesystem, kernel or board.
+"""Suites as data: the workloads to measure, without filesystem, kernel or board.
 
 For: suites, plans and estimates.
 Called by: `bench`, `report`, `runs`, `cli`.
 May call: `filesystems`, `statistics`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
-`check_modules` (what cannot be measured is refused first), `estimate` (time, wear and energy). A suite is a module of
-`definitions/`. `published/` holds the figures and statements of the publications that some suites repeat.
+`check_modules` (refuse impossible plans early), `estimate` (time, wear and energy). A suite is a module of
+`definitions/`. `published/` has the figures and statements of the publications that some suites repeat.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SUITES: Final = _defined()
 
 
 def suite(name: str) -> Suite:
-    """The suite, or the part of one (`elc2015/boot`), of that name. Raises ConfigError with the choices."""
+    """The suite or part (`elc2015/boot`) of this name. Raises ConfigError with the choices."""
     whole = SUITES.get(name.split("/", maxsplit=1)[0])
     if whole is None:
         raise ConfigError.unknown("suite", name, SUITES)

@@ -1,4 +1,4 @@
-"""What a plan will take: time, bytes written (wear) and energy, from what a board has done before."""
+"""Estimates a plan's time, bytes written (wear) and energy from a board's earlier runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _On = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast and how hungry a board is: MiB/s and seconds on each storage device, seconds for what is around.
+    """A board's speed and power: MiB/s and seconds per storage device, seconds for a boot and around a measurement.
 
     `mib_per_s` is by the device's name and the I/O pattern, `timed_s` by its name and the timed operation. `runs` is
-    how many runs it was learned from; with none it is a guess for a small board with a card.
+    the number of runs behind it; with 0 it is a guess for a small board with a card.
     """
 
     mib_per_s: dict[_On, float] = field(default_factory=dict[_On, float])
@@ -31,7 +31,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of a whole plan. The energy is the board's while it is on."""
+    """The estimate for a whole plan. The energy is the board's while it is on."""
 
     measurements: int
     boots: int
@@ -41,7 +41,6 @@ class Estimate:
 
 
 def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
-    """What it takes to measure the entries."""
     cuts = [e for e in entries if e.workload.cuts_power]
     others = [e for e in entries if not e.workload.cuts_power]
     boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in others})
@@ -52,7 +51,7 @@ def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
 
 
 def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
-    """The rates of a board, from valid measurements of its earlier runs; what they do not tell stays as guessed."""
+    """A board's rates from valid measurements of its earlier runs; others keep their guessed values."""
     speeds: dict[_On, list[float]] = {}
     times: dict[_On, list[float]] = {}
     watts: list[float] = []

@@ -1,4 +1,4 @@
-"""From a suite to a plan: everything to measure, in order, and what does not fit."""
+"""Makes a plan from a suite: all entries in order, and checks that they fit the board."""
 
 from __future__ import annotations
 
@@ -11,37 +11,27 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import (
-    CARD,
-    MIB,
-    KernelFacts,
-    Planned,
-    Provision,
-    Workload,
-)
+from fsjoule.model import CARD, MIB, KernelFacts, Planned, Provision, Workload
 from fsjoule.suites.suite import Suite, Where
 
-# fio takes 64 bits; 31 are a positive number everywhere.
-_SEED_BITS: Final = 31
+_SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 # With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
 SCRATCH_ROOT: Final = "ext4"
-# What of a partition files may take: the rest is for the filesystem itself.
-_USABLE: Final = 0.8
-# What of a board's memory fio may take for its buffers: the rest is for the page cache, and for the kernel.
-_BUFFERS: Final = 0.25
+_USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
+_BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
 _RAW: Final = ("raw",)
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room on a board's card: the scratch partition, and what is free on the root; its further storage, by name."""
+    """Room in bytes on a board's card (scratch partition, free space of the root) and on further storage, by name."""
 
     scratch_bytes: int
     root_free_bytes: int
     further_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def scratch_of(self, storage: str) -> tuple[str, int]:
-        """What a storage device's scratch space is called, and how large it is."""
+        """The name of a storage device's scratch space, and its size."""
         if storage == CARD:
             return "the scratch partition of the card", self.scratch_bytes
         return storage, self.further_bytes[storage]
@@ -49,13 +39,12 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What a plan is made from, beside the suite. `provision` is None where the suite says it, or `scratch`.
+    """A plan's inputs beside the suite. `provision` is None if the suite decides (default: `scratch`).
 
-    `factor_for` is what the sizes of a published suite, or its part, are multiplied by; ours were made to fit.
-    `root_filesystems` are those that a card image can have. `kernel_order` has the kernels of each repetition in the
-    order in which they are to boot, as a comparison of two wants them. `guest_time`, `memory_bytes` (0: unknown) and
-    its `further` storage devices are the board's; `storages` are those to measure on, None where the suite says it.
-    `workloads` are the slugs of those to measure, None for all of the suite.
+    `factor_for` gives the factor for the sizes of a published suite or part; ours fit as they are. `root_filesystems`
+    are those that a card image can have. `kernel_order` has each repetition's kernels in boot order, for a comparison
+    of two kernels. `guest_time`, `memory_bytes` (0: unknown) and the `further` storage devices are the board's;
+    `storages` are the devices under test, None if the suite decides. `workloads` are slugs to measure, None for all.
     """
 
     filesystems: tuple[str, ...]
@@ -75,8 +64,6 @@ class Planning:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Something to measure on a boot."""
-
     filesystem: str
     workload: Workload
     suite: str
@@ -85,7 +72,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Boot:
-    """What one boot is for: with `root` one filesystem, with `scratch` all of them."""
+    """The measurements of one boot: with `root` of one filesystem, with `scratch` of all."""
 
     provision: Provision
     cells: tuple[_Cell, ...]
@@ -93,7 +80,7 @@ class _Boot:
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """The entries of a plan in their order, what of the suite was left out, and what is not as the suite says."""
+    """The entries of a plan in order, and notes on entries left out or adjusted."""
 
     entries: tuple[Planned, ...]
     left_out: tuple[str, ...] = ()
@@ -101,21 +88,19 @@ class Arranged:
 
 
 def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
-    """Everything to measure, in the order that the seed gives, what was left out, and what was adjusted.
+    """All entries in the order that the seed gives, with notes.
 
     A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013). With several
-    kernels it is a block, one boot of each in random order, so that whatever drifts (the card's age, the room's
-    temperature, the host's load) meets all kernels alike.
+    kernels it is a block, one boot of each in random order, so that drift (the card's age, the room's temperature, the
+    host's load) affects all kernels alike.
 
-    A boot is measured first, then all its workloads in random order over all filesystems. With `root` a boot holds one
-    filesystem only: a block has a boot of each kernel with each filesystem. With `scratch` the root filesystem is that
-    of the image, so that the boot is measured once a kernel and repetition.
+    Each boot is measured first, then its workloads in random order over all filesystems. With `root` a boot has only
+    one filesystem: a block has a boot of each kernel with each filesystem. With `scratch` the image decides the root
+    filesystem, so the boot is measured once per kernel and repetition. With a `kernel_order` all boots of a repetition
+    have the same order of workloads, which then affects both kernels alike.
 
-    All boots of a repetition whose kernels have an order measure their workloads in one order: what an order does to a
-    figure meets both kernels alike.
-
-    Raises ConfigError for an unknown filesystem or one without what our own suite needs; a published suite leaves out
-    what a filesystem has not.
+    Raises ConfigError for an unknown filesystem, or one that cannot do an operation of our own suite; a published suite
+    leaves that operation out.
     """
     boots, left_out, adjusted = _boots(chosen, wanted)
     order = random.Random(wanted.seed)  # noqa: S311 - a recorded order, not a secret
@@ -155,9 +140,9 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
 
 
 def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
-    """Raises ConfigError for what the board's storage cannot take.
+    """Raise ConfigError if an entry does not fit the board's storage.
 
-    Its hint is the size factor at which all of a published suite would fit; ours have fixed sizes.
+    The hint is the size factor at which a published suite would fit; ours have fixed sizes.
     """
     published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None
@@ -188,7 +173,7 @@ def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_f
 
 
 def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts) -> None:
-    """Raises ConfigError for a kernel without what is to be measured: better now than in an hour."""
+    """Raise ConfigError early if the kernel lacks a module that the suite or a filesystem needs."""
     for name in filesystems:
         if lacking := set(filesystem(name).modules) & set(kernel.lacks):
             raise ConfigError(
@@ -198,25 +183,22 @@ def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts
     for part in chosen.leaves:
         if lacking := {module for each in part.workloads for module in each.modules} & set(kernel.lacks):
             raise ConfigError(
-                f"{part.name} needs what the kernel {kernel.label} lacks: {', '.join(sorted(lacking))}",
+                f"{part.name} needs modules that the kernel {kernel.label} lacks: {', '.join(sorted(lacking))}",
                 hint="switch it on in the kernel's configuration, or choose another suite or part; nothing was erased",
             )
 
 
 def repetition_seed(seed: int, repetition: int) -> int:
-    """The seed of all that chance decides in the boots of one repetition, of all kernels alike.
+    """The seed of all random choices in the boots of one repetition, the same for all kernels.
 
-    Each repetition has its own: what random offsets and layouts do to a figure is noise, and repetitions that shared it
-    would agree with each other for no good reason.
+    Each repetition has its own, because random offsets and layouts are noise, and repetitions that shared it would
+    agree too well.
     """
     return random.Random(f"{seed} {repetition}").getrandbits(_SEED_BITS)  # noqa: S311 - recorded, not a secret
 
 
 def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
-    """The seed of the board's own chance in the boot of an entry.
-
-    The same in every run with the same seed, whatever else that run does; no two boots of a run share one.
-    """
+    """The seed of the board's own random numbers in an entry's boot: the same for equal plan seeds, unique in a run."""
     boot = f"{seed} {entry.repetition} {entry.kernel} {root_filesystem}"
     return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
@@ -225,7 +207,7 @@ def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
 
 
 def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...], tuple[str, ...]]:
-    """What each boot is for, what is left out, and what is adjusted."""
+    """The boots with their measurements, and the notes on entries left out and adjusted."""
     left_out: list[str] = []
     adjusted: list[str] = []
     scratch: list[_Cell] = []
@@ -263,7 +245,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
 
 
 def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str, ...]:
-    """The storage devices to measure on. Raises ConfigError for one that the board has not, or cannot boot from."""
+    """The storage devices to measure on. Raises ConfigError for one that the board lacks or cannot boot from."""
     every = (CARD, *wanted.further)
     for name in wanted.storages or ():
         if name not in every:
@@ -272,7 +254,7 @@ def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str,
         if wanted.storages not in {None, (CARD,)}:
             raise ConfigError(
                 f"{leaf.name} is measured on the root filesystem, which is on the card",
-                hint="leave --storage away, or choose --provision scratch",
+                hint="omit --storage, or choose --provision scratch",
             )
         return (CARD,)
     if wanted.storages is not None:
@@ -281,7 +263,7 @@ def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str,
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
-    """The workload with no more blocks in flight than the board has memory for, and what there is to say of it.
+    """The workload with no more blocks in flight than fit the board's memory, and a note if that changed it.
 
     Raises ConfigError if not even one block of each job fits.
     """
@@ -302,25 +284,25 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
 
 
 def _provision(leaf: Suite, wanted: Planning) -> Provision:
-    """How filesystems get onto the board. Raises ConfigError if the user wants another way than the part needs."""
+    """Where the part's filesystems live. Raises ConfigError if the user's choice differs from the part's need."""
     provision = wanted.provision or leaf.provision or Provision.SCRATCH
     if leaf.provision and leaf.provision is not provision:
         raise ConfigError(
             f"{leaf.name} does not measure filesystems provisioned as {provision.value}",
-            hint=f"leave --provision away, or say {leaf.provision.value}",
+            hint=f"omit --provision, or choose {leaf.provision.value}",
         )
     return provision
 
 
 def _no_chance(workload: Workload, wanted: Planning) -> str | None:
-    """Why power cannot be cut at random: in guest time no moment differs from another that the board waits through."""
+    """Why power cannot be cut at a random moment: in guest time all moments in which the board waits are equal."""
     if workload.cuts_power and wanted.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
     return None
 
 
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
-    """Why the filesystem cannot do it. Raises ConfigError for a suite of ours."""
+    """Why the filesystem cannot do the operation. Raises ConfigError for a suite of ours."""
     lacks = filesystem(name).lacks
     if workload.operation.value not in lacks:
         return None
@@ -333,7 +315,7 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
 
 
 def _no_root(name: str, provision: Provision, leaf: Suite, wanted: Planning) -> str | None:
-    """Why it cannot be the root filesystem. Raises ConfigError where the user asked for it by --provision."""
+    """Why it cannot be the root filesystem. Raises ConfigError if the user asked for it with --provision."""
     if provision is Provision.SCRATCH or name in wanted.root_filesystems:
         return None
     if leaf.provision is None:
@@ -345,7 +327,7 @@ def _no_root(name: str, provision: Provision, leaf: Suite, wanted: Planning) -> 
 
 
 def _floor(factor: float) -> float:
-    """Two digits, never more than it is."""
+    """The factor with two digits, rounded down."""
     text = f"{factor:.1e}"
     mantissa, exponent = text.split("e")
     rounded = float(text)

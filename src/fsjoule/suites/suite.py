@@ -1,4 +1,4 @@
-"""What a suite is."""
+"""The type of a suite."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from enum import StrEnum
 
 from fsjoule.model import Provision, Workload
 
-# What ours are measured on if nobody says.
-_FILESYSTEMS = ("ext4", "btrfs")
+_FILESYSTEMS = ("ext4", "btrfs")  # the default of our suites
 
 
 class Where(StrEnum):
-    """On which of a board's storage devices a suite measures, if the user names none."""
+    """A suite's default storage devices."""
 
     CARD = "card"
     FURTHER = "further"  # all but the card, unless there is nothing else
@@ -24,10 +23,10 @@ class Where(StrEnum):
 class Suite:
     """A named list of workloads, or of `parts` that are suites themselves, `name/part`.
 
-    `source` names the publication that it repeats, empty for our own. `filesystems` and `repeat` hold if the user names
-    none; `published_repeat` is how often the publication repeated it. `provision` is for what can only be measured one
-    way. `remarks` are for the reader of its figures. With `raw` there is no filesystem: it measures the devices
-    themselves. `depths` are queue depths on storage devices of that name, instead of the workload's own.
+    `source` names the publication that it repeats, empty for our own. `filesystems` and `repeat` are defaults;
+    `published_repeat` is the publication's number of repetitions. `provision` is set if only one way works. `remarks`
+    are for readers of its figures. `raw` measures the devices without a filesystem. `depths` are queue depths by name
+    of storage device that replace the workload's own.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The suites that there are: a module each. A new one is found by being here."""
+"""All suites, one module each. A new module here is found by itself."""

@@ -1,8 +1,8 @@
 """The benchmark of "Which is Faster: Btrfs or ext4?" (2015): files copied from an ext4 filesystem.
 
-Its three files have 1.8, 1.0 and 24 GB. All of ours hold random bytes, on the board's own root filesystem, which is on
-the same card; a copy ends when it has reached the card, and begins with an empty page cache. `hdparm -t` is fio's
-sequential read of a file with blocks of 2 MiB; `hdparm -T` has no counterpart.
+Its three files have 1.8, 1.0 and 24 GB. Ours have random bytes and are on the board's own root filesystem, on the same
+card. A copy begins with an empty page cache and ends when it has reached the card. For `hdparm -t` fio reads a file
+sequentially in blocks of 2 MiB; `hdparm -T` has no counterpart.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SUITE: Final = Suite(
     remarks=(
         "The publication suspects the page cache in its own 1.0 GB figure.",
         "Here caches are dropped before a copy, and its data is on the card when it ends.",
-        "Its `hdparm -t` reads the raw device, here fio reads a file of the filesystem in blocks of 2 MiB.",
+        "Its `hdparm -t` reads the raw device; here fio reads a file of the filesystem in blocks of 2 MiB.",
         "Its `hdparm -T`, reads from the page cache, is not measured: it says nothing of storage or filesystem.",
-        "Its figures are pictures: there are none to compare with.",
+        "Its figures are pictures: there are no numbers to compare with.",
     ),
 )

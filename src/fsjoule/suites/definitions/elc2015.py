@@ -1,8 +1,8 @@
 """The benchmarks of "Filesystem considerations for embedded devices" (Lelong, Embedded Linux Conference 2015).
 
-The talk gives block sizes, directness, size and number of files of its bandwidth part, and less of the others. What is
-ours: queue depth 1; 1, 2, 4 and 8 threads in `mixed`; blocks of 4 MiB in `kthreads` and `cpu`; files of 1 MiB to fill
-the filesystem of `mount`; a filesystem that was just made for `fsck`; the files of `power-loss`.
+The talk gives block sizes, directness, size and number of files for its bandwidth part, and less for the others. Our
+own choices: queue depth 1; 1, 2, 4 and 8 threads in `mixed`; blocks of 4 MiB in `kthreads` and `cpu`; files of 1 MiB
+that fill the filesystem of `mount`; a fresh filesystem for `fsck`; the files of `power-loss`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BANDWIDTH: Final = tuple(
 
 SUITE: Final = Suite(
     "elc2015",
-    "bandwidth, threads, storage devices, boot, mount, kernel threads, CPU, mkfs, fsck, and what damage does",
+    "bandwidth, threads, storage devices, boot, mount, kernel threads, CPU, mkfs, fsck, power cuts and damage",
     source=SOURCE,
     filesystems=_FILESYSTEMS,
     parts=(
@@ -55,15 +55,17 @@ SUITE: Final = Suite(
             *_BANDWIDTH,
             remarks=(
                 "50 files of 10 MiB in whole blocks of 4 MiB are 400 MiB, not 500: fio moves no part of a block.",
-                "fio takes the files in turn, block by block, so that what is called sequential is interleaved.",
-                "Of a few files, scaled down, at least 16 blocks are moved: fio goes through them again, not cached.",
+                "fio takes the files in turn, block by block, so that its sequential I/O is interleaved.",
+                "Scaled down to a few files, fio still moves at least 16 blocks: it goes through them again, uncached.",
             ),
         ),
         _part(
             "mixed",
             "four I/O patterns with 1 to 8 threads",
             *(FioWorkload(pattern, 4 * KIB, 32 * MIB, jobs=jobs) for jobs in _JOBS for pattern in PURE_PATTERNS),
-            remarks=("The talk gives no number of threads, no sizes: 1 to 8 threads, 4 KiB, 32 MiB each are ours.",),
+            remarks=(
+                "The talk gives neither threads nor sizes: 1 to 8 threads, 4 KiB and 32 MiB each are our choice.",
+            ),
         ),
         _part(
             "supports",
@@ -86,7 +88,7 @@ SUITE: Final = Suite(
             "kthreads",
             "CPU time of each kernel thread while 38 GB are written",
             FioWorkload(IoPattern.WRITE, 4 * MIB, 500 * MIB, io_bytes=38 * _GIB, kernel_threads=True),
-            remarks=("Times are those of /proc/[pid]/stat, in steps of 10 ms.",),
+            remarks=("Times come from /proc/[pid]/stat, in steps of 10 ms.",),
         ),
         _part(
             "cpu",
@@ -106,14 +108,14 @@ SUITE: Final = Suite(
         ),
         _part(
             "dm-flakey",
-            "what is written is damaged, after 10 s or every other second",
+            "writes are damaged after 10 s, or every other second",
             *(FlakeyWorkload(model) for model in FlakeyModel),
             provision=Provision.SCRATCH,
             repeat=5,
             published_repeat=15,
             remarks=(
                 "The kernel's dm-flakey changes the first byte of a request, which can be many blocks.",
-                "The talk does not say how many small files there are: 8 are ours.",
+                "The talk does not say how many small files there are: 8 is our choice.",
             ),
         ),
     ),

@@ -1,8 +1,8 @@
 """The benchmark of "BTRFS vs Ext4: Filesystems Impact on Energy Consumption of eMMC-Based Embedded Computers".
 
 Jacomelli and Bruschi give pattern, block size, size (500 MB, which fio reads as 500 MiB) and one thread. They do not
-give ioengine, depth, direct and fsync: fio's defaults are ours (psync, 1, buffered), with `end_fsync` so that a
-buffered write is one to the card. They ran it once, on two filesystems; what they left for later is the second suite.
+give ioengine, depth, direct and fsync: we take fio's defaults (psync, 1, buffered), with `end_fsync` so that buffered
+writes reach the card. They ran it once, on two filesystems; the second suite does the work that they left for later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The tests of "Comparing Ext4 and ZFS for Onboard Data Processing" (Johansson, Said, Forsberg, Tsog, Flordal, 2023).
 
-It says block sizes, sizes of files, jobs, queue depths and times; a range is all that it gives of most. What is ours:
-decades of block sizes; in test 2 all jobs with the largest file, and all sizes with the most jobs, all jobs on one
-file; direct I/O through libaio, as a queue depth means nothing to buffered I/O; psync in test 3; of the 20 minutes of
-test 3 one block size.
+It gives block sizes, sizes of files, jobs, queue depths and times, mostly as ranges. Our own choices: decades of block
+sizes; in test 2 all jobs with the largest file, and all sizes with the most jobs, with all jobs on one file; direct I/O
+through libaio, because buffered I/O ignores the queue depth; psync in test 3, and one block size for its 20 minutes.
 """
 
 from __future__ import annotations

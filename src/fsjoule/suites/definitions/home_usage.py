@@ -1,8 +1,8 @@
 """The benchmark of "File System Benchmarks: UDF, Btrfs, NILFS, ext4" (Berger, 2016).
 
-Mounted before and unmounted after each test; the operation and the unmount are timed apart. What is ours: the files are
-a halving series, twice (20 files, the largest a quarter of all); fragmenting fills directories of sixteen files of one
-size and removes the oldest one for every two that are made.
+Each test mounts before and unmounts after; operation and unmount are timed separately. Our own choices: the files are a
+halving series, twice (20 files, the largest a quarter of all); fragmenting fills directories with sixteen files of one
+size and removes the oldest directory for every two new ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUITE: Final = Suite(
     filesystems=("udf", "btrfs", "nilfs2", "ext4"),
     published_repeat=9,
     remarks=(
-        "Of nilfs2 the publication kept 3 of 9 repetitions: no space was left on the device in the others.",
-        "Every test begins with a filesystem that was just mounted and an empty page cache.",
+        "The publication kept 3 of 9 repetitions of nilfs2: in the others no space was left on the device.",
+        "Every test begins with a freshly mounted filesystem and an empty page cache.",
     ),
 )

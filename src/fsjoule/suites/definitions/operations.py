@@ -1,4 +1,4 @@
-"""Everything about a filesystem that is not fio: boot, mkfs, mount, unmount, fsck, and a copy from memory."""
+"""All operations without fio: boot, mkfs, mount, unmount, fsck, and a copy from memory."""
 
 from __future__ import annotations
 

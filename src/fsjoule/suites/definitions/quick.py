@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import (
-    KIB,
-    MIB,
-    PURE_PATTERNS,
-    FioWorkload,
-    TimedKind,
-    TimedWorkload,
-)
+from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, TimedKind, TimedWorkload
 from fsjoule.suites.suite import Suite
 
 SUITE: Final = Suite(

@@ -1,7 +1,7 @@
-"""What others have published: their figures, the statements that follow from them, and doubtful cells.
+"""Publications: their figures, the statements that follow from them, and doubtful cells.
 
-Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, which
-are asked of the published ones and of a run's alike. docs/publications.md says how they are told.
+Each publication is a module. Its figures are data, in tables beside it; its statements are rules over figures, for the
+published ones and for a run's. docs/publications.md explains the answers.
 """
 
 from __future__ import annotations
@@ -12,15 +12,8 @@ from typing import Final
 
 from fsjoule.model import Workload
 from fsjoule.model.metrics import Metric
-from fsjoule.suites.published import (
-    copies as copying,
-)
-from fsjoule.suites.published import (
-    elc2015,
-    energy_emmc,
-    ext4_zfs,
-    home_usage,
-)
+from fsjoule.suites.published import copies as copying
+from fsjoule.suites.published import elc2015, energy_emmc, ext4_zfs, home_usage
 from fsjoule.suites.published.cells import Cell, Quantity
 from fsjoule.suites.published.publication import Publication
 
@@ -28,12 +21,12 @@ PUBLICATIONS: Final[dict[str, Publication]] = {
     module.PUBLICATION.name: module.PUBLICATION for module in (energy_emmc, elc2015, ext4_zfs, home_usage, copying)
 }
 
-# Suites that go on where a publication stopped.
+# Suites that continue a publication's.
 _EXTENDS: Final = {"energy-emmc-extended": "energy-emmc-2025"}
-# Suites of ours whose workloads are some of a publication's.
+# Our suites with some workloads of a publication.
 _BORROWS: Final = {"quick": "energy-emmc-2025"}
 
-# A workload as a series names it: its slug, and perhaps a size.
+# A series' name of a workload: its slug, and perhaps a size.
 _SLUG: Final = re.compile(r"(\S+)(?: .*)?")
 _QUANTITIES: Final = {
     Metric.THROUGHPUT: Quantity.THROUGHPUT,
@@ -44,7 +37,7 @@ _QUANTITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """What a publication has of one fio workload on one filesystem."""
+    """A publication's figures for one fio workload on one filesystem."""
 
     throughput_mib_per_s: float
     power_mean_w: float
@@ -59,7 +52,7 @@ def publication_of(suite: str) -> Publication | None:
 
 
 def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | None:
-    """The published figures of the same filesystem, pattern and block size with one buffered job, if there are any."""
+    """The published figures for this filesystem, pattern and block size with one buffered job, if any."""
     publication = _compared_with(suite)
     if publication is None:
         return None
@@ -73,7 +66,7 @@ def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | N
 
 
 def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:
-    """The published figure for a workload by the name that a series has it under, in the metric's unit."""
+    """The published figure for a series' name of a workload, in the metric's unit."""
     publication, named = _compared_with(suite), _SLUG.fullmatch(workload)
     if publication is None or named is None or metric not in _QUANTITIES:
         return None
@@ -85,6 +78,6 @@ def _compared_with(suite: str) -> Publication | None:
 
 
 def _figure(publication: Publication, filesystem: str, slug: str, quantity: Quantity) -> float | None:
-    # Publications with parts tell figures apart by more than a slug: their own tables show them.
+    # Publications with parts need more than a slug: their own tables show their figures.
     cell = Cell("", filesystem, slug, quantity)
     return next((figure.value for figure in publication.figures if figure.cell == cell), None)

@@ -10,11 +10,11 @@ from typing import Final
 from fsjoule.statistics.spread import Proportion, Spread
 
 Found = Spread | Proportion
-"""What a cell holds: repetitions of a figure, or how many of something were so."""
+"""The content of a cell: repetitions of a figure, or a share of iterations."""
 
 
 class Quantity(StrEnum):
-    """What the figure in a cell is."""
+    """The quantity of a figure in a cell."""
 
     THROUGHPUT = "throughput"
     IOPS = "IOPS"
@@ -38,7 +38,7 @@ class Quantity(StrEnum):
     CPU = "CPU"
     PER_CPU_SECOND = "per CPU second"
     PER_JOULE = "per joule"
-    # Of iterations of a hazard, those in which it was so.
+    # Shares of a hazard's iterations.
     LOST = "a file lost or wrong"
     SILENT = "damage that goes unnoticed"
     DETECTED = "damage that is noticed"
@@ -46,7 +46,7 @@ class Quantity(StrEnum):
 
     @property
     def unit(self) -> str:
-        """As it is printed; counts have none."""
+        """The printed unit; counts have none."""
         return _UNITS.get(self, "")
 
 
@@ -75,10 +75,10 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a figure belongs.
+    """The place of a figure.
 
-    `part` is the suite's part (`mkfs`), empty for a suite without parts. `workload` is what the publication tells
-    figures apart by: a slug (`randread-16k`), an operation (`fsck`), a pattern.
+    `part` is the suite's part (`mkfs`), empty for a suite without parts. `workload` is the publication's name: a slug
+    (`randread-16k`), an operation (`fsck`), a pattern.
     """
 
     part: str
@@ -89,9 +89,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A cell of a published table. `printed` is the value as it is printed; `n` is None where that is not stated.
+    """A cell of a published table. `printed` is the value as printed, `sd` its deviation over `n` repetitions.
 
-    `sd` is over the repetitions. `hardware` tells apart the machines of a publication that has several.
+    `hardware` names the machine in a publication with several.
     """
 
     cell: Cell
@@ -112,10 +112,9 @@ class PublishedFigure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures by their cells, of one kernel on one storage device, or as published for one machine.
+    """Figures by cell, of one kernel on one storage device, or as published for one machine.
 
-    `without` are parts with filesystems that were looked at but have nothing in that part, while others have: they
-    cannot do what the part measures.
+    `without` are pairs of a part and a filesystem that cannot do the part's operation, while others can.
     """
 
     found: Mapping[Cell, Found]

@@ -1,4 +1,4 @@
-"""Which is Faster: Btrfs or ext4?, 2015: its figures are pictures, so that there are none to compare with."""
+"""Which is Faster: Btrfs or ext4?, 2015: its figures are pictures, without numbers to compare with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PUBLICATION: Final = Publication(
     "copy-2015",
     SOURCE,
     remarks=(
-        "Its numbers are only in pictures: there are none to compare with, and none of its statements can be tested.",
+        "Its numbers are only in pictures: they cannot be compared, and its statements cannot be tested.",
         "It gives the mean of three runs of `time`, real, and suspects the page cache in its own figure of 1.0 GB.",
     ),
 )

@@ -10,16 +10,16 @@ from typing import Final
 
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 
-# A standard deviation this many times the median of its column is not of the same kind as the others: our limit.
+# A standard deviation above this many medians of its column is doubtful: our limit.
 _FAR_OUT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A published cell that cannot be had from others. `expected` is what they give, in the cell's unit.
+    """A published cell that contradicts others, which give `expected`, in the cell's unit.
 
-    `text` says how it was found, and what would explain it. `bound` says what `expected` is if not the value itself
-    (`at most`), `what` what is doubted if not the cell's mean.
+    `text` says how it was found and could be explained. `bound` (`at most`) says if `expected` is a bound; `what` names
+    the doubted part if it is not the cell's mean.
     """
 
     figure: PublishedFigure
@@ -30,12 +30,12 @@ class Doubt:
 
     @property
     def off(self) -> float:
-        """How far the published value is from that, as a share of it."""
+        """The published value's deviation from `expected`, as a fraction of it."""
         return self.figure.value / self.expected - 1
 
 
 def energies(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
-    """Energies per MiB that are not what printed power over printed throughput gives, to the last printed digit."""
+    """Energies per MiB that differ from printed power over printed throughput in the last printed digit or more."""
     by_cell = {figure.cell: figure for figure in figures}
     of_energy = [figure for figure in figures if figure.cell.quantity is Quantity.ENERGY]
     half = _half_a_digit(of_energy)
@@ -43,14 +43,14 @@ def energies(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
         power = by_cell[replace(energy.cell, quantity=Quantity.POWER)]
         throughput = by_cell[replace(energy.cell, quantity=Quantity.THROUGHPUT)]
         expected = 1000 * power.value / throughput.value
-        # A product of two rounded figures may itself end in a five.
+        # A quotient of two rounded figures may end in a five.
         if abs(energy.value - expected) <= half * (1 + 1e-6):
             continue
         yield Doubt(energy, expected, _rounding(energy.value / expected, (power, throughput), figures))
 
 
 def _rounding(ratio: float, sources: Sequence[PublishedFigure], figures: Sequence[PublishedFigure]) -> str:
-    """Whether digits that were not printed could explain a ratio of a quotient to that of the printed figures."""
+    """Whether rounding of the printed figures could explain the ratio of energy to their quotient."""
     power, throughput = sources
     steps = [_half_a_digit(f for f in figures if f.cell.quantity is source.cell.quantity) for source in sources]
     most = (power.value + steps[0]) / (throughput.value - steps[1]) * throughput.value / power.value - 1
@@ -62,12 +62,12 @@ def _rounding(ratio: float, sources: Sequence[PublishedFigure], figures: Sequenc
 
 
 def _half_a_digit(figures: Iterable[PublishedFigure]) -> float:
-    """Half of the last printed digit of a column: its cells may end in zeros that a table of data lacks."""
+    """Half of a column's last printed digit: a table of data may lack final zeros."""
     return float(0.5 * 10.0 ** -max(figure.decimals for figure in figures))
 
 
 def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
-    """Deviations over samples that are far from all others of their column."""
+    """Deviations over samples that are far larger than others of their column."""
     deviations = [figure for figure in figures if figure.cell.quantity is Quantity.POWER_SD]
     median = statistics.median(figure.value for figure in deviations)
     for figure in deviations:
@@ -77,9 +77,9 @@ def far_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
 
 
 def impossible_deviations(figures: Sequence[PublishedFigure]) -> Iterator[Doubt]:
-    """Deviations that times with their mean cannot have, since none is below zero.
+    """Deviations that times with this mean cannot have, because no time is negative.
 
-    The deviation (n - 1) of n such figures is at most their mean times the square root of n: all but one are zero.
+    The deviation (n - 1) of n such figures is at most their mean times the square root of n, if all but one are zero.
     """
     half = _half_a_digit(figure for figure in figures if figure.sd is not None)
     for figure in figures:
@@ -108,9 +108,9 @@ def shares(figures: Sequence[PublishedFigure], part: Quantity, whole: Quantity, 
 def latencies(
     figures: Sequence[PublishedFigure], longest: Iterable[tuple[Cell, Cell]], *, in_flight: int
 ) -> Iterator[Doubt]:
-    """Longest latencies that are below the mean latency which a rate gives with so many requests in flight.
+    """Longest latencies below the mean latency that follows from a rate with this many requests in flight.
 
-    `longest` has pairs of a cell with the longest latency (ms) and one with a rate (1/s). By Little's law the mean
+    `longest` has pairs of a cell with the longest latency (ms) and a cell with a rate (1/s). By Little's law the mean
     latency is requests in flight over the rate (Little: A proof for the queuing formula L = λW, 1961).
     """
     by_cell = {(figure.cell, figure.hardware): figure for figure in figures}

@@ -1,4 +1,4 @@
-"""Lelong, 2015: space, kernel threads and checks of five filesystems. We have none of the talk's other figures."""
+"""Lelong, 2015: space, kernel threads and checks of five filesystems. We do not have the talk's other figures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from fsjoule.suites.published.statements import Never, Origin, Statement, Withou
 
 _SECOND_MS: Final = 1000.0
 _FILESYSTEMS: Final = ("ext4", "btrfs", "f2fs", "xfs", "nilfs2")
-_MKFS: Final = {
-    "total_mb": Quantity.TOTAL,
-    "empty_used_mb": Quantity.USED,
-    "kernel_threads": Quantity.KERNEL_THREADS,
-}
+_MKFS: Final = {"total_mb": Quantity.TOTAL, "empty_used_mb": Quantity.USED, "kernel_threads": Quantity.KERNEL_THREADS}
 _FSCK: Final = {"real_ms": Quantity.REAL, "sys_ms": Quantity.SYS, "user_ms": Quantity.USER}
 
 
@@ -104,7 +100,7 @@ _STATEMENTS: Final = (
     ),
     Statement("The check of a clean f2fs takes more than a second", Origin.TABLE, above(_fsck("f2fs"), _SECOND_MS)),
     Statement(
-        "The check of a clean xfs is more of the kernel's work than of the program's",
+        "The check of a clean xfs takes more time in the kernel than in the program",
         Origin.TABLE,
         above(_fsck("xfs", Quantity.SYS), _fsck("xfs", Quantity.USER)),
     ),
@@ -151,7 +147,7 @@ PUBLICATION: Final = Publication(
     SOURCE,
     remarks=(
         "Measured on a BeagleBone Black with kernels 3.12.10 and 3.19, fio 2.1.4, two SD cards and an eMMC.",
-        "Of its figures only those of mkfs and fsck are among our data, without how often they were repeated.",
+        "Our data have only its figures of mkfs and fsck, without the number of repetitions.",
         "Its megabytes are MiB as we read them: btrfs has 1024 of them on a partition of about 1 GB.",
         "It gives no queue depth, and no number of threads in its mixed part.",
     ),

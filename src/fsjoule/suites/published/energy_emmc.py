@@ -8,20 +8,11 @@ from fsjoule.suites.definitions.energy_emmc import SOURCE
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import energies, far_deviations
 from fsjoule.suites.published.publication import Publication, rows_of
-from fsjoule.suites.published.statements import (
-    Above,
-    Origin,
-    Statement,
-    above,
-    all_of,
-    below,
-    falling,
-    rising,
-)
+from fsjoule.suites.published.statements import Above, Origin, Statement, above, all_of, below, falling, rising
 
 BLOCK_SIZES_KIB: Final = (16, 32, 64)
 PATTERNS: Final = ("read", "write", "randread", "randwrite")
-# In the order in which the publication numbers them.
+# In the publication's order.
 TABLES: Final = tuple((filesystem, kib) for filesystem in ("ext4", "btrfs") for kib in BLOCK_SIZES_KIB)
 
 _COLUMNS: Final = {
@@ -54,7 +45,6 @@ def _energies(filesystem: str, pattern: str) -> list[Cell]:
 
 
 def _everywhere(greater: str, less: str, quantity: Quantity) -> Above:
-    """In each pattern at each block size."""
     return all_of(
         *(
             above(_cell(greater, pattern, kib, quantity), _cell(less, pattern, kib, quantity))
@@ -135,8 +125,8 @@ PUBLICATION: Final = Publication(
     SOURCE,
     remarks=(
         "One run each, 500 MiB, on a Colibri i.MX6ULL with eMMC, kernel 6.1.42; energy is gross.",
-        "It does not state ioengine, queue depth, direct, fsync, where its marks are, and idle power.",
-        "Its deviations are those of the power's samples: one a millisecond, a moving average of ten.",
+        "It does not state ioengine, queue depth, direct, fsync, the place of its marks, and idle power.",
+        "Its deviations are over samples of power: one per millisecond, a moving average of ten.",
         "Its second equation lacks the 1/N of a mean.",
     ),
     figures=_FIGURES,

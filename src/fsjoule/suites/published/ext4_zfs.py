@@ -14,7 +14,7 @@ from fsjoule.suites.published.statements import Origin, Statement, above, all_of
 
 NVME: Final = "iX10-100"
 SATA: Final = "iX5-100"
-# Test 2 is about file sizes and jobs: figures of the most jobs, and of the largest file.
+# Test 2 is about file sizes and jobs: it has figures for the most jobs, and for the largest file.
 MOST_JOBS: Final = 16
 LARGEST: Final = "largest file"
 _DEPTH: Final = 256
@@ -46,7 +46,7 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
     filesystem, what, printed = row["filesystem"], row["operation"], row["value"]
     match row["metric"]:
         case "throughput":
-            # MB/s are a million bytes a second, as we read them.
+            # We take MB/s for a million bytes per second.
             printed = f"{float(printed) / _MB_PER_MIB:.1f}"
             cell = _throughput(filesystem, what)
         case "iops_16_threads":
@@ -61,7 +61,7 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
 
 
 def names(part: str, workload: Workload, workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """A pattern over all block sizes, a pattern with the most jobs, an order with the largest file, an order."""
+    """The publication's names: a pattern, a pattern with the most jobs, an order with the largest file, an order."""
     pattern = workload.operation.value
     if part == _part(1):
         return (pattern,)
@@ -134,9 +134,9 @@ PUBLICATION: Final = Publication(
         f"Measured on {NVME} (NVMe, partitions of 100 GB) and {SATA} (SATA, partitions of 40 GB).",
         "Its software is Ubuntu 20.04 with kernel 5.15.32, fio 3.16, ZFS 0.8.3.",
         "We do not know the block size of its throughputs, the file size of its IOPS, the jobs of its latencies.",
-        "Beside such a figure stands the greatest of ours.",
-        "Its MB/s are millions of bytes a second, as we read them. Its maximum latency is the total one.",
-        "The operations per CPU per cent of test 3 are those of 20 minutes: a shorter run has no figure beside them.",
+        "Such a figure is compared with the greatest of ours.",
+        "We take its MB/s for millions of bytes per second, and its maximum latency for the total latency.",
+        "The operations per CPU per cent of test 3 hold for 20 minutes: a shorter run has nothing to compare.",
     ),
     figures=_FIGURES,
     statements=_STATEMENTS,

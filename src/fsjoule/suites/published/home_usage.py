@@ -17,7 +17,7 @@ _REPETITIONS_OF_NILFS2: Final = 3
 
 
 def _figures() -> tuple[PublishedFigure, ...]:
-    """As printed, and the two added up, as the publication ranks them."""
+    """The printed figures, and their sums, by which the publication ranks."""
     figures: list[PublishedFigure] = []
     for row in rows_of("home_usage_2016.csv", "operation_mean_s", "umount_mean_s"):
         n = _REPETITIONS_OF_NILFS2 if row["filesystem"] == "nilfs2" else _REPETITIONS
@@ -46,7 +46,7 @@ def _others(named: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> li
 
 
 def _ranked(filesystem: str, rank: str, test: str) -> Statement:
-    """One filesystem against all others, in operation and unmount together."""
+    """One filesystem against all others, by operation with unmount."""
     order = below if rank == "fastest" else above
     rule = order(_cell(filesystem, test), *_others(filesystem, test))
     return Statement(f"{filesystem} is the {rank} in {test}", Origin.TABLE, rule)
@@ -69,7 +69,7 @@ _STATEMENTS: Final = (
     _ranked("ext4", "fastest", "removing"),
     _ranked("udf", "slowest", "removing"),
     Statement(
-        "Of removing on udf the unmount takes longer than the removing",
+        "On udf the unmount after removing takes longer than the removing",
         Origin.TABLE,
         above(_cell("udf", "removing", Quantity.UNMOUNT), _cell("udf", "removing", Quantity.TIME)),
     ),
@@ -80,8 +80,8 @@ PUBLICATION: Final = Publication(
     SOURCE,
     remarks=(
         "Measured on a 16 GB USB drive with partitions of about 4 GB, kernel 4.3.6.",
-        "Which tests the three repetitions of nilfs2 that were kept belong to is not stated: we count three for each.",
-        "The deviation of operation and unmount together is that of independent times: it is not among the figures.",
+        "It does not say for which tests three repetitions of nilfs2 were kept: we count three for each.",
+        "It has no deviation of operation with unmount: ours assumes independent times.",
     ),
     figures=_FIGURES,
     statements=_STATEMENTS,

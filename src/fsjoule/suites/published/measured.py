@@ -1,4 +1,4 @@
-"""A run's figures, row by row and in the cells of a publication. Pure."""
+"""A run's figures, by row and by cell of a publication. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule import filesystems
-from fsjoule.model import (
-    MIB,
-    FileFate,
-    Measurement,
-    Outcome,
-    Plan,
-    SeriesKey,
-    Workload,
-)
+from fsjoule.model import MIB, FileFate, Measurement, Outcome, Plan, SeriesKey, Workload
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.statistics.spread import Proportion, Spread, spread_of
 from fsjoule.suites.published.cells import Cell, Figures, Found, Quantity
@@ -26,9 +18,9 @@ _MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All that the valid repetitions of one workload say, on one filesystem, storage device and kernel.
+    """The valid repetitions of one workload on one filesystem, storage device and kernel.
 
-    `names` is what the publication calls the workload. `threads_s` is the CPU time of each kernel thread.
+    `names` are the publication's names of the workload. `threads_s` is the CPU time of each kernel thread.
     """
 
     part: str
@@ -50,7 +42,7 @@ class Row:
 
 
 def rows_of_run(publication: Publication, plan: Plan, measurements: Sequence[Measurement]) -> tuple[Row, ...]:
-    """The rows of all series and kernels that the run measured for the publication's suite, in order of appearance."""
+    """The rows of all series and kernels of a run of the publication's suite, in order of appearance."""
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for m in measurements:
         groups.setdefault((m.series, m.kernel), []).append(m)
@@ -86,7 +78,7 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
         valid=len(valid),
         invalid=len(group) - len(valid),
         figures=figures,
-        # A thread that had no time in a repetition is not in it.
+        # A repetition does not list threads without CPU time.
         threads_s={
             name: spread
             for name in threads
@@ -96,14 +88,13 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
 
 
 def _proportions(outcomes: Sequence[Outcome]) -> dict[Quantity, Found]:
-    """Of how many iterations what is true."""
     if not outcomes:
         return {}
     return {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
 
 
 def _variation(durations_s: Sequence[float]) -> Spread | None:
-    """Longest less shortest over the mean, in per cent; of one there is none."""
+    """Range over mean in percent; None for a single repetition."""
     spread = spread_of(durations_s)
     if spread is None or spread.n == 1 or not spread.mean:
         return None
@@ -111,7 +102,7 @@ def _variation(durations_s: Sequence[float]) -> Spread | None:
 
 
 def measured_figures(plan: Plan, rows: Iterable[Row]) -> Figures:
-    """Figures by cell. The rows are those of one kernel on one storage device."""
+    """Figures by cell, from the rows of one kernel on one storage device."""
     found: dict[Cell, Found] = {}
     for row in rows:
         for name in row.names:
@@ -127,7 +118,7 @@ def _keep_greatest(found: dict[Cell, Found], cell: Cell, figure: Found) -> None:
 
 
 def _without(plan: Plan) -> frozenset[tuple[str, str]]:
-    """Parts with filesystems of the plan that lack what the part measures, and have nothing planned in it."""
+    """Pairs of a part and a filesystem of the plan that lacks the part's operation and has no entry there."""
     operations: dict[str, set[str]] = {}
     planned: set[tuple[str, str]] = set()
     for entry in plan.entries:
@@ -159,7 +150,7 @@ def _over(factor: float, figure: float | None) -> float | None:
 
 
 def _throughput(m: Measurement) -> float | None:
-    """With the card's part, where that is projected: without it nothing compares with a board that has one."""
+    """Throughput with the projected card if there is one, for comparison with boards whose card takes time."""
     return m.projected.both_mib_per_s if m.projected else figure_of(m, Metric.THROUGHPUT)
 
 
@@ -173,7 +164,6 @@ def _cpu_percent(m: Measurement) -> float | None:
 
 
 def _per_cpu_percent(m: Measurement) -> float | None:
-    """Operations of the whole job over its CPU per cent."""
     return None if m.fio is None else _over(m.fio.ios, _cpu_percent(m))
 
 
@@ -185,7 +175,6 @@ def _bus_percent(m: Measurement) -> float | None:
 
 
 def _together_s(m: Measurement) -> float | None:
-    """The operation with the unmount after it."""
     return None if m.duration_s is None or m.unmount_s is None else m.duration_s + m.unmount_s
 
 

@@ -1,4 +1,4 @@
-"""What a publication is: its figures, and what may be asked of them and of a run's."""
+"""The type of a publication: figures, statements and doubts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.statements import Statement
 
 Names = Callable[[str, Workload, Sequence[Workload]], tuple[str, ...]]
-"""What a publication calls a workload of a part, of which all workloads are given: any number of names."""
+"""A publication's names, any number, for a workload, given its part and all workloads of the part."""
 
 
 def by_slug(_part: str, workload: Workload, _workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """A timed operation by its name, since its sizes are the board's; anything else by its slug."""
+    """A timed operation's name, because its sizes are the board's; else the slug."""
     return (workload.name,)
 
 
@@ -25,9 +25,8 @@ def by_slug(_part: str, workload: Workload, _workloads: Sequence[Workload]) -> t
 class Publication:
     """A publication by the name of its suite.
 
-    `remarks` are for those who compare with it. `without` has parts with filesystems that it says cannot be measured
-    there. `names` gives a workload the names that cells have; of several workloads of one name the greatest figure
-    counts.
+    `remarks` are for readers who compare with it. `without` are pairs of a part and a filesystem that it calls
+    impossible. `names` gives a workload's names in cells; if workloads share a name, the greatest figure counts.
     """
 
     name: str
@@ -40,15 +39,15 @@ class Publication:
     names: Names = by_slug
 
     def on(self, hardware: str = "") -> Figures:
-        """The figures of one of its machines by their cells."""
+        """The figures of one machine by cell."""
         found = {figure.cell: figure.spread for figure in self.figures if figure.hardware == hardware}
         return Figures(found, self.without)
 
 
 def rows_of(table: str, *even: str) -> list[dict[str, str]]:
-    """The rows of a table that is kept beside this module.
+    """The rows of a CSV table beside this module.
 
-    Columns that are `even` are printed with one number of decimals: zeros at the end, which data lack, are put back.
+    `even` columns were printed with equal decimals: final zeros, which the data lack, are added again.
     """
     text = files(__name__.rpartition(".")[0]).joinpath(table).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))

@@ -1,9 +1,9 @@
-"""Statements as rules over figures, the published ones or those of a run. Pure.
+"""Statements as rules over figures, published or of a run. Pure.
 
-A statement is a list of pairs, each a figure that is said to be above another. It holds if every pair does: each mean
-is above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % over
-the number of pairs, since one of many will seem so by chance. Otherwise the figures do not tell. Figures without a
-deviation, of one repetition or with none published, are compared as they are, and the finding says `single`.
+A statement is a list of pairs, each a figure that should be above another. It holds if every pair does: each mean is
+above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % over the
+number of pairs, because one of many will seem so by chance. Otherwise it cannot be told. Figures without a deviation (a
+single repetition, or a deviation that was not published) are compared as they are, and the answer says `single`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNIFICANCE: Final = 0.05
 
 
 class Holds(StrEnum):
-    """What the figures say of a statement."""
+    """Whether a statement holds."""
 
     YES = "holds"
     NO = "does not hold"
@@ -33,12 +33,12 @@ class Origin(StrEnum):
 
     SAID = "said"  # the publication says so
     TABLE = "table"  # we read it off the publication's table
-    OURS = "ours"  # the publication's answer is not among our data: what we expect
+    OURS = "ours"  # our expectation: the publication's answer is not among our data
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A cell, and what was found in it; None if nothing was."""
+    """A cell and its content; None if it is missing."""
 
     cell: Cell
     found: Found | None
@@ -46,9 +46,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What figures say of a statement. `deciding` are those that decide it, or that are missing.
+    """The answer about a statement. `deciding` are the figures that decide it, or that are missing.
 
-    Of `pairs` comparisons `agreeing` are as stated. `single` says that figures without a deviation were compared.
+    `agreeing` of `pairs` comparisons are as stated. `single` says that figures without a deviation were compared.
     """
 
     holds: Holds
@@ -64,7 +64,7 @@ class Answer:
 
 
 class Rule(Protocol):
-    """What makes a statement testable."""
+    """A testable form of a statement."""
 
     @property
     def cells(self) -> tuple[Cell, ...]: ...
@@ -74,7 +74,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A cell that is said to be above another; a number, in the cell's unit, stands for itself."""
+    """A cell that should be above another, or a number in the cell's unit."""
 
     above: Cell | float
     below: Cell | float
@@ -86,9 +86,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair with its figures, and how probable they are if it is not as stated, and if it is.
+    """A pair with its figures, and their probabilities if it is not as stated (`p_not`), and if it is (`p_so`).
 
-    `lead` is by how much the first is above the other, as a share of both; it ranks pairs that are equally probable.
+    `lead` is the first's lead as a share of both; it ranks equally probable pairs.
     """
 
     pair: Pair
@@ -101,7 +101,7 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Every pair is as stated."""
+    """The rule that every pair is as stated."""
 
     pairs: tuple[Pair, ...]
 
@@ -128,7 +128,7 @@ class Above:
 
 
 def _compared(pair: Pair, figures: Figures) -> _Compared | None:
-    """None if a figure is missing."""
+    """The pair with its figures; None if one is missing."""
     sides = [figures[side] if isinstance(side, Cell) else side for side in (pair.above, pair.below)]
     # A number is a figure without noise.
     spreads = [Spread(2, side, 0.0) if isinstance(side, float) else side for side in sides]
@@ -147,7 +147,7 @@ def _compared(pair: Pair, figures: Figures) -> _Compared | None:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Nothing can be measured in the cell, while others of the part have figures."""
+    """The rule that nothing can be measured in the cell, while others of the part have figures."""
 
     cell: Cell
 
@@ -165,7 +165,7 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """What the cells count never happened; or, with `ever`, it did at least once in each of them."""
+    """The rule that the cells' event never happened, or with `ever` that it happened at least once in each."""
 
     cells: tuple[Cell, ...]
     ever: bool = False
@@ -191,7 +191,7 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement. `hardware` names the machines whose published figures it is about."""
+    """One statement. `hardware` names the machines of its published figures."""
 
     text: str
     origin: Origin
@@ -200,30 +200,30 @@ class Statement:
 
     @property
     def part(self) -> str:
-        """The part that it is about; statements do not reach across parts."""
+        """The statement's part; a statement has only one."""
         return self.rule.cells[0].part
 
 
 def above(greater: Cell, *others: Cell | float) -> Above:
-    """The first is the greatest."""
+    """The rule that the first is the greatest."""
     return Above(tuple(Pair(greater, other) for other in others))
 
 
 def below(least: Cell, *others: Cell | float) -> Above:
-    """The first is the least."""
+    """The rule that the first is the least."""
     return Above(tuple(Pair(other, least) for other in others))
 
 
 def rising(cells: Sequence[Cell]) -> Above:
-    """Each is above the one before it."""
+    """The rule that each is above the one before it."""
     return Above(tuple(Pair(after, before) for before, after in pairwise(cells)))
 
 
 def falling(cells: Sequence[Cell]) -> Above:
-    """Each is below the one before it."""
+    """The rule that each is below the one before it."""
     return rising(cells[::-1])
 
 
 def all_of(*rules: Above) -> Above:
-    """All pairs of all of them."""
+    """All pairs of all rules."""
     return Above(tuple(pair for rule in rules for pair in rule.pairs))

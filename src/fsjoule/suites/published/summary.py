@@ -1,4 +1,4 @@
-"""What a run says to a publication: its rows, and which statements hold. Pure."""
+"""A run in comparison with a publication: its rows, and which statements hold. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fsjoule.suites.published.statements import Answer, Origin, Statement
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a run says of a statement on one kernel and storage device; `published` is what its own figures say.
+    """A run's answer about a statement on one kernel and storage device.
 
-    `published` goes by machine, and is empty for a statement that has no figures published.
+    `published` has the answers of the published figures by machine; it is empty for a statement without any.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class SuiteSummary:
-    """A run of a publication's suite, or of some of its parts. `parts` are those planned, in order."""
+    """A run of a publication's suite, or of some of its parts. `parts` are the planned ones, in order."""
 
     publication: str
     source: str
@@ -43,7 +43,7 @@ class SuiteSummary:
 
 
 def suite_summary(plan: Plan, measurements: Sequence[Measurement]) -> SuiteSummary | None:
-    """None for a suite of our own. Rows stand in the order in which the measurements are given."""
+    """The comparison; None for a suite of our own. Rows are in the order of the measurements."""
     publication = publication_of(plan.suite)
     if publication is None:
         return None
@@ -61,7 +61,7 @@ def suite_summary(plan: Plan, measurements: Sequence[Measurement]) -> SuiteSumma
 
 
 def _is_about(statement: Statement, plan: Plan) -> bool:
-    """What is said of one filesystem, and was not published, is nothing to a run without it."""
+    """Whether to ask a statement: our own expectations need one of their filesystems in the plan."""
     named = {cell.filesystem for cell in statement.rule.cells}
     return statement.origin is not Origin.OURS or not named.isdisjoint(plan.filesystems)
 
