@@ -5,5 +5,5 @@ Called by: `verdicts`, `report`, `suites`, `runs`, `cli`.
 May call: `model`, `host`, `errors`.
 
 Entry points: `comparison.compare` judges two finished samples; `gate.SequentialTest` and `gate.Gate` decide while boots
-still run (`evidence.py`, `policy.py`); `changepoints.nominate` and `confirmation.confirm` find changes in a history.
+still run (`evidence.py`, `policy.py`); `changepoints.nominate` finds changes in a history.
 """
