@@ -87,13 +87,15 @@ class BoardProgram:
     def outlet(self) -> str:
         return self.ready.outlet_url.format(index=0)
 
+    @property
+    def base_url(self) -> str:
+        return self.ready.status_url.removesuffix("/status")
+
     def power(self, on: bool) -> None:
         requests.put(self.outlet, data=b"1" if on else b"0", timeout=90).raise_for_status()
 
     def seed(self, seed: int | str) -> None:
-        requests.put(
-            f"{self.ready.status_url.removesuffix('status')}seed", data=str(seed), timeout=30
-        ).raise_for_status()
+        requests.put(f"{self.base_url}/seed", data=str(seed), timeout=30).raise_for_status()
 
     def status(self) -> dict[str, Any]:
         return requests.get(self.ready.status_url, timeout=30).json()

@@ -25,6 +25,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.board.config import GuestTimeConfig
+from fsjoule.virtual.board.executed import read_profile
 from fsjoule.virtual.lab import programs
 
 PROJECT = Path(__file__).parents[2]
@@ -95,9 +96,13 @@ def guest_time(board: BoardProgram) -> dict[str, Any]:
     return board.status()["guest_time"]
 
 
-def session(board: BoardProgram, disturb: Callable[[ConsoleUser], None]) -> tuple[list[str], dict[str, Any], bytes]:
+def session(
+    board: BoardProgram, disturb: Callable[[ConsoleUser], None], *, profiled: bool = False
+) -> tuple[list[str], dict[str, Any], bytes]:
     """One power-on with COMMANDS: what they said, what the board then says of its time, and what it told the meter."""
     with Supply(board.config.feed) as supply, board.console() as console:
+        if profiled:
+            requests.put(f"{board.base_url}/profile", timeout=30).raise_for_status()
         board.power(on=True)
         console.login()
         said: list[str] = []
@@ -107,8 +112,32 @@ def session(board: BoardProgram, disturb: Callable[[ConsoleUser], None]) -> tupl
         wait_until("it waits again", lambda: guest_time(board)["stands_still"])
         state = guest_time(board)
         wait_until("all is told", lambda: len(supply.events) == 32 * board.status()["supply"]["records"] + 32)
+        assert state.pop("profiled") == profiled
+        if profiled:
+            check_profile(board, bytes(supply.events))
         board.power(on=False)
     return said, state, bytes(supply.events)
+
+
+def check_profile(board: BoardProgram, told: bytes) -> None:
+    """All instructions of the boot are in its profile, which is between the marks that the meter was told."""
+    profile = read_profile(requests.get(f"{board.base_url}/profile/boot", timeout=60).content)
+    at = [number for number in range(0, len(told), 32) if told[number + 8] == 3]
+    start_ns, stop_ns = (
+        int.from_bytes(told[number : number + 8], sys.byteorder) for number in at if told[number + 12] in b"SE"
+    )
+    assert profile.window_ns == stop_ns - start_ns
+    assert 0 < profile.busy_ns <= profile.window_ns
+    assert profile.sum_ns - profile.repeated * profile.instruction_ns == profile.busy_ns
+    assert 0 < profile.repeated < 10_000
+    # Programs and the kernel, each in its own pages.
+    kernel = profile.addresses >= 0xBF000000
+    assert bool((profile.pages[kernel] == 0).all())
+    assert bool((profile.pages[~kernel] != 0).all())
+    assert int(profile.executed[~kernel].sum()) > 10_000
+    # Each window is given once, and nothing outside of the board's own folder is.
+    for window in ("boot", "7", "..%2Fstate", "../state"):
+        assert requests.get(f"{board.base_url}/profile/{window}", timeout=60).status_code == 404
 
 
 def impatient(console: ConsoleUser) -> None:
@@ -139,6 +168,8 @@ def test_two_power_ons_are_the_same_to_the_nanosecond(board: BoardProgram) -> No
     assert "No such file" in said[2]
     assert again_state == state
     assert again_told == told
+    # Counting instructions changes nothing.
+    assert session(board, impatient, profiled=True) == (said, state, told)
     marks = b"".join(told[at + 12 : at + 13] for at in range(0, len(told), 32) if told[at + 8] == 3)
     assert marks == b"Sboot\nEboot\n"
 

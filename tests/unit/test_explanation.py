@@ -107,6 +107,17 @@ def test_a_function_that_one_side_lacks_is_told_as_what_can_be_known(
     assert words.remark(found(made, "foo"), made) == remark
 
 
+def test_a_new_function_may_be_a_gone_one_of_its_folder_and_of_a_like_name() -> None:
+    made = explained(window({"checksum_body": 10, "other": 3}), window({"checksums": 30, "anything": 3}))
+    assert found(made, "checksums").perhaps == "checksum_body"
+    assert found(made, "checksum_body").perhaps == "checksums"
+    assert "perhaps checksum_body there, by its name" in words.remark(found(made, "checksums"), made)
+    assert found(made, "other").perhaps is None
+    # Of another folder it is another one.
+    made = explained(window({"a:checksum_body": 10}), window({"b:checksums": 30}))
+    assert found(made, "checksums").perhaps is None
+
+
 def test_a_function_that_moved_from_a_module_is_one_row() -> None:
     made = explained(window({"crc:crc32c": 10, "btrfs:read": 1}), window({"crc32c": 30, "btrfs:read": 1}))
     change = found(made, "crc32c")
@@ -151,9 +162,11 @@ def test_all_instructions_are_counted_those_without_a_name_too() -> None:
     assert times == {
         Function("without a name"): 1 * INSTRUCTION_NS,
         Function("foo"): 2 * INSTRUCTION_NS,
-        Function("user space", "programs"): 4 * INSTRUCTION_NS,
+        Function("other code of programs", "programs"): 4 * INSTRUCTION_NS,
     }
     assert sum(times.values()) == profile.sum_ns
+    named = executed(profile, symbols_of({0xC0000000: "foo"}), {PROGRAM_PAGE: "fio"}).times
+    assert named[Function("fio", "programs")] == 4 * INSTRUCTION_NS
 
 
 def test_what_lies_between_functions_of_a_folder_is_of_that_folder() -> None:

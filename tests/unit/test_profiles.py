@@ -23,15 +23,19 @@ from fsjoule import lab
 from fsjoule.bench.profiles import parse_symbols
 from fsjoule.bench.run import Bench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
+from fsjoule.images.programs import page_hashes, program_pages
 from fsjoule.model import Profile, Symbols
 from fsjoule.ports import CommandResult
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import choose
 from fsjoule.store.profiles import (
     PROFILE_FILE,
+    PROGRAMS_FILE,
     decode_profile,
+    decode_programs,
     decode_symbols,
     encode_profile,
+    encode_programs,
     encode_symbols,
     symbols_file,
 )
@@ -127,8 +131,34 @@ def test_symbols_that_do_not_ascend_are_refused_and_their_names_are_plain() -> N
         decode_symbols(encode_symbols(Symbols(np.array([2, 1], np.uint64), ["a", "b"], ["", ""])), PATH)
 
 
+def test_programs_are_known_by_their_pages(tmp_path: Path) -> None:
+    binaries = tmp_path / "usr" / "bin"
+    binaries.mkdir(parents=True)
+    text = b"\x7fELF" + bytes(range(256)) * 32
+    (binaries / "fio").write_bytes(text)
+    (binaries / "fio-again").write_bytes(text + b"more")
+    (binaries / "script").write_bytes(b"#!/bin/sh\n")
+    (binaries / "link").symlink_to("fio")
+    pages = program_pages(tmp_path)
+    assert sorted(pages.values()) == ["fio", "fio", "fio", "fio-again"]
+    # As probe/guest_profile.c does it, of a page of zeros and ones.
+    expected = 0xCBF29CE484222325
+    for word in [0x0101010101010101] * 512:
+        expected = ((expected ^ word) * 0x100000001B3) % 2**64
+    assert page_hashes(b"\x01" * 4096).tolist() == [expected]
+    assert decode_programs(encode_programs(pages), PATH) == pages
+    run = load_run(write_run(tmp_path / "results").path)
+    assert run.programs() == {}
+    (run.path / PROGRAMS_FILE).write_bytes(encode_programs(pages))
+    assert run.programs() == pages
+
+
 def test_functions_are_what_the_kernel_calls_code() -> None:
-    assert names(parse_symbols(KALLSYMS.splitlines())) == [
+    files = ["/lib/modules/6.12-armmp/kernel/fs/btrfs/btrfs.ko.xz", "/lib/modules/6.12-armmp/kernel/lib/lib-crc.ko"]
+    symbols = parse_symbols(KALLSYMS.splitlines(), files)
+    assert symbols.folders == {"btrfs": "fs/btrfs"}
+    assert decode_symbols(encode_symbols(symbols), PATH).folders == symbols.folders
+    assert names(symbols) == [
         (0xBF000000, "btrfs_read", "btrfs"),
         (0xC0100000, "stext", ""),
         (0xC0100040, "btrfs_like", "libcrc"),

@@ -81,6 +81,7 @@ class _Kept:
         self._loaded = loaded
         self._symbols: dict[int, Symbols | None] = {}
         self._without_symbols: set[int] = set()
+        self._programs = loaded.programs()
 
     def windows(self, measurements: Iterable[Measurement]) -> list[tuple[Executed, float]]:
         """Those that have a profile and whose boot has symbols, and how many MiB each moved; 1 for an operation."""
@@ -96,7 +97,7 @@ class _Kept:
                 self._without_symbols.add(each.boot)
                 continue
             units = (each.throughput_mib_per_s or 0.0) * (each.duration_s or 0.0)
-            windows.append((executed(profile, symbols), units or 1.0))
+            windows.append((executed(profile, symbols, self._programs), units or 1.0))
         return windows
 
     def why_not(self, baseline: str, candidate: str) -> ResultError:

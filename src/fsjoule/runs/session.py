@@ -22,6 +22,7 @@ from fsjoule.errors import FsjouleError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
+from fsjoule.images.programs import card_programs
 from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
@@ -31,6 +32,7 @@ from fsjoule.runs.request import Choice, planned
 from fsjoule.runs.versions import revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
+from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run_file
 from fsjoule.suites import SCRATCH_ROOT, check_modules
 from fsjoule.virtual.lab import board as lab_board
@@ -184,6 +186,9 @@ class Session:
             bench.phases.add("setup", self._setup_s)
             bench.begin()
             self._folder = folder.path
+            if self.choice.profiled:
+                programs = card_programs(self.profile.recipe, progress=self.say)
+                folder.keep(PROGRAMS_FILE, encode_programs(programs))
             self.say(f"results go to {folder.path}")
             try:
                 yield bench

@@ -1,8 +1,8 @@
-"""Profiles and the symbols of a boot as Parquet and back, exactly.
+"""Profiles, the symbols of a boot and the pages of programs as Parquet and back, exactly.
 
 A profile has one row an instruction: `address`, `page` and `executed`; the rest is JSON in the file's metadata under
-`fsjoule.profile`. Symbols have one row a function: `address`, `name` and `module`; their metadata is
-`fsjoule.symbols`. docs/results.md tells what to do with them.
+`fsjoule.profile`. Symbols have one row a function: `address`, `name` and `module` (metadata `fsjoule.symbols`),
+programs one row a page: `page` and `program` (`fsjoule.programs`). docs/results.md tells what to do with them.
 """
 
 # pyarrow ships no types: strict checking would only report their absence.
@@ -30,6 +30,8 @@ from fsjoule.store.schemas import STRICT, Kind, decode, encode
 PROFILE_FILE: Final = "profile.parquet"
 PROFILE_SCHEMA: Final = "fsjoule.profile/1"
 SYMBOLS_SCHEMA: Final = "fsjoule.symbols/1"
+PROGRAMS_FILE: Final = "programs.parquet"
+PROGRAMS_SCHEMA: Final = "fsjoule.programs/1"
 # All code that a kernel and its programs have is some MiB.
 _MOST_ROWS: Final = 1 << 22
 # A thousand years in nanoseconds.
@@ -56,6 +58,9 @@ _TABLES: Final = _Layout(
 )
 
 
+_PAGES: Final = _Layout({"page": pa.uint64(), "program": pa.string()}, b"fsjoule.programs", 600, "pages of programs")
+
+
 @dataclass(frozen=True, slots=True)
 class _ProfileHeader:
     window_ns: int
@@ -71,6 +76,11 @@ class _SymbolsHeader:
     schema: Literal["fsjoule.symbols/1"] = SYMBOLS_SCHEMA
 
 
+@dataclass(frozen=True, slots=True)
+class _ProgramsHeader:
+    schema: Literal["fsjoule.programs/1"] = PROGRAMS_SCHEMA
+
+
 def _check_profile(header: _ProfileHeader) -> None:
     times = (header.window_ns, header.busy_ns, header.repeated)
     if header.instruction_ns < 1 or not all(0 <= each <= _LONGEST_NS for each in times):
@@ -79,6 +89,8 @@ def _check_profile(header: _ProfileHeader) -> None:
 
 _PROFILE: Final = Kind(TypeAdapter(with_config(STRICT)(_ProfileHeader)), _check_profile)
 _SYMBOLS: Final = Kind(TypeAdapter(with_config(STRICT)(_SymbolsHeader)), lambda _: None)
+
+_PROGRAMS: Final = Kind(TypeAdapter(with_config(STRICT)(_ProgramsHeader)), lambda _: None)
 
 
 def symbols_file(boot: int) -> str:
@@ -98,6 +110,21 @@ def encode_symbols(symbols: Symbols) -> bytes:
     arrays = (symbols.addresses, symbols.names, symbols.modules)
     header = encode(_SYMBOLS, _SymbolsHeader(dict(symbols.folders)), "the symbols")
     return _encoded(_TABLES, arrays, header)
+
+
+def encode_programs(programs: Mapping[int, str]) -> bytes:
+    """Programs by their pages as a Parquet file, some 10 bytes a page."""
+    pages = sorted(programs)
+    header = encode(_PROGRAMS, _ProgramsHeader(), "the programs")
+    return _encoded(_PAGES, (pages, [programs[page] for page in pages]), header)
+
+
+def decode_programs(content: bytes, path: Path) -> dict[int, str]:
+    """What `encode_programs` made, with names that are plain. Raises ResultError that names `path` if it is damaged."""
+    table, metadata = _decoded(content, path, _PAGES)
+    decode(_PROGRAMS, metadata, PROGRAMS_SCHEMA, path)
+    names = map(plain_line, table.column("program").to_pylist())
+    return dict(zip(table.column("page").to_pylist(), names, strict=True))
 
 
 def decode_profile(content: bytes, path: Path) -> Profile:

@@ -37,7 +37,14 @@ from fsjoule.store.folder import (
     is_being_written,
     measurement_number,
 )
-from fsjoule.store.profiles import PROFILE_FILE, decode_profile, decode_symbols, symbols_file
+from fsjoule.store.profiles import (
+    PROFILE_FILE,
+    PROGRAMS_FILE,
+    decode_profile,
+    decode_programs,
+    decode_symbols,
+    symbols_file,
+)
 from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace
 
@@ -77,6 +84,11 @@ class LoadedRun:
         name = symbols_file(boot)
         content = read_inside(self.path, name, at_most=ATTACHMENT_BYTES)
         return None if content is None else decode_symbols(content, self.path / name)
+
+    def programs(self) -> dict[int, str]:
+        """The programs of the run's cards by their pages; none if none were kept. Raises ResultError if damaged."""
+        content = read_inside(self.path, PROGRAMS_FILE, at_most=ATTACHMENT_BYTES)
+        return {} if content is None else decode_programs(content, self.path / PROGRAMS_FILE)
 
     def attachment(self, number: int, name: str) -> bytes | None:
         """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none.

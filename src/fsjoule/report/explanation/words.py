@@ -7,6 +7,7 @@ from typing import Final
 from fsjoule.report.numbers import counted, percent
 from fsjoule.verdicts.explanation.changes import ExplainedSide, Explanation, FunctionChange, Presence
 
+_FOLDERS: Final = 3
 METHOD: Final = (
     "every instruction between the marks is counted, so nothing is sampled; figures are the same without a profile. "
     "Functions are told flat, without their callers"
@@ -38,10 +39,13 @@ def because(explanation: Explanation) -> str:
     share = explanation.explained()
     if share is None or not explanation.functions:
         return "every function takes the time that it took"
-    top = explanation.functions[0]
+    folders = (
+        f"{each.name} {share_of_change(each.difference_ns, explanation.change_ns)}"
+        for each in explanation.subsystems[:_FOLDERS]
+    )
     return (
-        f"the ten functions with the largest differences make {100 * share:.0f} % of it; first {top.name}, "
-        f"{signed_ns(top.difference_ns)} ns"
+        f"the ten functions with the largest differences make {100 * share:.0f} % of it; by folder of the source: "
+        f"{', '.join(folders)}"
     )
 
 
@@ -58,6 +62,8 @@ def remark(change: FunctionChange, explanation: Explanation) -> str:
     said = [_PRESENCE[change.presence].format(baseline=baseline, candidate=candidate, parts=", ".join(parts))]
     if change.moved_from is not None:
         said.append(f"in {module_text(change.moved_from)} in {baseline}")
+    if change.perhaps is not None:
+        said.append(f"perhaps {change.perhaps} there, by its name")
     both = change.presence in (Presence.BOTH, Presence.CALLED_NOW, Presence.NOT_CALLED)
     if both and change.baseline_names != change.candidate_names:
         said.append(f"{', '.join(change.baseline_names)} is {', '.join(change.candidate_names)} in {candidate}")

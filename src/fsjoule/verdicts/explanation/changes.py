@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from enum import StrEnum
+from itertools import product
 from typing import Final
 
 from fsjoule.verdicts.explanation.functions import Executed, Function, is_whole
 
 _TOP: Final = 10
+# Of so many with the largest differences, names are compared; and how like two of them are at least.
+_COMPARED: Final = 200
+_ALIKE: Final = 0.6
 
 
 class Presence(StrEnum):
@@ -42,6 +47,7 @@ class FunctionChange(Change):
     """A function. `module` is the candidate's, unless it is gone; `moved_from` is the baseline's, if that is another.
 
     `baseline_names` and `candidate_names` are what the kernels call it; they differ where a compiler made clones.
+    `perhaps` is what a function that one side lacks may be called there: one of the same folder and of a like name.
     """
 
     module: str
@@ -50,6 +56,7 @@ class FunctionChange(Change):
     baseline_names: tuple[str, ...] = ()
     candidate_names: tuple[str, ...] = ()
     moved_from: str | None = None
+    perhaps: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ def explain(series: str, unit: str, baseline: Windows, candidate: Windows, *, si
             )
         )
     changes.sort(key=lambda each: (-abs(each.difference_ns), each.name, each.module))
-    return Explanation(series, unit, simulated, _side(baseline), _side(candidate), tuple(changes))
+    return Explanation(series, unit, simulated, _side(baseline), _side(candidate), _with_likes(changes))
 
 
 def _times(side: Windows) -> dict[Function, float]:
@@ -179,6 +186,27 @@ def _moved(
             new.setdefault(function.name, []).append(function)
     # One each: else nobody knows which of them is which.
     return {found[0]: gone[name][0] for name, found in new.items() if len(found) == 1 and len(gone.get(name, ())) == 1}
+
+
+def _with_likes(changes: Sequence[FunctionChange]) -> tuple[FunctionChange, ...]:
+    """The same with what may be each other: a function that is gone and a new one, each most like the other."""
+    told = changes[:_COMPARED]
+    gone = [each for each in told if each.presence is Presence.GONE and each.moved_from is None]
+    new = [each for each in told if each.presence is Presence.NEW and each.moved_from is None]
+    pairs = {
+        (a.name, b.name): SequenceMatcher(None, a.name, b.name, autojunk=False).ratio()
+        for a, b in product(gone, new)
+        if a.subsystem == b.subsystem
+    }
+    likes: dict[str, str] = {}
+    for names, likeness in sorted(pairs.items(), key=lambda item: (-item[1], item[0])):
+        if likeness >= _ALIKE and not likes.keys() & set(names):
+            likes |= {names[0]: names[1], names[1]: names[0]}
+    marked = {Presence.GONE, Presence.NEW}
+    return tuple(
+        replace(each, perhaps=likes[each.name]) if each.presence in marked and each.name in likes else each
+        for each in changes
+    )
 
 
 def _presence(times: tuple[float, float], names: Sequence[str], names_too: Sequence[str]) -> Presence:

@@ -28,8 +28,8 @@ class Function:
     module: str = ""
 
 
-# Programs are one row: their pages are told apart, but not named.
-USER_SPACE: Final = Function("user space", PROGRAMS)
+# Code of a page that is of no known program: what the kernel itself maps into them, for one.
+_UNKNOWN: Final = "other code of programs"
 _NAMELESS: Final = Function("without a name")
 
 
@@ -48,8 +48,8 @@ class Executed:
     busy_ns: int
 
 
-def executed(profile: Profile, symbols: Symbols) -> Executed:
-    """The profile by function."""
+def executed(profile: Profile, symbols: Symbols, programs: Mapping[int, str] | None = None) -> Executed:
+    """The profile by function; `programs` are known by their pages, and each is one function."""
     functions = [Function(base_name(name), module) for name, module in zip(symbols.names, symbols.modules, strict=True)]
     names: dict[Function, set[str]] = {}
     for function, name in zip(functions, symbols.names, strict=True):
@@ -67,9 +67,14 @@ def executed(profile: Profile, symbols: Symbols) -> Executed:
         if count:
             times[function] = times.get(function, 0) + count * profile.instruction_ns
             places.setdefault(function, place)
-    programs = int(profile.executed[~in_kernel].sum()) * profile.instruction_ns
-    if programs:
-        times[USER_SPACE], places[USER_SPACE] = programs, PROGRAMS
+    pages, of = np.unique(profile.pages[~in_kernel], return_inverse=True)
+    sums = np.zeros(len(pages), np.int64)
+    np.add.at(sums, of, profile.executed[~in_kernel].astype(np.int64))
+    for page, count in zip(pages.tolist(), sums.tolist(), strict=True):
+        if count:
+            program = Function((programs or {}).get(page, _UNKNOWN), PROGRAMS)
+            times[program] = times.get(program, 0) + count * profile.instruction_ns
+            places[program] = PROGRAMS
     sorted_names = {function: tuple(sorted(found)) for function, found in names.items()}
     return Executed(times, sorted_names, places, profile.window_ns, profile.busy_ns)
 
