@@ -236,10 +236,10 @@ class ImportContract:
         [
             ({"iops": "many"}, "iops"),
             ({"iops": float("nan")}, "iops"),
-            ({"boot": 2**40}, "boot: 1099511627776 cannot be"),
-            ({"started_utc": "yesterday"}, "'yesterday' is no time"),
+            ({"boot": 2**40}, "boot: 1099511627776 is impossible"),
+            ({"started_utc": "yesterday"}, "'yesterday' is not a time"),
             ({"started_utc": "2026-03-09T10:00:00"}, "no time zone"),
-            ({"started_utc": "0001-01-01T00:00:00+14:00"}, "is no time"),
+            ({"started_utc": "0001-01-01T00:00:00+14:00"}, "is not a time"),
         ],
     )
     def test_a_damaged_measurement_is_named_skipped_and_counted(

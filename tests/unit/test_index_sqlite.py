@@ -75,7 +75,7 @@ def test_a_file_that_is_no_index_is_refused_and_left_alone(tmp_path: Path, conte
     file = tmp_path / "index.sqlite"
     file.write_bytes(content)
     for create in (False, True):
-        with pytest.raises(ResultError, match=r"(?s)damaged, or is no index.*delete it and run"):
+        with pytest.raises(ResultError, match=r"(?s)damaged, or not an index.*delete it and run"):
             open_index(file, create=create)
     assert file.read_bytes() == content
 

@@ -74,7 +74,7 @@ def test_a_document_has_an_end() -> None:
 
 def test_a_name_that_stands_twice_among_many_is_found_at_once() -> None:
     names = ",".join(f'"{i}":0' for i in range(800_000))
-    with pytest.raises(ValueError, match="'799999' stands twice"):
+    with pytest.raises(ValueError, match="'799999' is there twice"):
         parse(f'{{{names},"799999":1}}'.encode())
 
 

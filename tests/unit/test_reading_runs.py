@@ -262,7 +262,7 @@ def test_what_is_parsed_is_plain(bad: str) -> None:
         (b"\xef\xbb\xbf{}", "BOM"),
         (b"[" * 200_000, "nested deeper"),
         (b'{"\\u0061":' * 60 + b"1" + b"}" * 60, "nested deeper"),
-        (b'{"a": 1, "a": 2}', "stands twice"),
+        (b'{"a": 1, "a": 2}', "is there twice"),
         (b'{"a": 1e308}', "too large"),
         (b'{"a": Infinity, "b": "\\n"}', "too large"),
         (b'{"a": 99999999999999999999}', "too large"),

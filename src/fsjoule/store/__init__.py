@@ -7,13 +7,13 @@
         measurements/<nn>-<slug>/
             measurement.json            fsjoule.measurement/4
             trace.parquet               fsjoule.trace/2
-            fio.json, console.log       attachments, under the names that the caller gave
+            fio.json, console.log       attachments, under the caller's names
 
-For: writing and reading results, whole or not at all, however damaged or foreign the folder is.
+For: writing results whole or not at all, and reading them from damaged and foreign folders too.
 Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `gitlab`, `cli`.
 May call: `host`, `model`, `errors`.
 
 Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`
-writes a trace that belongs to no run. `schemas.py` holds the JSON models and their schemas, `upgrade.py` reads older
+writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas, `upgrade.py` reads older
 ones. `index/` makes the database of all runs.
 """

@@ -1,4 +1,4 @@
-"""What the detector of changes has said, kept in the cache: importing it takes longer than the rest of a trend."""
+"""The change-point detector's answers, kept in the cache: importing it takes longer than the rest of a trend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_KEPT: Final = 20_000
 
 
 class RememberedFinder:
-    """Finds what `finder` finds. It is asked only about values that it was not asked about before."""
+    """Finds the same as `finder`, but asks it only about new values."""
 
     def __init__(self, finder: RupturesFinder, known: dict[str, Any]) -> None:
         self._finder = finder
@@ -43,7 +43,7 @@ class RememberedFinder:
 
 @contextmanager
 def remembered(finder: RupturesFinder) -> Generator[RememberedFinder]:
-    """The finder, with the answers of earlier times; new ones are kept. It does without a cache that cannot be used."""
+    """The finder with its earlier answers; new ones are kept. It works without a usable cache."""
     try:
         file: Path | None = cache_folder(_FOLDER) / f"{_method(finder)}.json"
     except FsjouleError:
@@ -58,13 +58,13 @@ def remembered(finder: RupturesFinder) -> Generator[RememberedFinder]:
 
 
 def _method(finder: RupturesFinder) -> str:
-    """Names the detector, its parameters and what it is made of: another one has answers of its own."""
+    """A hash of the detector, its parameters and its libraries: each has its own answers."""
     parts = (repr(finder), Path(detection.__file__).read_text(encoding="utf-8"), version("ruptures"), version("scipy"))
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The answers that are kept; none if the file is absent or damaged."""
+    """The kept answers; empty if the file is absent or damaged."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -72,8 +72,8 @@ def _read(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _makes_sense(kept: Any, count: int) -> TypeGuard[list[int]]:  # noqa: ANN401 - a cache's, so anything
-    """Whether this can be an answer about so many values."""
+def _makes_sense(kept: Any, count: int) -> TypeGuard[list[int]]:  # noqa: ANN401 - a cache may contain anything
+    """Whether this can be an answer about `count` values."""
     try:
         return all(type(after) is int and before < after for before, after in pairwise([0, *kept, count]))
     except TypeError:

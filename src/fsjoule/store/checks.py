@@ -1,7 +1,7 @@
-"""What a type does not say of a document's values: times that are times, sizes that can be, names of bounded length.
+"""Checks of a document's values beyond types: valid times, possible sizes, names of bounded length.
 
-Only what fsjoule chooses or knows is checked here. What was measured may be any finite number: that is for
-`fsjoule.meter.energy.validity` to judge. Each check raises ValueError.
+They cover only values that fsjoule chooses or knows. Measured figures may be any finite number, and
+`fsjoule.meter.energy.validity` judges them. Each check raises ValueError.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ _LONGEST_NAME: Final = 1000
 _LATEST_YEAR: Final = 9998
 _LATEST_DATE_S: Final = 253_370_764_800  # the year 9999
 _LATEST_MS: Final = 1000 * _LATEST_DATE_S
-# Whoever writes them has some dozens to say.
-_MOST_REASONS: Final = 1000
+_MOST_REASONS: Final = 1000  # fsjoule writes some dozens
 _FASTEST_HZ: Final = 1_000_000
-# Labgrid's own steps are some ten levels deep.
-_DEEPEST_STEP: Final = 64
+_DEEPEST_STEP: Final = 64  # labgrid's own steps have some ten levels
 
 
 def check_run(run: Run) -> None:
-    """Whether a run can be. Raises ValueError."""
+    """Raise ValueError for an impossible run."""
     plan = run.plan
     _refuse(_wrong_times(("started_utc", run.started_utc), ("finished_utc", run.finished_utc)))
     _refuse(_wrong_times(*(("resumed_utc", utc) for utc in run.resumed_utc)))
     if not 0 < len(run.run_id) <= _LONGEST_ID or plain_line(run.run_id) != run.run_id:
-        raise ValueError(f"run_id: it is no name of up to {_LONGEST_ID} characters")
+        raise ValueError(f"run_id: it is not a name of up to {_LONGEST_ID} characters")
     if not plan.kernels:
         raise ValueError("plan.kernels: there is no kernel")
     if len(run.measurements) > len(plan.entries):
@@ -55,7 +53,7 @@ def check_run(run: Run) -> None:
 
 
 def check_measurement(measurement: Measurement) -> None:
-    """Whether a measurement can be. Raises ValueError."""
+    """Raise ValueError for an impossible measurement."""
     m, series = measurement, measurement.series
     _refuse(_wrong_times(("started_utc", m.started_utc)))
     _refuse(_negative("the measurement", number=m.number, repetition=m.repetition, boot=m.boot))
@@ -68,31 +66,31 @@ def check_measurement(measurement: Measurement) -> None:
     _refuse(f"{name}: {len(texts)} are too many" for name, texts in said.items() if len(texts) > _MOST_REASONS)
     for name in m.fio.latency_percentiles_ns if m.fio else ():
         if not (name.isascii() and name.replace(".", "", 1).isdigit() and float(name) <= 100):  # noqa: PLR2004
-            raise ValueError(f"fio.latency_percentiles_ns: {name[:80]!r} is no percentile")
+            raise ValueError(f"fio.latency_percentiles_ns: {name[:80]!r} is not a percentile")
 
 
 def check_meter(info: MeterInfo) -> None:
-    """Whether a meter can be. Raises ValueError."""
+    """Raise ValueError for an impossible meter."""
     if not 0 < info.rate_hz <= _FASTEST_HZ:
-        raise ValueError(f"meter.rate_hz: {info.rate_hz} samples/s cannot be")
+        raise ValueError(f"meter.rate_hz: {info.rate_hz} samples/s is impossible")
     positive = ("shunt_uohm", "shunt_lsb_uv", "bus_lsb_mv")
     _refuse(f"meter.{name}: {getattr(info, name):g} is not above 0" for name in positive if not getattr(info, name) > 0)
     dates = ("zero_date", "gain_date")
     calibration = info.calibration
-    _refuse(f"meter.{name}: no date" for name in dates if not 0 <= getattr(calibration, name) < _LATEST_DATE_S)
+    _refuse(f"meter.{name}: not a date" for name in dates if not 0 <= getattr(calibration, name) < _LATEST_DATE_S)
 
 
 def check_steps(steps: Iterable[LabStep]) -> None:
-    """Whether steps of labgrid can be. Raises ValueError."""
+    """Raise ValueError for impossible steps of labgrid."""
     for step in steps:
         if not 0 < step.level <= _DEEPEST_STEP:
-            raise ValueError(f"steps: a level of {step.level} cannot be")
+            raise ValueError(f"steps: a level of {step.level} is impossible")
         if not 0 <= step.started_utc_ms < _LATEST_MS or abs(step.duration_ms) >= _LATEST_MS:
-            raise ValueError(f"steps: a time of {step.started_utc_ms} ms cannot be")
+            raise ValueError(f"steps: a time of {step.started_utc_ms} ms is impossible")
 
 
 def wrong_time(utc: str) -> str | None:
-    """Why a text is no time with a time zone, None if it is one."""
+    """Why a text is not a time with a time zone; None if it is one."""
     try:
         time = datetime.fromisoformat(utc)
         if time.tzinfo is None:
@@ -100,7 +98,7 @@ def wrong_time(utc: str) -> str | None:
         possible = 1970 <= time.astimezone(UTC).year <= _LATEST_YEAR  # noqa: PLR2004
     except (ValueError, OverflowError):
         possible = False
-    return None if possible else f"{utc[:80]!r} is no time"
+    return None if possible else f"{utc[:80]!r} is not a time"
 
 
 def _check_workload(workload: Workload) -> None:

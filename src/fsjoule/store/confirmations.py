@@ -1,6 +1,6 @@
-"""What fresh boots said about a change in a history: one JSON document each, never changed, in a folder of them.
+"""The answers of fresh boots about changes in histories: a folder of JSON documents, which are never changed.
 
-They are not in the index, which can be deleted and made again; copied from another machine they merge, as runs do.
+They are not in the index, because that can be deleted and made again. Copies from other machines merge, as runs do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ID_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedPoint:
-    """A point of the history that was measured anew: its run, when that began, and the kernel that it had."""
+    """A point of the history that was measured again: its run, the run's start, and its kernel."""
 
     run_id: str
     started_utc: str
@@ -40,8 +40,8 @@ class ConfirmedPoint:
 class Confirmation:
     """The outcome of a sequential test on fresh boots of the kernels of two points of a history.
 
-    `series` is the key of the series in every index. `nominated_ratio` is what the history showed, `ratio` what the
-    fresh boots did (after over before); `run_id` is their run. The rates are those that the test was asked to hold.
+    `series` is the key of the series in every index. `nominated_ratio` is the history's ratio, `ratio` the fresh
+    boots' (after over before); `run_id` is their run. The rates are the test's.
     """
 
     made_utc: str
@@ -61,8 +61,8 @@ class Confirmation:
 
 
 def keep(folder: Path, confirmation: Confirmation) -> Path:
-    """Write it into the folder, which is made if it is not there. Raises StorageError."""
-    from fsjoule.store.files import write_file  # noqa: PLC0415 - reading, which is done each time, does without
+    """Write a confirmation into the folder, which is made if necessary; returns the file. Raises StorageError."""
+    from fsjoule.store.files import write_file  # noqa: PLC0415 - reading, which is common, does not need it
 
     stamp = confirmation.made_utc.replace("-", "").replace(":", "")
     path = folder / f"{stamp}-{confirmation.series[:8]}-{confirmation.metric}-{secrets.token_hex(_ID_BYTES)}.json"
@@ -75,7 +75,7 @@ def keep(folder: Path, confirmation: Confirmation) -> Path:
 
 
 def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
-    """All of a folder, oldest first, and what is wrong with those that cannot be read. No folder has none."""
+    """All confirmations of a folder, oldest first, and the faults of unreadable ones; empty without a folder."""
     found: list[Confirmation] = []
     faults: list[str] = []
     try:
@@ -84,7 +84,7 @@ def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
         return [], [error.what]
     faults += [f"{shown(folder, name)}: {why}" for name, why in listed.refused.items() if name.endswith(_ENDING)]
     for name in listed.files:
-        # What was cut short while it was written has another ending.
+        # Files cut short while being written have another ending.
         if not name.endswith(_ENDING) or name.startswith("."):
             continue
         try:
@@ -99,12 +99,12 @@ def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
 def _read(content: bytes) -> Confirmation:
     document, content = parse(content)
     if not isinstance(document, dict) or cast("dict[str, Any]", document).get("schema") != SCHEMA:
-        raise ResultError(f"it is no {SCHEMA}")
+        raise ResultError(f"it is not a {SCHEMA}")
     confirmation = _adapter().validate_json(content, strict=True)
     for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"):
         value: float | None = getattr(confirmation, name)
         if value is not None and not value > 0:
-            raise ResultError(f"{name}: {value:g} is no positive number")
+            raise ResultError(f"{name}: {value:g} is not a positive number")
     return confirmation
 
 

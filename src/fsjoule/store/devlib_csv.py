@@ -1,8 +1,8 @@
-"""A trace as the CSV file that ARM's devlib and workload-automation read, piece by piece.
+"""A trace as a CSV file for ARM's devlib and workload-automation, written piece by piece.
 
-Every heading is a channel's label, `<site>_<kind>`, the kind being one of devlib's measurement types with its unit. The
-time is a channel, too, of the site `timestamp` and one of the kinds `time` (s), `time_ms`, `time_us` and `time_ns`, by
-which devlib's DerivedEnergyMeasurements knows it. Source: github.com/ARM-software/devlib, commit 8e898a6c,
+Every heading is a channel's label, `<site>_<kind>`; the kind is one of devlib's measurement types with its unit. The
+time is a channel too: devlib's DerivedEnergyMeasurements finds it by the site `timestamp` and the kinds `time` (s),
+`time_ms`, `time_us` and `time_ns`. Source: github.com/ARM-software/devlib, commit 8e898a6c,
 devlib/instrument/__init__.py (MeasurementsCsv, InstrumentChannel) and devlib/derived/energy.py.
 """
 
@@ -25,7 +25,7 @@ _DECIMALS: Final = 7  # a tenth of a microwatt
 class DevlibCsv:
     """Writes `timestamp_time_us` in the meter's clock, then voltage, current and power of one site.
 
-    A gap in the trace is one in the timestamps. It keeps nothing in memory.
+    A gap in the trace is a gap in the timestamps. It keeps nothing in memory.
     """
 
     def __init__(self, sink: BinaryIO, *, site: str = "board") -> None:
@@ -46,5 +46,5 @@ class DevlibCsv:
         self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
 
     def finish(self) -> None:
-        """Write what is left. The sink stays open."""
+        """Write the rest. The sink stays open."""
         self._writer.close()

@@ -1,7 +1,7 @@
-"""JSON that others may have written, parsed so that nobody behind has to be careful with it.
+"""JSON that others may have written, parsed so that its readers need not be careful.
 
 Text is plain (`plaintext.py`) and of bounded length, numbers are of bounded size, lists and objects of bounded length,
-nesting is shallow, and no key stands twice. A NaN is left to the reader, who can say where it stands.
+nesting is shallow, and keys are unique. NaN is left to the reader, who can say where it is.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from typing import Any, Final, cast
 from fsjoule.host.inside import DOCUMENT_BYTES, MIB, MOST_ENTRIES
 from fsjoule.host.plaintext import is_plain, plain
 
-# What fsjoule writes is some six levels deep.
-_DEEPEST: Final = 40
+_DEEPEST: Final = 40  # fsjoule's own documents have some six levels
 _LARGEST_INTEGER: Final = 2**63 - 1
 # Nanoseconds of thirty years, bytes of an exabyte. Squares and products of some such numbers are still finite.
 _LARGEST: Final = 1e18
-# The end of a console is some kilobytes.
-_LONGEST_TEXT: Final = 1 << 16
+_LONGEST_TEXT: Final = 1 << 16  # the end of a console has some kilobytes
 _CUT: Final = " … (cut)"
-# Documents that are too short for too many values need not be looked at value by value, if they are shallow and have
-# neither escapes nor such numbers.
+# Documents that are too short for too many values need no check of each value, if they are shallow and have neither
+# escapes nor large numbers.
 _SHORT: Final = min(_LONGEST_TEXT, 2 * MOST_ENTRIES)
 _LARGE_NUMBER: Final = re.compile(r"\d[eE]\+?\d|\d{19}")
 _BRACKETS: Final = b"[]{}"
@@ -32,9 +30,9 @@ _ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
 
 
 def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = MOST_ENTRIES) -> tuple[Any, bytes]:
-    """A JSON document, and its text for a stricter reader. Raises ValueError that says what is wrong with it.
+    """A JSON document, and its text for a stricter reader.
 
-    It has `at_most` bytes, and lists and objects of `most_entries` in it.
+    Raises ValueError if it is not valid, or larger than `at_most` bytes, or a list or object has over `most_entries`.
     """
     if len(content) > at_most:
         raise ValueError(f"it is larger than {at_most // MIB} MiB")
@@ -53,12 +51,12 @@ def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = 
 
 
 def _is_plain(text: str) -> bool:
-    """Whether all text in a document that was parsed is plain: its control characters can only be escaped ones."""
+    """Whether all text of a parsed document is plain; its control characters can only be escaped ones."""
     return "\\" not in text and ((text.isascii() and "\x7f" not in text) or is_plain(text))
 
 
 def _is_shallow(content: bytes) -> bool:
-    """Whether it is certain, without a look at its texts, that nothing is nested too deep."""
+    """Whether the brackets alone show that nothing is nested too deep."""
     left = content.translate(_ROUND, delete=_BUT_BRACKETS)
     for _ in range(_DEEPEST):
         if not left:
@@ -71,7 +69,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{plain(twice[:80])!r} stands twice in one object")
+        raise ValueError(f"{plain(twice[:80])!r} is there twice in one object")
     return found
 
 

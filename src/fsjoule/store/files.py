@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there: written beside, flushed to the disk, then renamed."""
+"""Files and folders that are either whole or absent: written under another name, flushed to the disk, then renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTIAL_SUFFIX: Final = ".partial"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path`, in place of what was there, in one step. On OSError `path` is as it was."""
+    """Write `content` to `path`, or replace it, in one step. After an OSError `path` is unchanged."""
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     try:
         _write_through(partial, content)
@@ -28,7 +28,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Make the folder `path` with `files` in it, in one step. On OSError there is no such folder."""
+    """Make the folder `path` with `files`, in one step. After an OSError there is no such folder."""
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     partial.mkdir()
     try:
@@ -43,12 +43,12 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Try to write in the folder that an option names, or where it would be made, before any work is done.
+    """Try to write in an option's folder, or where it would be made, before any work.
 
-    Raises ConfigError if that cannot be, StorageError if its disk is full.
+    Raises ConfigError if that is impossible, StorageError if the disk is full.
     """
     try:
-        # A command that is refused for something else should leave no empty folder.
+        # A command that fails for another reason should leave no empty folder.
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         with TemporaryDirectory(prefix=".fsjoule-", dir=there):
             pass
@@ -60,7 +60,7 @@ def check_writable(folder: Path, option: str) -> None:
 
 
 def flush_folder(path: Path) -> None:
-    """Bring a folder's entries to the disk, so that a rename in it survives a power cut."""
+    """Flush a folder's entries to the disk, so that a rename in it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -69,7 +69,7 @@ def flush_folder(path: Path) -> None:
 
 
 def _write_through(path: Path, content: bytes) -> None:
-    # What somebody left under that name may be a link: it is removed, never written to.
+    # An old file of this name may be a link: it is removed, never written to.
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""Writing a run folder, one whole measurement after another."""
+"""Writes a run folder, one whole measurement after another."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ RUN_FILE: Final = "run.json"
 MEASUREMENTS_FOLDER: Final = "measurements"
 MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
-# What a gate found that this run was measured for.
-GATE_FILE: Final = "gate.json"
+GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 
 
 class RunFolder:
-    """A ports.ResultStore that keeps one run in a folder of its own below `results_dir`.
+    """A ports.ResultStore that keeps one run in its own folder below `results_dir`.
 
-    While it is open the folder is locked (flock): so a reader can tell a run that goes on from one that was killed.
-    `board` names the folder if the run has no board facts when it begins.
+    While it is open the folder is locked (flock), which tells a reader that the run was not killed. `board` names the
+    folder if the run has no board facts at its begin.
     """
 
     def __init__(self, results_dir: Path, *, board: str = "board") -> None:
@@ -47,10 +46,10 @@ class RunFolder:
 
     @classmethod
     def reopened(cls, path: Path, numbers: AbstractSet[int]) -> RunFolder:
-        """The folder of a run that goes on. What it holds stays; what was cut short while it was written is removed.
+        """The folder of a resumed run. Whole measurements stay; incompletely written ones are removed.
 
-        `numbers` are the measurements that the caller knows of. Raises ResultError if it has others, or if somebody
-        else writes in it.
+        `numbers` are the measurements that the caller knows. Raises ResultError if it has others, or if another
+        process writes to it.
         """
         folder = cls(path.parent)
         measurements = path / MEASUREMENTS_FOLDER
@@ -62,7 +61,7 @@ class RunFolder:
             measurements.mkdir(exist_ok=True)
             if measurements.is_symlink():
                 raise ResultError(f"{measurements} is a symbolic link", hint="put the folder itself in its place")
-            # A link among them is no folder of ours, and rmtree would refuse it.
+            # A link is not a folder of ours, and rmtree would refuse it.
             for name in list_inside(path, MEASUREMENTS_FOLDER).folders:
                 if name.endswith(PARTIAL_SUFFIX):
                     shutil.rmtree(measurements / name)
@@ -75,7 +74,7 @@ class RunFolder:
 
     @staticmethod
     def holds(path: Path, name: str) -> bool:
-        """Whether the run folder at `path` has a measurement of that name that was written to its end."""
+        """Whether the run folder at `path` has a completely written measurement of this name."""
         return not name.endswith(PARTIAL_SUFFIX) and name in list_inside(path, MEASUREMENTS_FOLDER).folders
 
     @property
@@ -86,7 +85,7 @@ class RunFolder:
         return self._path
 
     def begin(self, run: Run) -> None:
-        """Make the run folder, if it was not reopened. Raises StorageError if it cannot be made."""
+        """Make the run folder, unless it was reopened. Raises StorageError if that fails."""
         if self._path is not None:
             self._write_run(run)
             return
@@ -107,9 +106,9 @@ class RunFolder:
         self._write_run(run)
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
-        """Store one measurement; when this returns, it is on the disk.
+        """Store one measurement; it is on the disk when this returns.
 
-        Raises StorageError if it cannot be stored (disk full); all that was stored before is then as it was.
+        Raises StorageError if that fails (disk full); earlier measurements are then unchanged.
         """
         name = f"{measurement.number:02d}-{measurement.slug}"
         if measurement.number in self._stored:
@@ -119,7 +118,7 @@ class RunFolder:
             files[TRACE_FILE] = encode_trace(trace)
         for attachment, content in attachments.items():
             if attachment in files or Path(attachment).name != attachment:
-                raise ResultError(f"an attachment cannot be named {attachment!r}", hint="use a plain name of its own")
+                raise ResultError(f"an attachment cannot be named {attachment!r}", hint="use another plain name")
             files[attachment] = content
         with _storing(f"measurement {name}", self.path):
             write_folder(self.path / MEASUREMENTS_FOLDER / name, files)
@@ -128,12 +127,12 @@ class RunFolder:
             self._write_run(self._run)
 
     def keep(self, name: str, content: bytes) -> None:
-        """Keep a file of the run beside run.json, in place of one of that name. Raises StorageError if it cannot be."""
+        """Write a file beside run.json, or replace it. Raises StorageError if that fails."""
         with _storing(name, self.path):
             write_file(self.path / name, content)
 
     def finish(self, run: Run) -> None:
-        """Write the run's last state and unlock the folder. Raises StorageError if it cannot be written."""
+        """Write the run's last state and unlock the folder. Raises StorageError if that fails."""
         self._write_run(run)
         if self._unlock is not None:
             self._unlock()
@@ -146,18 +145,18 @@ class RunFolder:
 
 
 def folder_name(run: Run, board: str) -> str:
-    """`<UTC time>-<board>-<id>` with nothing in it that a shell or another filesystem would trip over."""
+    """`<UTC time>-<board>-<id>` in characters that every shell and filesystem accepts."""
     parts = (re.sub(r"[-:]", "", run.started_utc), run.board.name if run.board else board, run.run_id)
     return "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
 
 
 def board_name(run: Run, folder: Path) -> str:
-    """The board of a run; one that said nothing of itself has its name in that of the run's folder only."""
+    """The name of a run's board; without board facts it comes from the folder's name."""
     return run.board.name if run.board else folder.name.partition("-")[2].removesuffix(f"-{run.run_id}")
 
 
 def measurement_number(name: str) -> int | None:
-    """The number that the name of a measurement's folder begins with, if it does."""
+    """The number at the beginning of the name of a measurement's folder, if any."""
     found = _NUMBER.match(name)
     return int(found[0]) if found else None
 
@@ -192,5 +191,5 @@ def _storing(what: str, folder: Path) -> Generator[None]:
     except OSError as error:
         raise StorageError(
             f"{what} could not be stored in {folder}: {error.strerror or error}",
-            hint="make room on that disk, or choose another folder with --results; what was stored before is whole",
+            hint="make room on that disk, or choose another folder with --results; earlier measurements are whole",
         ) from error

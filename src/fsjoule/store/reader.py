@@ -1,4 +1,4 @@
-"""Reading a run folder: strictly, traces only when asked for, and around measurements that are damaged."""
+"""Reads a run folder strictly, without damaged measurements, and traces only on request."""
 
 from __future__ import annotations
 
@@ -18,16 +18,7 @@ from fsjoule.host.inside import (
     wrong_name,
 )
 from fsjoule.host.plaintext import plain_line
-from fsjoule.model import (
-    MEASUREMENT_SCHEMA,
-    RUN_SCHEMA,
-    Measurement,
-    Profile,
-    Run,
-    RunStatus,
-    Symbols,
-    Trace,
-)
+from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Profile, Run, RunStatus, Symbols, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import (
     MEASUREMENT_FILE,
@@ -49,14 +40,14 @@ from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace
 
 _LONGEST_SHOWN: Final = 255
-_NOT_FINISHED: Final = "it ended without a last word (killed, or the host went down)"
+_NOT_FINISHED: Final = "it ended without writing its end (killed, or the host went down)"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A run read back: measurements in the order in which they were made.
+    """A run that was read: measurements in the order of time.
 
-    `damaged` maps the names of measurement folders that could not be read to the reason; they are left out of the rest.
+    `damaged` maps the names of unreadable measurement folders to reasons; `measurements` lacks these.
     """
 
     path: Path
@@ -66,7 +57,7 @@ class LoadedRun:
     folders: dict[int, Path] = field(repr=False)
 
     def trace(self, number: int) -> Trace | None:
-        """The trace of a measurement, read now; None if it has none.
+        """The trace of a measurement, read on each call; None if it has none.
 
         Raises ResultError if the trace is damaged or the run has no such measurement.
         """
@@ -93,17 +84,17 @@ class LoadedRun:
     def attachment(self, number: int, name: str) -> bytes | None:
         """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none.
 
-        Raises ResultError if it is no regular file, too large or not readable.
+        Raises ResultError if it is not a regular file, too large or unreadable.
         """
         at_most = DOCUMENT_BYTES if name == MEASUREMENT_FILE else ATTACHMENT_BYTES
         return read_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name, name, at_most=at_most)
 
     def files(self, number: int) -> Listed:
-        """All files of a measurement, by name, and what is there and is not read. Raises ResultError."""
+        """The names of a measurement's files, and of entries that are not read. Raises ResultError."""
         return list_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name)
 
     def document(self, name: str) -> bytes | None:
-        """The content of a file beside run.json (`gate.json`), or None if it is not there. Raises ResultError."""
+        """The content of a file beside run.json (`gate.json`), or None if it is missing. Raises ResultError."""
         return read_inside(self.path, name, at_most=DOCUMENT_BYTES)
 
     def _folder(self, number: int) -> Path:
@@ -114,10 +105,10 @@ class LoadedRun:
 
 
 def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
-    """Read the run folder at `path` (or whose run.json `path` is), or of its measurements only that with a number.
+    """Read the run folder at `path` (or of the run.json `path`), with all measurements or only one `number`.
 
     A run that is neither finished nor being written reads as aborted. Raises ResultError if there is no run, or if
-    run.json is damaged or of another schema; a damaged measurement is named in `damaged` instead.
+    run.json is damaged or of another schema; damaged measurements are named in `damaged`.
     """
     folder = path.parent if path.name == RUN_FILE else path
     run = load_run_file(folder)
@@ -125,7 +116,7 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
     folders: dict[int, Path] = {}
     damaged: dict[str, str] = {}
     listed = list_inside(folder, MEASUREMENTS_FOLDER)
-    # Those that run.json lists, and those that are there: a full disk can leave one unlisted.
+    # Listed and existing folders, because a full disk can leave one unlisted.
     for name in sorted({*listed.folders, *run.measurements, *listed.refused}):
         if number not in (None, measurement_number(name)):
             continue
@@ -145,7 +136,7 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
 
 
 def load_run_file(folder: Path) -> Run:
-    """What run.json of a folder says, without its measurements. Raises ResultError if it is missing or damaged."""
+    """The contents of a folder's run.json. Raises ResultError if it is missing or damaged."""
     content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
     if content is None:
         hint = "give the folder below results/ that `pytest tests/bench` named at its end"
@@ -164,10 +155,10 @@ def _goes_on(folder: Path) -> bool:
 
 
 def _check_folder(name: str, listed: Listed) -> None:
-    """Whether a measurement has a folder that can be read. Raises ResultError."""
+    """Raise ResultError unless a measurement has a readable folder."""
     why = listed.refused.get(name) or wrong_name(name)
     if why is None and name not in listed.folders:
-        kind = "what is there is a file" if name in listed.files else "the folder is missing"
+        kind = "it is a file" if name in listed.files else "the folder is missing"
         why = f"run.json lists it, but {kind}"
     if why is None and name.endswith(PARTIAL_SUFFIX):
         why = "its writing was cut short"
@@ -181,5 +172,5 @@ def _load_measurement(folder: Path, name: str, run: Run) -> Measurement:
         raise ResultError(f"it cannot be read: it has no {MEASUREMENT_FILE}")
     path = folder / MEASUREMENTS_FOLDER / name / MEASUREMENT_FILE
     measurement = decode(MEASUREMENT, content, MEASUREMENT_SCHEMA, path)
-    # Those of the first schema do not say; their run had one.
+    # The first schemas do not name the kernel, but their runs had only one.
     return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0])

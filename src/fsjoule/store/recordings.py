@@ -1,4 +1,4 @@
-"""Recordings that take hours: a trace that is written to a file piece by piece, whole at its end or not there."""
+"""Recordings of hours: a trace is written to a file piece by piece; the file appears when it is whole."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _ENCODERS: Final[dict[str, type[TraceEncoder | DevlibCsv]]] = {".parquet": Trace
 
 
 class Recording:
-    """A file of one trace, `.parquet` or `.csv` by its name. Used in a `with` statement.
+    """A file of one trace, `.parquet` or `.csv` by its name, for a `with` statement.
 
-    Until the end it bears a name of its own beside its place. The end may be an exception: what was recorded before is
-    kept all the same, unless it is the disk that fails.
+    It has a temporary name until the end. After an exception the recording is kept too, unless the disk fails.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +73,7 @@ class Recording:
             raise self._failed(failure) from failure
 
     def _discard(self) -> None:
-        with suppress(OSError):  # it writes what waits, to a disk that may be full
+        with suppress(OSError):  # it flushes to a disk that may be full
             self._file.close()
         self._partial.unlink(missing_ok=True)
 

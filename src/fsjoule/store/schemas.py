@@ -1,8 +1,8 @@
-"""The models as JSON: strict reading, writing, and the JSON Schemas generated from them.
+"""The models as JSON: strict reading, writing, and the generated JSON Schemas.
 
-Strict means: no number from a string, no unknown field, no NaN or infinity, text that is plain, and values that can be
-(`documents.py`, `checks.py`). All errors are reported, with their paths, but of each list and mapping only the first:
-a list of zeros would have more of them than fit into memory.
+Strict means: no number from a string, no unknown field, no NaN or infinity, plain text, and possible values
+(`documents.py`, `checks.py`). All errors are reported with their paths, but only the first of each list and mapping,
+because the errors of a long list would not fit into memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fsjoule.store.upgrade import Document, upgraded_measurement, upgraded_run
 
 T = TypeVar("T")
 
-# "constants" writes a NaN as NaN, which the check of what was written then refuses; "null" would turn it into "absent".
+# "constants" writes NaN as NaN, which the check after writing refuses; "null" would turn it into "absent".
 STRICT: Final = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
 _OF_MANY: Final = ("list", "tuple", "dict")
 
 
 def reader_of(adapter: TypeAdapter[Any]) -> SchemaValidator:
-    """What reads JSON as the adapter does, but reports the first error of each list and mapping only."""
+    """A reader of JSON like the adapter's that reports only the first error of each list and mapping."""
     return SchemaValidator(_failing_fast(adapter.core_schema))
 
 
@@ -47,7 +47,7 @@ def _failing_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's own data
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A kind of document: its types, what they do not say of its values, and how long it can be.
+    """A kind of document: its types, a check of its values, and its limits.
 
     `check` raises ValueError.
     """
@@ -62,11 +62,11 @@ class Kind(Generic[T]):
         object.__setattr__(self, "reader", reader_of(self.adapter))
 
     def parse(self, content: bytes) -> tuple[Any, bytes]:
-        """The document as it is, and its text for `read`. Raises ValueError."""
+        """The parsed document, and its text for `read`. Raises ValueError."""
         return parse(content, at_most=self.at_most, most_entries=self.most_entries)
 
     def read(self, content: bytes) -> T:
-        """Raises ValueError with all errors of types, or the first one of values."""
+        """The document's value. Raises ValueError with all errors of types, or the first error of values."""
         try:
             value: T = self.reader.validate_json(content)
         except ValidationError as error:
@@ -78,11 +78,11 @@ class Kind(Generic[T]):
         return value
 
 
-# Nested dataclasses take over the configuration of the outermost one.
+# Nested dataclasses inherit the configuration of the outermost one.
 RUN: Final = Kind(TypeAdapter(with_config(STRICT)(Run)), check_run)
 MEASUREMENT: Final = Kind(TypeAdapter(with_config(STRICT)(Measurement)), check_measurement)
 
-# Older documents that are turned into today's before they are read: schema -> (older schemas, how).
+# Older documents that are upgraded before they are read: schema -> (older schemas, upgrade).
 _OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
     RUN_SCHEMA: (tuple(f"fsjoule.run/{n}" for n in (1, 2, 3, 4)), upgraded_run),
     MEASUREMENT_SCHEMA: (tuple(f"fsjoule.measurement/{n}" for n in (1, 2, 3)), upgraded_measurement),
@@ -90,14 +90,14 @@ _OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]]
 
 _MOST_LISTED: Final = 100
 _LONGEST_PLACE: Final = 200
-_NEWER: Final = "it was written by another version of fsjoule: read it with that one"
+_NEWER: Final = "another version of fsjoule wrote it: read it with that version"
 _DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or delete its folder"
 
 
 def encode(kind: Kind[T], value: T, name: str) -> bytes:
-    """`value` as indented JSON that `decode` is known to read back.
+    """`value` as indented JSON, checked to be readable by `decode`.
 
-    Raises ResultError, with the path of each field, for a value that is not of its stated type (a NaN, for example).
+    Raises ResultError, with the path of each field, for a value of a wrong type (for example NaN).
     """
     content = kind.adapter.dump_json(value, indent=2) + b"\n"
     try:
@@ -108,10 +108,7 @@ def encode(kind: Kind[T], value: T, name: str) -> bytes:
 
 
 def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
-    """Read what `encode` wrote, now or in an older schema.
-
-    Raises ResultError with the path and all errors, field by field.
-    """
+    """Read the output of `encode`, also of older schemas. Raises ResultError with the path and all errors by field."""
     try:
         return kind.read(_in_schema(kind, content, schema, path))
     except ValueError as error:
@@ -119,7 +116,7 @@ def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
 
 
 def _in_schema(kind: Kind[Any], content: bytes, schema: str, path: Path) -> bytes:
-    """The document in that schema. Raises ResultError if it is in one that cannot be read."""
+    """The document upgraded to `schema`. Raises ResultError if its own schema is unknown."""
     shown = plain_line(str(path))
     try:
         data, content = kind.parse(content)
@@ -136,7 +133,7 @@ def _in_schema(kind: Kind[Any], content: bytes, schema: str, path: Path) -> byte
         raise ResultError(f"{shown} is of schema {found[:80]!r}; this version of fsjoule reads {schema!r}", hint=_NEWER)
     try:
         return json.dumps(upgrade(document)).encode()
-    # A document that is none of its schema may fail in any way that parsed JSON has.
+    # A document that does not follow its schema may fail in any of these ways.
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ResultError(f"{shown} does not follow {found}: {error!r}", hint=_DAMAGED) from error
 
@@ -149,7 +146,7 @@ def _listed(error: ValidationError) -> str:
 
 
 def json_schemas() -> dict[str, str]:
-    """The JSON Schemas as text, by file name."""
+    """The JSON Schemas as text by file name."""
     return {
         "run.json": _json_schema(RUN, RUN_SCHEMA, "One run: what was asked for, on what, and where the time went"),
         "measurement.json": _json_schema(
@@ -159,7 +156,7 @@ def json_schemas() -> dict[str, str]:
 
 
 def _json_schema(kind: Kind[Any], name: str, title: str) -> str:
-    # The writer writes every field, so in the schema of what is written every field is required.
+    # The writer writes every field, so the schema requires every field.
     schema = kind.adapter.json_schema(mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{name.replace('/', ':')}"}
     return json.dumps({**head, **schema, "title": title}, indent=2) + "\n"

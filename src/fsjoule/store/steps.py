@@ -1,4 +1,4 @@
-"""What labgrid did for a measurement, as an attachment: a JSON list of steps, in the order in which they began."""
+"""Labgrid's steps for a measurement as an attachment: a JSON list, in the order of their begin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
 
 
 def decode_steps(content: bytes) -> tuple[LabStep, ...]:
-    """Raises ResultError if it is not what `encode_steps` writes."""
+    """Read the output of `encode_steps`. Raises ResultError if it is damaged."""
     try:
         steps: tuple[LabStep, ...] = _READER.validate_json(parse(content)[1], strict=True)
         check_steps(steps)

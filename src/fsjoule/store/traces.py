@@ -1,9 +1,9 @@
-"""A trace as Parquet and back, exactly; written at once or piece by piece.
+"""A trace as Parquet and back without loss; written at once or piece by piece.
 
-One row a sample: `tick`, `time_us`, `shunt_raw`, `bus_raw`. The meter's checkpoints are a list of their own in the
-columns `checkpoint_tick`, `checkpoint_raw`, `checkpoint_bus` and `checkpoint_missed`: they stand in the first rows of
-each row group, and nulls fill whichever of the two lists is shorter there. All else (meter, calibration, marks, counts)
-is JSON in the file's metadata under `fsjoule.trace`. docs/results.md tells what to do with it.
+One row per sample: `tick`, `time_us`, `shunt_raw`, `bus_raw`. The meter's checkpoints are a separate list in the
+columns `checkpoint_tick`, `checkpoint_raw`, `checkpoint_bus` and `checkpoint_missed`, in the first rows of each row
+group; nulls fill the shorter of the two lists. The rest (meter, calibration, marks, counts) is JSON in the file's
+metadata under `fsjoule.trace`. docs/results.md explains its use.
 """
 
 # pyarrow ships no types: strict checking would only report their absence.
@@ -41,14 +41,10 @@ _CHECKPOINT_COLUMNS: Final = {
     "checkpoint_missed": pa.int64(),
 }
 _COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
-# A minute at 1 kHz: enough for the encoding to pay, little to hold in memory.
-_GROUP_ROWS: Final = 60_000
-# What a row takes at most before it is packed, by far.
-_ROW_BYTES: Final = 128
-# Two and a half hours at 1 kHz.
-MOST_ROWS: Final = 10_000_000
-# A thousand years in microseconds.
-_LATEST: Final = 1 << 55
+_GROUP_ROWS: Final = 60_000  # a minute at 1 kHz: enough for good compression, and little memory
+_ROW_BYTES: Final = 128  # far more than a row takes before compression
+MOST_ROWS: Final = 10_000_000  # two and a half hours at 1 kHz
+_LATEST: Final = 1 << 55  # a thousand years in microseconds
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
 
@@ -68,16 +64,16 @@ def _check_header(header: _Header) -> None:
     check_meter(header.info)
 
 
-# A recording may have an edge of the mark pin every second of a week.
+# A recording may have an edge of the mark pin in every second of a week.
 _HEADER: Final = Kind(
     TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
 )
 
 
 class TraceEncoder:
-    """Writes one trace, in as many pieces as it comes in, as a Parquet file: zstd over DELTA_BINARY_PACKED.
+    """Writes one trace in any number of pieces as a Parquet file: zstd over DELTA_BINARY_PACKED.
 
-    Keeps at most one row group and the marks in memory. The file is none before `finish`.
+    It keeps at most one row group and the marks in memory. The file is valid only after `finish`.
     """
 
     def __init__(self, sink: BinaryIO) -> None:
@@ -94,9 +90,9 @@ class TraceEncoder:
         self._marks: list[Mark] = []
 
     def write(self, piece: Trace) -> None:
-        """Add a piece; pieces come in order. Raises ResultError if it is of another meter or another setting."""
+        """Add a piece; pieces come in order. Raises ResultError if its meter or a setting differs."""
         if self._last is not None and piece.info != self._last.info:
-            raise ResultError("a trace holds samples of one meter with one setting; its pieces differ in theirs")
+            raise ResultError("a trace has samples of one meter with one setting; these pieces differ")
         self._last = piece
         self._samples += len(piece.ticks)
         self._checkpoints += len(piece.checkpoint_ticks)
@@ -108,7 +104,7 @@ class TraceEncoder:
             self._write_group()
 
     def finish(self) -> None:
-        """Write what is left and the metadata. Raises ResultError if there was no piece."""
+        """Write the rest and the metadata. Raises ResultError if there was no piece."""
         if self._last is None:
             raise ResultError("nothing was recorded: there is no trace to store")
         self._write_group()
@@ -147,7 +143,7 @@ def _padded(values: npt.NDArray[Any], kind: pa.DataType, rows: int) -> pa.Chunke
 
 
 def encode_trace(trace: Trace) -> bytes:
-    """The trace as a Parquet file, some 4 bytes a sample."""
+    """The trace as a Parquet file, some 4 bytes per sample."""
     sink = io.BytesIO()
     encoder = TraceEncoder(sink)
     encoder.write(trace)
@@ -156,7 +152,7 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace as it was recorded, of whatever length, from a file that the user names.
+    """Read a recorded trace of any length from a user's file.
 
     Raises ResultError for a file that is missing, damaged or of another schema.
     """
@@ -168,17 +164,17 @@ def read_trace(path: Path) -> Trace:
 
 
 def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROWS) -> Trace:
-    """What `encode_trace` made. Raises ResultError that names `path` if it is damaged, or has more than `most_rows`."""
+    """Read the output of `encode_trace`. Raises ResultError, which names `path`, if it is damaged or too long."""
     shown = plain_line(str(path))
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
             if metadata is None:
                 raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
-            # Before anything is read: what a few bytes can claim may not fit into memory.
+            # Before reading, because a few bytes can claim more rows than fit into memory.
             _check_shape(file, shown, most_rows)
             table = file.read(columns=list(_COLUMNS))
-    # Damaged files make pyarrow raise errors of its own, and most of Python's.
+    # Damaged files make pyarrow raise its own errors and most of Python's.
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
         raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
     header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
@@ -209,7 +205,7 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
 
 
 def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> None:
-    """Whether it has a trace's columns, as a trace has them, and not too many rows."""
+    """Raise ResultError unless it has a trace's columns, and not too many rows."""
     try:
         check_columns(file, _COLUMNS, row_bytes=_ROW_BYTES, most_rows=most_rows, what="a measurement's trace")
     except ValueError as error:
@@ -217,9 +213,9 @@ def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> Non
 
 
 def _check_order(trace: Trace, shown: str) -> None:
-    """Whether ticks ascend, and times are within a meter's clock; from one frame to the next they may step back."""
+    """Raise ResultError unless ticks ascend and times are possible; times may step back between frames."""
     for name, values in (("tick", trace.ticks), ("time_us", trace.times_us)):
         if len(values) and (int(values.min()) < -_LATEST or int(values.max()) > _LATEST):
-            raise ResultError(f"{shown}: column {name!r} holds a time that cannot be", hint=_HINT)
+            raise ResultError(f"{shown}: column {name!r} has an impossible time", hint=_HINT)
     if bool((trace.ticks[1:] <= trace.ticks[:-1]).any()):
         raise ResultError(f"{shown}: column 'tick' does not ascend", hint=_HINT)

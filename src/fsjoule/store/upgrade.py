@@ -1,7 +1,7 @@
-"""Documents of older run folders in today's shape. Pure functions over parsed JSON.
+"""Upgrades documents of older run folders to today's schema. Pure functions over parsed JSON.
 
-Until schema 3 a run had one kernel, always one of Debian's, called by its name in the recipe. Until schema 4 it had one
-suite without parts, and all of it was provisioned in one way. Until schema 5 a run did not say in which lab it was.
+Before schema 3 a run had one kernel, always Debian's, named as in the recipe. Before schema 4 it had one suite without
+parts, and one provision. Before schema 5 a run did not name its lab.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA
 
 Document = dict[str, Any]
 
-_OLD_ENERGY: Final = "kept by an older fsjoule: power, and where its energy's uncertainty comes from, are not shown"
+_OLD_ENERGY: Final = "kept by an older fsjoule: power and the sources of the energy's uncertainty are not shown"
 
 
 def upgraded_run(old: Document) -> Document:
@@ -41,9 +41,9 @@ def _with_kernels(old: Document) -> Document:
 
 
 def upgraded_measurement(old: Document) -> Document:
-    """A measurement of schema 1 to 3 in schema 4; of the first two only the run knows the kernel, so that stays empty.
+    """A measurement of schema 1 to 3 in schema 4. In the first two only the run names the kernel, so it stays empty.
 
-    Schema 1 does not say where an energy's uncertainty comes from. Its energy per MiB is kept, the rest of it left out.
+    Schema 1 lacks the sources of an energy's uncertainty: only the energy per MiB is kept.
     """
     new = {"kernel": "", **old, "schema": MEASUREMENT_SCHEMA}
     if old["schema"] == "fsjoule.measurement/1" and old.get("energy") is not None:

@@ -1,4 +1,4 @@
-"""The index of all runs: a database that is made from run folders and can be made again.
+"""The index of all runs: a database that can always be made again from run folders.
 
 ::
 
@@ -8,6 +8,6 @@
 Called by: `verdicts`, `report`, `runs`, `cli`.
 
 Entry points: `database.open_index` opens one, in SQLite or PostgreSQL; `importing.import_runs` and `importing.rebuild`
-fill it; `queries.points` gives the figures of series in the order of time or of kernels. docs/database.md describes the
-tables for those who ask in SQL.
+fill it; `queries.points` returns the figures of series in the order of time or of kernels. docs/database.md describes
+the tables for queries in SQL.
 """

@@ -1,6 +1,6 @@
-"""The small tables of an index, held in memory while a query lasts: they are some hundreds of rows.
+"""The small tables of an index, with some hundreds of rows, held in memory during a query.
 
-So that a query reads the one large table alone, by its own indexes.
+So a query reads only the large table, by its own indexes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns
 
 
 class Catalogue:
-    """Series and kernels by their numbers in this index."""
-
     def __init__(self, connection: Connection) -> None:
         rows = connection.execute(select(series.c.id, *(series.c[name] for name in COLUMNS)))
         self.series: Final = {number: from_columns(*columns) for number, *columns in rows}
@@ -28,12 +26,11 @@ class Catalogue:
         }
 
     def matching(self, where: Where) -> list[int] | None:
-        """The numbers of the series that are meant, None for all."""
+        """The numbers of the series that `where` selects; None for all."""
         numbers = [number for number, one in self.series.items() if _is_meant(one, where)]
         return None if len(numbers) == len(self.series) else numbers
 
     def kernels_in_order(self) -> list[Kernel]:
-        """All kernels, oldest first."""
         return sorted(self.kernels.values(), key=lambda kernel: kernel.order)
 
     def numbers_of(self, wanted: Iterable[Kernel]) -> list[int]:
@@ -42,7 +39,7 @@ class Catalogue:
 
 
 def rank(one: IndexedSeries) -> tuple[str, ...]:
-    """By what series are listed."""
+    """The sort key for lists of series."""
     key = one.series
     return (key.suite, key.board, key.workload, key.filesystem, one.key)
 

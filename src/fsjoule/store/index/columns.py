@@ -20,19 +20,19 @@ COLUMNS: Final = {
     Metric.P99_LATENCY: "latency_p99_ms",
     Metric.DURATION: "duration_s",
 }
-# Standard uncertainties (k=1) of what the meter measured.
+# Standard uncertainties (k=1) of metered figures.
 UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric in METERED}
 
 
 def figure_columns() -> tuple[str, ...]:
-    """All columns of figures: each metric's, and behind it that of its uncertainty if it has one."""
+    """All columns of figures: each metric's, followed by its uncertainty's if it has one."""
     return tuple(
         name for metric, column in COLUMNS.items() for name in (column, UNCERTAINTY_COLUMNS.get(metric)) if name
     )
 
 
 def figures_of(measurement: Measurement) -> dict[str, float | None]:
-    """The figures by column, in the order of the columns. An absent one is None, never zero."""
+    """The figures by column, in the order of the columns. Absent figures are None, never zero."""
     figures: dict[str, float | None] = {}
     for metric, column in COLUMNS.items():
         figures[column] = figure_of(measurement, metric)

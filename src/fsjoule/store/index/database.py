@@ -1,7 +1,7 @@
-"""Opening an index: where it is, its schema brought up to date, and databases' complaints turned into ours.
+"""Opens an index: finds it, brings its schema up to date, and translates the database's errors.
 
-SQLite keeps its own journal mode (no WAL): so an index that root has written can be read by everybody, and is one file.
-Writers take SQLite's lock when they begin, not halfway, and wait for each other.
+SQLite keeps its default journal mode (no WAL), so that an index written by root is one file that everybody can read.
+Writers take SQLite's lock at their begin, not halfway, and wait for each other.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ from typing import Final, Protocol, Self
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from fsjoule.errors import (
-    ConfigError,
-    FsjouleError,
-    LabError,
-    ResultError,
-    StorageError,
-)
+from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
 from fsjoule.store.index.location import VARIABLE
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
 
@@ -41,7 +35,7 @@ class Index:
 
     @property
     def name(self) -> str:
-        """Its URL, without a password."""
+        """Its URL without the password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     def __enter__(self) -> Self:
@@ -55,7 +49,7 @@ class Index:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """One transaction that sees one state of the index, whatever others write meanwhile."""
+        """A transaction that sees one state of the index, whatever others write meanwhile."""
         engine = self._engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -64,7 +58,7 @@ class Index:
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        """One transaction; all of it is kept, or nothing if the body raises."""
+        """A transaction; if the body raises, nothing is kept."""
         with _complaints(self._engine.url), _writing(self._engine) as connection:
             yield connection
 
@@ -72,8 +66,8 @@ class Index:
 def open_index(location: str | Path, *, create: bool = False, migrations: Path = MIGRATIONS) -> Index:
     """Open the index at a URL or in a file; an older schema is brought up to date.
 
-    With `create` an index that is not there is made. Raises ConfigError for a URL that cannot be one, ResultError if
-    there is no index, if it is of a newer schema or no index at all, LabError if the database cannot be reached.
+    `create` makes a missing index. Raises ConfigError for an invalid URL, ResultError for a missing index, a newer
+    schema or another file, LabError if the database cannot be reached.
     """
     url = index_url(location)
     if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith("file:"):
@@ -101,7 +95,7 @@ def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
 
 
 def index_url(location: str | Path) -> URL:
-    """The URL of an index from what a user wrote: a file, or a URL of SQLite or PostgreSQL. Raises ConfigError."""
+    """The URL of a user's index: a file, or a URL of SQLite or PostgreSQL. Raises ConfigError."""
     text = str(location)
     if "://" not in text:
         return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
@@ -120,7 +114,7 @@ def index_url(location: str | Path) -> URL:
 
 
 def _check_file(file: Path, url: URL, *, create: bool) -> None:
-    """SQLite would make an empty file of whatever it is asked to open."""
+    """Check that the file exists, because SQLite would make an empty one. Raises ResultError, StorageError."""
     if create:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -144,19 +138,19 @@ def _shown(url: URL) -> str:
 
 
 def _wait_s(url: URL) -> float:
-    """How long to wait for another writer: sqlite:///FILE?timeout=SECONDS, and the same for PostgreSQL."""
+    """Seconds to wait for another writer: sqlite:///FILE?timeout=SECONDS, or the same for PostgreSQL."""
     wanted = str(url.query.get("timeout", _WAIT_S))
     try:
         seconds = float(wanted)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= _LONGEST_WAIT_S:
-        raise ConfigError(f"timeout={wanted} is no number of seconds up to {_LONGEST_WAIT_S:.0f}", hint=_CHOICES)
+        raise ConfigError(f"timeout={wanted} is not a number of seconds up to {_LONGEST_WAIT_S:.0f}", hint=_CHOICES)
     return seconds
 
 
 class _RawSqlite(Protocol):
-    """What is used of the standard library's sqlite3.Connection."""
+    """The used part of the standard library's sqlite3.Connection."""
 
     isolation_level: str | None
 
@@ -166,7 +160,7 @@ class _RawSqlite(Protocol):
 def _engine(url: URL) -> Engine:
     wait_s = _wait_s(url)
     if url.get_backend_name() != "sqlite":
-        # psycopg takes a tenth of a second to import, which the index in a file need not wait for.
+        # Importing psycopg takes 0.1 s, for which an index in a file need not wait.
         from fsjoule.store.index.postgresql import postgresql_engine  # noqa: PLC0415
 
         return postgresql_engine(url, wait_s)
@@ -178,7 +172,7 @@ def _engine(url: URL) -> Engine:
 
 def _on_connect(connection: _RawSqlite, record: object) -> None:
     del record
-    # Transactions are begun below: sqlite3 itself would begin none for a SELECT or for a change of the schema.
+    # Transactions begin below: sqlite3 itself begins none for a SELECT or a change of the schema.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -229,7 +223,7 @@ def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
     match kind:
         case "NOTADB" | "CORRUPT":
             hint = f"delete it and run: fsjoule index rebuild results; or {_ANOTHER}"
-            return ResultError(f"{index} is damaged, or is no index: {said}", hint=hint)
+            return ResultError(f"{index} is damaged, or not an index: {said}", hint=hint)
         case "READONLY" | "FULL" | "IOERR" | "CANTOPEN" | "PERM":
             return StorageError(f"{index} cannot be opened or written: {said}", hint=f"make room or {_ANOTHER}")
         case _:

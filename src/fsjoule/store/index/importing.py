@@ -1,4 +1,4 @@
-"""Run folders into an index. Folders are the truth: importing twice changes nothing, and a rebuild starts from them."""
+"""Imports run folders into an index. Folders are the truth: a second import changes nothing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from fsjoule.store.index.reading import Fault, ReadRun, find_runs, read_run
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.writing import Writer, Written
 
-# Large enough that committing costs little, small enough that other writers wait for less than a second.
+# Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
 _AT_ONCE: Final = 500
 
 
 @dataclass
 class ImportReport:
-    """What an import did. `measurements` counts those that were new to the index.
+    """The results of an import. `measurements` counts new measurements.
 
-    `damaged_runs` were skipped, and so were `damaged_measurements` of runs that were imported without them. `conflicts`
-    are folders whose run the index has with another content; nothing of them was imported. `dropped` names runs that a
-    rebuild no longer found.
+    `damaged_runs` were skipped, and `damaged_measurements` left out of their runs. `conflicts` are skipped folders
+    whose run the index has with another content. `dropped` names runs that a rebuild did not find again.
     """
 
     folders: int = 0
@@ -41,7 +40,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import has come; a callback gets one after each folder that was read."""
+    """The progress of an import; a callback gets it after each folder."""
 
     folders: int
     of_folders: int
@@ -52,21 +51,21 @@ Watcher = Callable[[Progress], None]
 
 
 def import_runs(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
-    """Import all run folders at and below `paths`; what the index has already is left as it is.
+    """Import all run folders at and below `paths`; known measurements are left unchanged.
 
-    Copies of one run, on whatever machine they were made, are one run: each may add measurements that the others lack.
-    Raises ConfigError for a path that is not there or has no run below it, LabError if the index cannot be written;
-    runs of earlier batches are in it then, whole.
+    Copies of one run from any machine are one run: each may add measurements that others lack. Raises ConfigError for a
+    path that is missing or has no run below it, LabError if the index cannot be written; runs of earlier batches are
+    then whole in it.
     """
     folders, faults = find_runs(paths)
     return _import(index, folders, faults, set(), watch)
 
 
 def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
-    """Make the index say what the run folders at and below `paths` say, and nothing else.
+    """Make the index equal to the run folders at and below `paths`.
 
-    It can be read and written by others meanwhile; what they add is kept. If it is cut short, every run is as it was or
-    as it should be. Raises like `import_runs`.
+    Others can read and write it meanwhile; their additions are kept. After an interruption each run is in its old or
+    its new state. Raises as `import_runs` does.
     """
     folders, faults = find_runs(paths)
     with index.reading() as connection:
@@ -76,7 +75,7 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
     report.dropped = sorted(gone)
     for run_ids in _portions(report.dropped):
         with index.writing() as connection:
-            # Locked first: somebody may be adding measurements to one of them.
+            # Locked first, because another process may be adding measurements to one of these runs.
             chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
             numbers = list(connection.execute(chosen).scalars())
             connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
@@ -88,7 +87,7 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
 def _import(
     index: Index, folders: list[Path], faults: list[Fault], replacing: set[str], watch: Watcher | None
 ) -> ImportReport:
-    """Import; the runs that were found are taken out of `replacing`."""
+    """Import, and remove the found runs from `replacing`."""
     report = ImportReport(folders=len(folders), damaged_runs=faults)
     writer = Writer()
     for batch in _batches(folders, report, watch):
@@ -100,7 +99,7 @@ def _import(
 
 
 def _batches(folders: list[Path], report: ImportReport, watch: Watcher | None) -> Iterator[list[ReadRun]]:
-    """Read folders in portions; a run that is there twice goes into two of them."""
+    """Read folders in batches; two copies of a run go into two batches."""
     batch: dict[str, ReadRun] = {}
     waiting = read_so_far = 0
     for done, folder in enumerate(folders, start=1):

@@ -1,7 +1,7 @@
-"""Kernels in their order: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, Debian revisions included.
+"""The order of kernels: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, with Debian revisions.
 
-`version_key` is Debian's rule for comparing versions (Debian Policy 5.6.12) turned into a text, so that a database
-sorts kernels by plain bytes. Pure.
+`version_key` turns Debian's rule for comparing versions (Debian Policy 5.6.12) into a text, so that a database can sort
+kernels by bytes. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fsjoule.model import BoardFacts, KernelFacts, KernelOrigin, Run
 
 _PARTS: Final = re.compile(r"(\D*)(\d*)", re.ASCII)
 _DEBIAN_BUILD: Final = re.compile(r"\bDebian (\S+)")
-# A release candidate comes before its release; Debian's packages write ~rc for it, the kernel itself -rc.
+# A release candidate comes before its release; Debian's packages write ~rc, the kernel itself -rc.
 _CANDIDATE: Final = re.compile(r"-rc(?=\d)")
 
 _BEFORE_THE_END: Final = " "
@@ -25,10 +25,10 @@ _DIGEST_SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel as the index tells them apart: `release` is `uname -r`, `version` its package's version ("" if unknown).
+    """A kernel in the index: `release` is `uname -r`, `version` its package's version ("" if unknown).
 
-    Debian keeps one release over several package versions, so both are needed. The version of a kernel that was not
-    Debian's ends in the beginning of its digest.
+    Both are needed, because Debian keeps one release for several package versions. The version of a kernel that is not
+    Debian's ends with the start of its digest.
     """
 
     release: str
@@ -36,7 +36,7 @@ class Kernel:
 
     @property
     def order(self) -> str:
-        """Sorts by bytes as kernels should be sorted: by release, then by version."""
+        """A key that sorts kernels by bytes: by release, then by version."""
         return _key(_CANDIDATE.sub("~rc", self.release)) + version_key(self.version)
 
     @property
@@ -45,13 +45,13 @@ class Kernel:
 
 
 def kernels_of(run: Run) -> dict[str, Kernel]:
-    """The kernels that a run's board booted, by their labels in the run; without those of which it never told."""
+    """The kernels that a run's board booted and reported, by their labels in the run."""
     facts = {kernel.label: kernel for kernel in run.kernels}
     return {label: _kernel(board, facts.get(label)) for label, board in run.boards.items()}
 
 
 def _kernel(board: BoardFacts, facts: KernelFacts | None) -> Kernel:
-    """Kernels that somebody built may differ under one release and version: their content tells them apart."""
+    """The kernel; a built kernel's version gets its digest, because such kernels may share release and version."""
     built = _DEBIAN_BUILD.search(board.kernel_version)
     if facts is None:
         return Kernel(board.kernel_release, built[1] if built else "")
@@ -62,7 +62,7 @@ def _kernel(board: BoardFacts, facts: KernelFacts | None) -> Kernel:
 
 
 def is_kernel(kernel: Kernel, facts: KernelFacts) -> bool:
-    """Whether a kernel that could boot now is one of the index: the same package, or the same content."""
+    """Whether a present kernel is the index's: the same package, or the same content."""
     if facts.release != kernel.release:
         return False
     if facts.origin is not KernelOrigin.DEBIAN:
@@ -71,18 +71,18 @@ def is_kernel(kernel: Kernel, facts: KernelFacts) -> bool:
 
 
 def is_of(kernel: str, wanted: str) -> bool:
-    """Whether a release is `wanted` or one of that version: 6.1.0-50-armmp is of 6.1, 6.12.3 is not."""
+    """Whether a release is `wanted` or belongs to that version: 6.1.0-50-armmp belongs to 6.1, 6.12.3 does not."""
     return kernel == wanted or (kernel.startswith(wanted) and not kernel[len(wanted)].isalnum())
 
 
 def version_key(version: str) -> str:
-    """A text that sorts by its bytes as Debian sorts `version`; for versions without epoch, of up to 99 digits."""
+    """A text whose bytes sort as Debian sorts `version`, without epoch, for numbers of up to 99 digits."""
     upstream, dash, revision = version.rpartition("-")
     return _key(upstream if dash else version) + _key(revision if dash else "0")
 
 
 def _key(text: str) -> str:
-    """Words and numbers in turn. No key is the beginning of another one, so they can be joined."""
+    """Words and numbers in turn. No key is the beginning of another, so keys can be joined."""
     return "".join(map(_part, _PARTS.findall(text)))
 
 

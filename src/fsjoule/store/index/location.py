@@ -1,4 +1,4 @@
-"""Where an index is if nobody says: what commands name in their help, and so without the database's own imports."""
+"""The default location of an index, apart from the database's imports because help names it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The newest measurements of every series at once, as bare rows: what a trend is made of.
+"""The newest measurements of every series at once, as bare rows for a trend.
 
-`points` gives each measurement with all its names; here names come as numbers, and are looked up for the few that are
-shown.
+Unlike `points`, rows have numbers instead of names; names are looked up for the few rows that are shown.
 """
 
 from __future__ import annotations
@@ -23,17 +22,16 @@ from fsjoule.store.index.records import UNKNOWN_ORIGIN, Origin, Where
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
 
-# Of the places in a row; figures stand from `FIGURES` on, in the order in which they were asked for.
+# Positions in a row; figures start at `FIGURES`, in the requested order.
 STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
-# SQLite takes no more values in one statement than some thousands.
-_PORTION: Final = 500
+_PORTION: Final = 500  # SQLite takes only some thousands of values per statement
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """The newest valid measurements of a series, oldest first. With `older` there are more than were read."""
+    """The newest valid measurements of a series, oldest first. `older` says that there are more."""
 
     series: IndexedSeries
     rows: Sequence[Row]
@@ -42,14 +40,14 @@ class NewestRows:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Rows of all series that are meant, sorted by what they are, and the kernels by the numbers in the rows."""
+    """Rows of all selected series, sorted by series, and the kernels by the numbers in rows."""
 
     series: tuple[NewestRows, ...]
     kernels: dict[int, Kernel]
 
 
 class RunNames(NamedTuple):
-    """What a run is called, and where its folder was when it was imported."""
+    """A run's names, and its folder at the time of the import."""
 
     run_id: str
     started_utc: str
@@ -60,9 +58,9 @@ class RunNames(NamedTuple):
 
 
 def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None) -> Newest:
-    """The newest measurements of each series that is meant; `at_most` so many of all together, None for all.
+    """The newest measurements of each selected series, in total `at_most` (None: all), shared equally by the series.
 
-    Each series gets an equal share of that. A run that the limit would cut in two is left out.
+    A run that the limit would cut in two is left out.
     """
     columns = measurements.c
     figures = [columns[COLUMNS[metric]] for metric in metrics]
@@ -75,7 +73,7 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
         share = None if at_most is None else max(1, at_most // max(1, len(numbers)))
         names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
         statement = select(*names, *figures).where(columns.series == bindparam("one"))
-        # As they stand in the database's index: what is cut off is not even read.
+        # In the order of the database's index, so that rows beyond the limit are not read.
         statement = restricted(statement, where, catalogue, series_too=False).order_by(columns.started_utc.desc())
         if share is not None:
             statement = statement.limit(share + 1)
@@ -92,13 +90,12 @@ def _oldest_first(series: IndexedSeries, rows: Sequence[Any], share: int | None)
     if older:
         cut = rows[-1][RUN]
         whole = [row for row in ordered if row[RUN] != cut]
-        # But for one run that is larger than the share.
+        # Except for a single run that is larger than the share.
         ordered = whole or ordered
     return NewestRows(series, ordered, older)
 
 
 def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
-    """The names of runs by their numbers in this index."""
     named = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
     columns = (*named, runs.c.place, runs.c.exporter, runs.c.meter)
     return {
@@ -109,7 +106,7 @@ def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
 
 
 def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int], str]:
-    """What runs call their kernels, by the numbers of run and kernel in this index."""
+    """Runs' labels for their kernels, by the numbers of run and kernel in this index."""
     columns = (run_kernels.c.run, run_kernels.c.kernel, run_kernels.c.label)
     return {
         (row[0], row[1]): row[2]
@@ -119,7 +116,7 @@ def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int],
 
 
 def reference_runs(index: Index) -> set[int]:
-    """The runs, by their numbers in this index, of a kernel that was measured beside the one under test."""
+    """The numbers of runs with a kernel that was measured beside the one under test."""
     return {row[0] for row in _rows(index, select(runs.c.id).where(runs.c.kernel_role == REFERENCE_KERNEL))}
 
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that do not wait for ever: a server that is stopped, or cut off, never says so."""
+"""Connections to PostgreSQL with time limits, because a stopped or unreachable server never says so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 _CONNECT_WAIT_S: Final = 15
-# Longer than the server waits for a lock: it says more than that nothing came.
+# Longer than the server's wait for a lock, whose error says more than a missing answer.
 _SLACK_S: Final = 5.0
 _POLL_S: Final = 0.1
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ class _Bounded(psycopg.Connection[Any]):
 
 
 def postgresql_engine(url: URL, wait_s: float) -> Engine:
-    """An engine that waits for `wait_s` seconds for other writers, and little longer for any answer."""
+    """An engine that waits `wait_s` seconds for other writers, and little longer for any answer."""
     engine = create_engine(url)
 
     def connected(_dialect: object, _record: object, cargs: list[Any], cparams: dict[str, Any]) -> _Bounded:

@@ -1,7 +1,7 @@
-"""What an index is asked: which series there are, their figures in order, how much it holds.
+"""Queries of an index: its series, their figures in order, its size.
 
-Only valid measurements are given unless invalid ones are asked for. A figure that a measurement lacks is absent from
-its `figures`, never zero.
+They return only valid measurements, unless invalid ones are requested. A missing figure is absent from `figures`, never
+zero.
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ from fsjoule.store.index.upgrade import revision_of
 
 
 def points(
-    index: Index,
-    where: Where = EVERYTHING,
-    *,
-    metrics: Sequence[Metric] = tuple(Metric),
-    order: Order = Order.TIME,
+    index: Index, where: Where = EVERYTHING, *, metrics: Sequence[Metric] = tuple(Metric), order: Order = Order.TIME
 ) -> dict[IndexedSeries, tuple[Point, ...]]:
-    """The measurements that are meant, by series, each in the given order, with the given figures.
+    """The selected measurements by series, each in the given order, with the given figures.
 
-    The fewer metrics are asked for, the faster. Series come sorted by what they are.
+    Fewer metrics are faster. Series are sorted.
     """
     found: dict[int, list[Point]] = {}
     with index.reading() as connection:
@@ -45,16 +41,16 @@ def points(
     if order is Order.KERNEL:
         places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
         for group in found.values():
-            # Those of one kernel stay in the order of time; a kernel that is not known comes first.
+            # Points of one kernel stay in the order of time; an unknown kernel comes first.
             group.sort(key=lambda point: places.get(point.kernel, 0))
     names = catalogue.series
     return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: rank(names[number]))}
 
 
 def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, ...]:
-    """The series that have measurements of the kind that is meant; invalid ones are counted too."""
+    """The series that have selected measurements; invalid ones count too."""
     columns = measurements.c
-    # Just what stands in the index measurements_by_series, so that the table itself is not read.
+    # Only columns of the index measurements_by_series, so that the table itself is not read.
     counts = (
         columns.series,
         func.count(),
@@ -72,7 +68,7 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
 
 
 def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
-    """Where each of these runs was when it was imported last, perhaps on another machine; the newest first."""
+    """The folder of each run at its last import, perhaps on another machine; newest run first."""
     chosen = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
     with index.reading() as connection:
         return {run_id: Path(path) for run_id, path in connection.execute(chosen)}
@@ -108,7 +104,7 @@ def stats(index: Index) -> Stats:
 
 
 class _PointReader:
-    """Knows where in a row of its statement each figure stands."""
+    """Knows the position of each figure in a row of its statement."""
 
     def __init__(self, metrics: Sequence[Metric], catalogue: Catalogue) -> None:
         self._kernels = catalogue.kernels
@@ -144,7 +140,7 @@ class _PointReader:
         return select(*self._columns).select_from(joined).order_by(*in_time)
 
     def point(self, row: Row[*tuple[Any, ...]]) -> Point:
-        """The point of a row; by position, as this is done for every measurement."""
+        """The point of a row; by position for speed, because this is done for every measurement."""
         _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons, *where = row[
             : self._identity
         ]
@@ -173,7 +169,7 @@ def restricted(
     invalid_too: bool = False,
     series_too: bool = True,
 ) -> Select[*tuple[Any, ...]]:
-    """The statement over measurements, for what is meant only; without `series_too` of whatever series."""
+    """The statement limited to measurements that `where` selects; without `series_too` of any series."""
     columns = measurements.c
     chosen_series = catalogue.matching(where) if series_too else None
     if chosen_series is not None:
@@ -195,7 +191,7 @@ def restricted(
 
 
 def _used(connection: Connection, column: Column[Any], numbers: Sequence[int] | dict[int, Any]) -> list[int]:
-    """Those of the kernels or series that a measurement has; each is one look into an index."""
+    """The kernels or series that any measurement has; each takes one look into an index."""
     found: list[int] = []
     for number in numbers:
         chosen = select(column).where(column == number).limit(1)

@@ -1,4 +1,4 @@
-"""From run folders to rows: finding them, reading them, and naming those that are damaged."""
+"""Finds run folders, reads them into rows, and names damaged ones."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
 
-# A name longer than this was not meant as one, and PostgreSQL could not index it.
+# A longer name is surely a mistake, and PostgreSQL could not index it.
 _LONGEST_NAME: Final = 99
 _LARGEST_NUMBER: Final = 2**31 - 1
-# What run.json holds from the beginning to the end of a run; all else may be added while it goes on.
+# Fields of run.json that never change; others may be added during the run.
 _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A folder that was left out, and why."""
+    """A folder that was left out, and the reason."""
 
     path: Path
     reason: str
@@ -41,7 +41,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ReadMeasurement:
-    """One row of `measurements`, its series and kernel still by value. `columns` lack the references."""
+    """One row of `measurements`, with series and kernel by value. `columns` lack the references."""
 
     series: IndexedSeries
     kernel: Kernel | None
@@ -52,9 +52,9 @@ class ReadMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """One row of `runs` and its measurements. `final_digest` is None of a run that is not complete.
+    """One row of `runs` with its measurements. `final_digest` is None for a run that is not complete.
 
-    `kernels` are those that the board booted, by what the run calls them.
+    `kernels` are those that the board booted, by the run's labels.
     """
 
     path: Path
@@ -68,9 +68,9 @@ class ReadRun:
 
 
 def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
-    """The run folders at and below `paths`, sorted by name, and what looks like one but has no run.json.
+    """The run folders at and below `paths`, sorted by name, and faults such as folders without run.json.
 
-    Raises ConfigError for a path that is not there, or if there is no run at all.
+    Raises ConfigError for a missing path, or if there is no run at all.
     """
     wanted = check_folders(paths)
     found: dict[Path, None] = {}
@@ -85,16 +85,16 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
 
 
 def check_folders(paths: Iterable[Path]) -> list[Path]:
-    """The folders that are meant by `paths`; a run's file means its folder. Raises ConfigError if one is not there."""
+    """The folders that `paths` name; a run.json means its folder. Raises ConfigError if one is missing."""
     wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
     for path in wanted:
         if not path.is_dir():
-            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that have some below them")
+            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that contain some")
     return wanted
 
 
 def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
-    """Run folders at and below `top`; what is inside of one is not looked at, and links are not followed."""
+    """Run folders at and below `top`, without looking inside run folders or following links."""
 
     def unreadable(error: OSError) -> None:
         faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
@@ -103,7 +103,7 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
         if not is_plain(folder):
             below.clear()
             faults.append(
-                Fault(Path(plain_line(folder)), "its name holds control characters, or is not UTF-8: rename it")
+                Fault(Path(plain_line(folder)), "its name contains control characters, or is not UTF-8: rename it")
             )
         elif RUN_FILE in files:
             below.clear()
@@ -114,12 +114,12 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
 
 
 def read_run(folder: Path) -> ReadRun | Fault:
-    """Read a run folder; what is damaged in it is named. A Fault if nothing of it can be used."""
+    """Read a run folder and name its damaged parts. A Fault if nothing of it is usable."""
     try:
-        # Before the rest: if the run goes on meanwhile, its digest is too old, and the next import notices.
+        # First: if the run continues meanwhile, its digest is outdated, and the next import notices.
         content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
         loaded = load_run(folder)
-        # What is not there was refused by then.
+        # load_run has raised if there is no run.json.
         return _rows(loaded, json.loads(content or b""))
     except ResultError as error:
         return Fault(folder, error.what)
@@ -144,7 +144,7 @@ def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
         path=loaded.path,
         run_id=run.run_id,
         fixed_digest=_digest({name: raw.get(name) for name in _FIXED}),
-        # An aborted run may be gone on with.
+        # An aborted run may be resumed.
         final_digest=_digest(raw) if raw.get("status") == RunStatus.COMPLETE else None,
         kernels=kernels,
         columns=columns,
@@ -186,7 +186,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | N
     counts = {"number": measurement.number, "boot": measurement.boot, "repetition": measurement.repetition}
     for name, count in counts.items():
         if not 0 <= count <= _LARGEST_NUMBER:
-            raise ResultError(f"{name}: {count} cannot be")
+            raise ResultError(f"{name}: {count} is impossible")
     # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
     series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
     digest = _digest(_raw(content))
@@ -207,28 +207,29 @@ def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | N
 
 
 def _digest(content: object) -> bytes:
-    """Of what a JSON file says, not of how it is laid out."""
+    """A digest of a JSON file's content, not of its layout."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def _raw(content: bytes) -> object:
-    """What a file says, word for word: its digest must not depend on how text is made plain."""
+    """A file's content word for word, because its digest must not depend on how text is made plain."""
     try:
-        return from_json(content)  # a million times
+        return from_json(content)  # fast, because there may be a million
     except ValueError:
-        return json.loads(content)  # takes halves of characters, too
+        return json.loads(content)  # also takes halves of characters
 
 
 def _utc(text: str) -> str:
-    """A time as the index writes it: UTC, to the second, so that the order of texts is that of times."""
-    # Whether it is one was checked when it was read.
+    """A checked time in the index's form: UTC, to the second, so that texts sort as times."""
     return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _check_name(name: str, text: str) -> None:
     if not text.isprintable() or not 0 < len(text) <= _LONGEST_NAME:
-        raise ResultError(f"{name}: {text[:_LONGEST_NAME]!r} is no name of up to {_LONGEST_NAME} printable characters")
+        raise ResultError(
+            f"{name}: {text[:_LONGEST_NAME]!r} is not a name of up to {_LONGEST_NAME} printable characters"
+        )
 
 
 def _array(texts: Sequence[str]) -> str:

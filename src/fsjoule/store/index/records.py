@@ -1,4 +1,4 @@
-"""What queries take and give."""
+"""Arguments and results of queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 
 
 class Order(StrEnum):
-    """In what order the measurements of a series come."""
+    """The order of a series' measurements."""
 
     TIME = "time"  # when they were started
     KERNEL = "kernel"  # oldest kernel first, then time
@@ -20,10 +20,9 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which measurements are meant: those that match every part that is given, and any of the choices in it.
+    """Selects the measurements that match every given part, and any choice within a part.
 
-    `series` are keys (or what they begin with), `runs` are ids; times are as in the run folders, `until_utc` is not
-    included.
+    `series` are keys or their beginnings, `runs` are ids; times are as in the run folders, and `until_utc` is excluded.
     """
 
     series: tuple[str, ...] = ()
@@ -44,7 +43,7 @@ EVERYTHING: Final = Where()
 
 
 class Origin(NamedTuple):
-    """Where a run was measured, and the serial number of its meter; None is what the run does not say."""
+    """Where a run was measured, and the serial number of its meter; None where the run does not say."""
 
     place: str | None = None
     exporter: str | None = None
@@ -52,7 +51,7 @@ class Origin(NamedTuple):
 
     @property
     def board(self) -> str | None:
-        """What tells a board from another one of its type: `rack-3 of exporter lab2`."""
+        """The board among its type: `rack-3 of exporter lab2`."""
         if self.place is None:
             return None
         return f"{self.place} of exporter {self.exporter}" if self.exporter else self.place
@@ -64,8 +63,8 @@ UNKNOWN_ORIGIN: Final = Origin()
 class Point(NamedTuple):
     """One measurement of a series. Repetitions of one run that share a `boot` are not independent of each other.
 
-    A tuple, as there may be a million of them. `uncertainties` are standard uncertainties (k=1) in the unit of the
-    metric, for those that have one.
+    A tuple, because there may be a million. `uncertainties` are standard uncertainties (k=1) in the metric's unit, for
+    metrics that have one.
     """
 
     run_id: str
@@ -88,7 +87,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeriesCount:
-    """How much there is of a series. `kernels` and `runs` count those of its measurements, invalid ones included."""
+    """Counts of a series' measurements, runs and kernels, with invalid measurements."""
 
     series: IndexedSeries
     measurements: int
@@ -101,7 +100,7 @@ class SeriesCount:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much an index holds."""
+    """Counts over an index."""
 
     schema: str
     runs: int

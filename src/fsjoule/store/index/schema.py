@@ -1,12 +1,12 @@
-"""The index's tables. What changes here needs a migration in `migrations/versions/`; a test compares the two.
+"""The index's tables. Each change needs a migration in `migrations/versions/`; a test compares the two.
 
 ::
 
     kernels ──┐
     series ───┴─< measurements >── runs
 
-Names of columns end in their unit, as everywhere. Text compares by its bytes on both databases: times are written so
-that this is their order, and so are `kernels.sort_key`s.
+Names of columns end in their unit, as everywhere. Text is compared by bytes on both databases, which sorts times and
+`kernels.sort_key`s correctly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from fsjoule.store.index.columns import figure_columns
 
-# PostgreSQL would sort by the language of its server.
+# PostgreSQL would sort by its server's language.
 PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
 DIGEST_BYTES: Final = 16
 
@@ -81,7 +81,7 @@ runs: Final = Table(
     Column("place", PlainText),  # labgrid's: two boards of one type are at two places
     Column("exporter", PlainText),
     Column("meter", PlainText),  # its serial number
-    Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of what a run knows when it begins
+    Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of the fields that never change
     Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run is complete
     UniqueConstraint("run_id", name="runs_run_id"),
     Index("runs_branch", "branch"),
@@ -91,7 +91,7 @@ run_kernels: Final = Table(
     "run_kernels",
     metadata,
     Column("run", Integer, ForeignKey("runs.id", name="run_kernels_run"), nullable=False),
-    Column("label", PlainText, nullable=False),  # what the run calls the kernel: 6.1, sid, the name of a folder
+    Column("label", PlainText, nullable=False),  # the run's name of the kernel: 6.1, sid, a folder's name
     Column("kernel", Integer, ForeignKey("kernels.id", name="run_kernels_kernel"), nullable=False),
     PrimaryKeyConstraint("run", "label", name="run_kernels_pkey"),
     Index("run_kernels_by_label", "label", "kernel"),
@@ -115,7 +115,7 @@ measurements: Final = Table(
     ForeignKeyConstraint(["run"], ["runs.id"], name="measurements_run"),
     ForeignKeyConstraint(["series"], ["series.id"], name="measurements_series"),
     ForeignKeyConstraint(["kernel"], ["kernels.id"], name="measurements_kernel"),
-    # In the order in which a series is read; the columns behind let the list of series do without the table.
+    # In the order of reading a series; the last columns serve the list of series without the table.
     Index("measurements_by_series", "series", "valid", "started_utc", "kernel", "run"),
     Index("measurements_by_kernel", "kernel"),
 )

@@ -1,4 +1,4 @@
-"""What a user names when two things are to be compared: a run, a kernel or a branch."""
+"""Finds the run, kernel or branch that a user names as a side of a comparison."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SHOWN: Final = 8
 
 
 class UnknownNameError(ConfigError):
-    """The index has nothing of that name, or not yet."""
+    """The index has nothing of this name, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One side of a comparison: what it is called, and which measurements it has."""
+    """One side of a comparison: its kind, its title, and its measurements."""
 
     kind: str
     title: str
@@ -37,8 +37,8 @@ class Selection:
 def resolve(index: Index, text: str) -> Selection:
     """The run (by id or folder), kernel (by release, version or choice) or branch that `text` names.
 
-    A kernel's version may be short: 6.1 is the newest kernel in the index that is a 6.1. `kernel:6.1` says which kind
-    is meant. Raises ConfigError, with what there is, if nothing or more than one kind is called so.
+    A kernel's version may be short: 6.1 is the newest 6.1 kernel in the index. A prefix names the kind: `kernel:6.1`.
+    Raises ConfigError, which lists the choices, if nothing or more than one kind has this name.
     """
     kind, colon, name = text.partition(":")
     if not colon or kind not in _KINDS:
@@ -59,10 +59,10 @@ def resolve(index: Index, text: str) -> Selection:
 
 
 def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
-    """The kernel that is called so within a run or a branch, and its measurements there; `kernel:` may stand before it.
+    """The kernel of this name within a run or a branch, and its measurements there; a prefix `kernel:` is allowed.
 
-    What a run calls a kernel comes first: with kernels 6.1 and 6.1.9-mine in one run, 6.1 is the first. Otherwise, and
-    if several are called so, it is the newest of them. Raises ConfigError, with the kernels that there are.
+    A run's label comes first: with kernels 6.1 and 6.1.9-mine in one run, 6.1 is the first. The newest of several
+    kernels counts. Raises ConfigError, which lists the kernels.
     """
     wanted = name.removeprefix("kernel:")
     with index.reading() as connection:
@@ -87,7 +87,7 @@ def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
 def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
     """The series that both sides have, in the order of the first.
 
-    Raises ConfigError if there are none, with what keeps the most alike of them apart.
+    Raises ConfigError if there are none, which names the differences of the closest series.
     """
     ours, theirs = list(one), list(other)
     common = tuple(series for series in ours if series in set(theirs))
@@ -101,13 +101,13 @@ def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> 
         f"{name}: {_plain(mine)} against {_plain(his)}" for name, (mine, his) in what_differs(*closest).items()
     )
     raise ConfigError(
-        f"nothing of the two sides can be compared: they have no series in common. The closest differ in {differs}",
+        f"the two sides cannot be compared: they have no series in common. The closest differ in {differs}",
         hint="only measurements of the same suite, board, card, filesystem, options and workload are comparable",
     )
 
 
 def _run(connection: Connection, name: str) -> Selection | None:
-    # A folder ends in the id of its run.
+    # A folder's name ends in the id of its run.
     wanted = {name, PurePath(name).name.rpartition("-")[2]}
     chosen = select(runs.c.run_id).where(runs.c.run_id.in_(wanted))
     found = sorted(connection.execute(chosen).scalars(), key=lambda run_id: run_id != name)

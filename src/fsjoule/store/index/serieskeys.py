@@ -1,4 +1,4 @@
-"""The name of a series that is the same in every index, and what keeps two of them apart. Pure."""
+"""The key of a series, which is the same in every index, and the differences of two series. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, cast
 from fsjoule.model import Provision, SeriesKey
 
 KEY_LENGTH: Final = 16
-# In the order in which `from_columns` takes them.
+# In the order of the arguments of `from_columns`.
 COLUMNS: Final = (
     "suite",
     "board",
@@ -27,9 +27,9 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IndexedSeries:
-    """A series as the index tells them apart: by its key, and by whether its figures are simulated.
+    """A series in the index: its key, and whether its figures are simulated.
 
-    A simulated figure is never compared with a real one, whatever the two boards are called.
+    A simulated figure is never compared with a real one, whatever the boards' names.
     """
 
     series: SeriesKey
@@ -37,12 +37,12 @@ class IndexedSeries:
 
     @property
     def key(self) -> str:
-        """A hash of everything else: 16 hexadecimal digits, the same on every machine."""
+        """A hash of all fields: 16 hexadecimal digits, the same on every machine."""
         return _key(self)
 
     @property
     def label(self) -> str:
-        """What tells it from others of the same board: `ext4 randread-16k 32768KiB`."""
+        """Its short name on a board: `ext4 randread-16k 32768KiB`."""
         return f"{self.series.filesystem} {self.series.workload}"
 
     def document(self) -> dict[str, object]:
@@ -60,7 +60,7 @@ class IndexedSeries:
 
 @lru_cache(maxsize=10_000)
 def from_columns(*columns: str | bool) -> IndexedSeries:
-    """The series that `row` was made of, from its COLUMNS. Every query reads all of them, and they never change."""
+    """The series of a row's COLUMNS. Cached, because every query reads all series, and they never change."""
     row = dict(zip(COLUMNS, columns, strict=True))
     texts = {name: str(row[name]) for name in ("suite", "board", "storage", "filesystem", "workload")}
     key = SeriesKey(
@@ -79,6 +79,6 @@ def _key(one: IndexedSeries) -> str:
 
 
 def what_differs(one: IndexedSeries, other: IndexedSeries) -> dict[str, tuple[object, object]]:
-    """The parts in which two series are not the same, with what each has; empty for comparable ones."""
+    """The parts in which two series differ, with both values; empty for comparable series."""
     mine, theirs = ({**asdict(side.series), "simulated": side.simulated} for side in (one, other))
     return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}

@@ -1,4 +1,4 @@
-"""The schema of an index, brought to the version that this fsjoule knows, by alembic and the migrations beside."""
+"""Brings an index to this fsjoule's schema, with alembic and the migrations beside."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sqlalchemy import Connection, Text, column, inspect, select, table, text
 from fsjoule.errors import ResultError
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
-# Not alembic's own name for it: the database may hold another application's tables.
+# Not alembic's default name, because the database may have another application's tables.
 VERSION_TABLE: Final = "fsjoule_index_version"
 
-# Any number, the same in all versions of fsjoule: who holds this lock of PostgreSQL changes the schema.
+# Any number, the same in all versions of fsjoule: PostgreSQL's lock for changes of the schema.
 _LOCK: Final = 4_190_211
-# alembic keeps what it is doing in variables of its modules, so of one process's threads one may use it.
+# alembic keeps its state in variables of modules, so only one thread may use it.
 _ALEMBIC: Final = Lock()
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The schema that an index has, None for a database without one."""
+    """The schema of an index; None for a database without one."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     versions = table(VERSION_TABLE, column("version_num", Text))
@@ -29,13 +29,13 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def is_newest(revision: str | None, migrations: Path) -> bool:
-    """Whether it is the schema that the migrations lead to. Alembic would take longer to say so than most questions."""
+    """Whether it is the migrations' last schema. Asking alembic would take longer than most queries."""
     newest = max(file.name for file in (migrations / "versions").glob("v[0-9]*.py"))
     return newest.startswith(f"v{revision}_")
 
 
 def check_not_newer(found: str | None, migrations: Path, name: str) -> None:
-    """Refuse an index that a newer fsjoule has written: its migrations are not here. Raises ResultError."""
+    """Raise ResultError for an index of a newer fsjoule, whose migrations are not here."""
     from alembic.script import ScriptDirectory  # noqa: PLC0415 - see above
 
     with _ALEMBIC:
@@ -48,7 +48,7 @@ def check_not_newer(found: str | None, migrations: Path, name: str) -> None:
 
 
 def upgrade(connection: Connection, migrations: Path) -> None:
-    """Migrate, within the connection's transaction. Of several processes that come at once, one does all of it."""
+    """Migrate within the connection's transaction. If several processes come at once, one does all the work."""
     if connection.dialect.name == "postgresql":
         # SQLite's writers wait for each other anyway.
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})

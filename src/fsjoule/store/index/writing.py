@@ -1,8 +1,8 @@
-"""Runs into the tables, a batch of them in one transaction.
+"""Writes runs into the tables, a batch in one transaction.
 
-Several processes may write at once: every batch takes its rows in the same order (kernels, series, runs, each sorted),
-so that two of them wait for each other in turn and never in a circle, and a run's row is locked while its measurements
-are compared with those that are there.
+Several processes may write at once. Every batch takes its rows in the same order (kernels, series, runs, each sorted),
+so that no two batches can block each other, and a run's row is locked while its measurements are compared with stored
+ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Digests = Mapping[int, bytes]
 
 @dataclass
 class Written:
-    """What became of a batch. `conflicts` names runs that differ from what the index has of them."""
+    """The results of a batch. `conflicts` names runs that differ from the index."""
 
     new: int = 0
     changed: int = 0
@@ -41,7 +41,7 @@ class Writer:
         self._series: dict[IndexedSeries, int] = {}
 
     def write(self, connection: Connection, batch: Iterable[ReadRun], replacing: Collection[str] = ()) -> Written:
-        """Write runs, each id once. Of those in `replacing`, what the index has is forgotten first."""
+        """Write runs, each id once. The index's measurements of runs in `replacing` are deleted first."""
         batch = sorted(batch, key=lambda read: read.run_id)
         self._number_kernels(connection, {kernel for read in batch for kernel in read.kernels.values()})
         self._number_series(connection, {m.series for read in batch for m in read.measurements})
@@ -78,17 +78,13 @@ class Writer:
     # ------------------------------------------------------------------------------------------------ rows
 
     def _row(self, read: ReadRun) -> dict[str, object]:
-        return {
-            **read.columns,
-            "fixed_digest": read.fixed_digest,
-            "final_digest": read.final_digest,
-        }
+        return {**read.columns, "fixed_digest": read.fixed_digest, "final_digest": read.final_digest}
 
     def _kernel_rows(self, read: ReadRun, run: int) -> list[dict[str, object]]:
         return [{"run": run, "label": label, "kernel": self._kernels[kernel]} for label, kernel in read.kernels.items()]
 
     def _measurement_row(self, read: ReadMeasurement, run: int) -> dict[str, object]:
-        # A plain dictionary of all columns: this is done a million times.
+        # A plain dictionary of all columns for speed, because there may be a million.
         row = dict(read.columns)
         row["run"] = run
         row["series"] = self._series[read.series]
@@ -96,11 +92,11 @@ class Writer:
         return row
 
     def _update(self, connection: Connection, read: ReadRun, row: RowMapping, *, anew: bool) -> bool:
-        """Bring a run's row up to date; whether it said anything new, apart from where its folder is."""
+        """Update a run's row; returns whether anything but its folder is new."""
         if row["final_digest"] is not None and read.final_digest is None and not anew:
-            return False  # a copy that was made while the run went on
+            return False  # a copy made during the run
         found = self._row(read)
-        # What is known stays known: of two unfinished copies, one may have been made before the board told.
+        # Known values stay: one of two unfinished copies may be from before the board's first boot.
         kept = {name for name, value in found.items() if value is None and not anew}
         changes = {name: value for name, value in found.items() if name not in kept and row[name] != value}
         if changes:
@@ -131,7 +127,7 @@ class Writer:
 
 
 def _difference(read: ReadRun, row: RowMapping, known: Digests) -> str | None:
-    """In what a run is not the one that the index has under its id, None if it is the same."""
+    """How a run differs from the index's run with its id; None if it is the same."""
     if read.fixed_digest != row["fixed_digest"]:
         what = "time of start or plan"
     elif read.final_digest is not None and row["final_digest"] not in (None, read.final_digest):
@@ -148,10 +144,10 @@ def _difference(read: ReadRun, row: RowMapping, known: Digests) -> str | None:
 
 
 def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tuple[set[str], dict[str, RowMapping]]:
-    """Insert the runs that are not there; returns which these were, and all rows, locked until the transaction ends."""
+    """Insert missing runs; returns their ids, and the rows of all, locked until the transaction ends."""
     new: set[str] = set()
     stored: dict[str, RowMapping] = {}
-    # Once is enough, unless a rebuild elsewhere drops a run between the two statements.
+    # Once is enough, unless another process's rebuild drops a run between the two statements.
     while absent := [row for row in rows if row["run_id"] not in stored]:
         new |= set(connection.execute(_if_absent(connection, runs).returning(runs.c.run_id), absent).scalars())
         wanted = runs.c.run_id.in_([row["run_id"] for row in absent])
@@ -171,7 +167,7 @@ def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqli
 
 
 def _stored_digests(connection: Connection, numbers: Sequence[int]) -> Mapping[int, Digests]:
-    """By run, the digest of each of its measurements."""
+    """The digests of each run's measurements."""
     digests: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
     if numbers:
         columns = (measurements.c.run, measurements.c.number, measurements.c.digest)

@@ -1,4 +1,4 @@
-"""Run by alembic for each upgrade, on the connection and in the transaction that `upgrade.py` opened."""
+"""Alembic runs this for each upgrade, on the connection and in the transaction that `upgrade.py` opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ context.configure(
     target_metadata=metadata,
     version_table=VERSION_TABLE,
     render_as_batch=True,  # SQLite can change few things of a table in place
-    transactional_ddl=True,  # on SQLite too, as transactions are begun by us
+    transactional_ddl=True,  # on SQLite too, because we begin transactions
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -10,7 +10,7 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-# A migration stands as it was: it repeats what schema.py may have changed since.
+# A migration never changes: it repeats definitions that schema.py may have changed since.
 _TEXT: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _FIGURES: Final = (
     "throughput_mib_per_s",

@@ -10,5 +10,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Runs of before say nothing of it."""
+    """Add the column; earlier runs have no role."""
     op.add_column("runs", sa.Column("kernel_role", sa.Text().with_variant(sa.Text(collation="C"), "postgresql")))

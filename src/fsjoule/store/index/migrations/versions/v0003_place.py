@@ -1,4 +1,4 @@
-"""Where runs were measured, and with which meter: boards of one type are told apart by their place."""
+"""Where runs were measured, and with which meter: the place identifies a board among its type."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _TEXT: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Runs of before say nothing of it, until they are imported again."""
+    """Add the columns; earlier runs get values when they are imported again."""
     for name in ("place", "exporter", "meter"):
         op.add_column("runs", sa.Column(name, _TEXT))
