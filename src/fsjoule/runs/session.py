@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,8 +162,15 @@ class Session:
         """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.lab.guard)
-            board = lab.LabgridBoard(target, self._cards, self.say, _set_seed, _losses, **_diagnoses())
-            meter = lab.board_meter(target, _meter_faults)
+            coordinator = os.environ.get("LG_COORDINATOR", "")
+            board = lab.LabgridBoard(
+                *(target, self._cards, self.say),
+                *(partial(lab_board.set_seed, coordinator), partial(lab_board.losses, coordinator)),
+                diagnose=partial(lab_health.console_faults, coordinator),
+                diagnose_power=partial(lab_health.power_faults, coordinator),
+                diagnose_writing=partial(lab_health.card_faults, coordinator),
+            )
+            meter = lab.board_meter(target, partial(lab_health.meter_faults, coordinator))
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
         if resumed is None:
@@ -180,8 +188,8 @@ class Session:
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
                 kept=kept,
                 take_steps=take_steps,
-                diagnose=_lab_faults,
-                profiler=LabProfiler(os.environ.get("LG_COORDINATOR", "")) if self.choice.profiled else None,
+                diagnose=partial(lab_health.lab_faults, coordinator),
+                profiler=LabProfiler(coordinator) if self.choice.profiled else None,
             )
             bench.phases.add("setup", self._setup_s)
             bench.begin()
@@ -285,32 +293,6 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, FsjouleError):
         return error.what.partition("\n")[0]
     return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
-
-
-def _set_seed(seed: int) -> None:
-    lab_board.set_seed(os.environ.get("LG_COORDINATOR", ""), seed)
-
-
-def _losses() -> tuple[str, ...]:
-    return lab_board.losses(os.environ.get("LG_COORDINATOR", ""))
-
-
-def _diagnoses() -> dict[str, Callable[[], tuple[str, ...]]]:
-    """Faults of the virtual lab that a board asks about while it waits."""
-    coordinator = os.environ.get("LG_COORDINATOR", "")
-    return {
-        "diagnose": lambda: lab_health.console_faults(coordinator),
-        "diagnose_power": lambda: lab_health.power_faults(coordinator),
-        "diagnose_writing": lambda: lab_health.card_faults(coordinator),
-    }
-
-
-def _meter_faults() -> tuple[str, ...]:
-    return lab_health.meter_faults(os.environ.get("LG_COORDINATOR", ""))
-
-
-def _lab_faults() -> tuple[str, ...]:
-    return lab_health.lab_faults(os.environ.get("LG_COORDINATOR", ""))
 
 
 def _make_setup_s() -> float:

@@ -29,8 +29,6 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 class QemuConfig:
     """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     program: _Text = "qemu-system-arm"
     machine: _Text = "mcimx6ul-evk"
     memory_mib: _Mib = 512
@@ -44,8 +42,6 @@ class CardConfig:
     `device` is the text of QEMU's -device for it, without its drive. It is empty for a machine with its own slots,
     where the card goes into the second one.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     image: Path
     control_socket: Path
@@ -64,8 +60,6 @@ class DiskConfig:
     `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     device: _Text
     size_mib: _DiskMib
     cache: Cache = Cache.KEPT
@@ -82,8 +76,6 @@ class WiresConfig:
     The meter may come and go: `mark` is opened when the board sends a mark.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     console: Path
     mark: Path
 
@@ -91,8 +83,6 @@ class WiresConfig:
 @dataclass(frozen=True, slots=True)
 class OutletConfig:
     """The address of the outlet's HTTP server. Port 0 takes a free port, which the ready file tells."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     address: _Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 0
@@ -107,8 +97,6 @@ class GuestTimeConfig:
     of the card is drawn at `card_peak_w` until it is paid.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     mailbox: Path
     probe: Path
     shift: Annotated[int, Field(ge=0, le=10)] = 2
@@ -122,6 +110,7 @@ class BoardConfig:
     `recipe` names the board's card images (`images/*.toml`).
     """
 
+    # Its tables inherit it.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: _Text

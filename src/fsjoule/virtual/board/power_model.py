@@ -8,9 +8,9 @@ it. The defaults span about the range of the filesystem energy study for an i.MX
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from fsjoule.model import MIB
 
@@ -21,8 +21,6 @@ _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 @dataclass(frozen=True, slots=True)
 class PowerCoefficients:
     """The model's numbers. `volts` is the supply; `cpu_w` is the power that a CPU at full load adds to `idle_w`."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     volts: _Positive = 5.0
     idle_w: _NotNegative = 1.10

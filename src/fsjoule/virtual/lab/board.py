@@ -13,7 +13,7 @@ from typing import Any, Final
 from fsjoule.errors import LabError
 from fsjoule.model import Profile
 from fsjoule.virtual.board.executed import read_profile
-from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
+from fsjoule.virtual.lab.files import LabRecord, lab_at
 
 _STATUS_TIMEOUT_S: Final = 5.0
 _PROFILE_TIMEOUT_S: Final = 60.0
@@ -26,8 +26,7 @@ def board_status(record: LabRecord) -> dict[str, Any] | None:
     if not record.board_status_url:
         return None
     try:
-        with urllib.request.urlopen(record.board_status_url, timeout=_STATUS_TIMEOUT_S) as answer:  # noqa: S310
-            return json.load(answer)
+        return json.loads(_asked(record, "/status"))
     except (*_NO_ANSWER, ValueError):
         return None
 
@@ -38,22 +37,20 @@ def set_seed(coordinator: str, seed: int) -> None:
     In guest time it is for the next power-on; otherwise for the losses of a disk's cache at the next power cut. Raises
     LabError if the board does not accept it.
     """
-    for record in _labs_at(coordinator):
-        url = urllib.parse.urljoin(record.board_status_url, "/seed")
-        request = urllib.request.Request(url, str(seed).encode(), method="PUT")  # noqa: S310 - our own
-        try:
-            urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
-        except _NO_ANSWER as error:
-            raise LabError(f"the board of the lab {record.name!r} accepts no seed: {error}", transient=True) from error
+    record = _started_at(coordinator)
+    if record is None:
+        return
+    try:
+        _asked(record, "/seed", put=str(seed).encode())
+    except _NO_ANSWER as error:
+        raise LabError(f"the board of the lab {record.name!r} accepts no seed: {error}", transient=True) from error
 
 
 def losses(coordinator: str) -> tuple[str, ...]:
     """Losses of the disks of this machine's lab at this coordinator at the last power cut, in words."""
-    told: list[str] = []
-    for record in _labs_at(coordinator):
-        status = board_status(record) or {}
-        told += [f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items()]
-    return tuple(told)
+    record = _started_at(coordinator)
+    status = (board_status(record) if record else None) or {}
+    return tuple(f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items())
 
 
 def profile_next(coordinator: str) -> None:
@@ -61,13 +58,11 @@ def profile_next(coordinator: str) -> None:
 
     Raises LabError without such a lab, or if its board cannot.
     """
-    for record in _this_lab(coordinator):
-        url = urllib.parse.urljoin(record.board_status_url, "/profile")
-        request = urllib.request.Request(url, b"", method="PUT")  # noqa: S310 - our own
-        try:
-            urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_S).close()  # noqa: S310
-        except _NO_ANSWER as error:
-            raise LabError(f"the board of the lab {record.name!r} counts no instructions: {error}") from error
+    record = _this_lab(coordinator)
+    try:
+        _asked(record, "/profile", put=b"")
+    except _NO_ANSWER as error:
+        raise LabError(f"the board of the lab {record.name!r} counts no instructions: {error}") from error
 
 
 def take_profile(coordinator: str, window: str) -> Profile | None:
@@ -75,28 +70,31 @@ def take_profile(coordinator: str, window: str) -> Profile | None:
 
     Raises LabError without such a lab, or without an answer.
     """
-    for record in _this_lab(coordinator):
-        url = urllib.parse.urljoin(record.board_status_url, f"/profile/{window}")
-        try:
-            with urllib.request.urlopen(url, timeout=_PROFILE_TIMEOUT_S) as answer:  # noqa: S310
-                return read_profile(answer.read())
-        except urllib.error.HTTPError as error:
-            if error.code == HTTPStatus.NOT_FOUND:
-                return None
-            raise LabError(f"the board of the lab {record.name!r} gives no profile: {error}") from error
-        except _NO_ANSWER as error:
-            raise LabError(f"the board of the lab {record.name!r} gives no profile: {error}") from error
-    raise AssertionError("there is one lab, or an error")
+    record = _this_lab(coordinator)
+    try:
+        return read_profile(_asked(record, f"/profile/{window}", timeout_s=_PROFILE_TIMEOUT_S))
+    except _NO_ANSWER as error:
+        if isinstance(error, urllib.error.HTTPError) and error.code == HTTPStatus.NOT_FOUND:
+            return None
+        raise LabError(f"the board of the lab {record.name!r} gives no profile: {error}") from error
 
 
-def _this_lab(coordinator: str) -> list[LabRecord]:
-    found = _labs_at(coordinator)
-    if not found:
+def _asked(record: LabRecord, path: str, *, put: bytes | None = None, timeout_s: float = _STATUS_TIMEOUT_S) -> bytes:
+    """The answer of a lab's board. Raises what `_NO_ANSWER` names."""
+    url = urllib.parse.urljoin(record.board_status_url, path)
+    request = urllib.request.Request(url, put, method="GET" if put is None else "PUT")  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+        return answer.read()
+
+
+def _this_lab(coordinator: str) -> LabRecord:
+    record = _started_at(coordinator)
+    if record is None:
         raise LabError("profiles need a virtual lab of this machine, which this run does not use")
-    return found[:1]
+    return record
 
 
-def _labs_at(coordinator: str) -> list[LabRecord]:
+def _started_at(coordinator: str) -> LabRecord | None:
     """This machine's lab at a coordinator, once its board has started."""
-    records = (LabPaths.of(name).read() for name in lab_names())
-    return [r for r in records if r is not None and r.coordinator == coordinator and r.board_status_url]
+    record = lab_at(coordinator)
+    return record if record and record.board_status_url else None

@@ -95,9 +95,20 @@ _RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
 _EPITAPH: Final[TypeAdapter[Epitaph]] = TypeAdapter(Epitaph)
 
 
-@dataclass(frozen=True, slots=True)
 class LabPaths:
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root: Final = root
+        self.name: Final = root.name
+        self.record: Final = root / "lab.json"
+        self.epitaph: Final = root / "ended.json"
+        self.logs: Final = root / "logs"
+        self.bin: Final = root / "bin"
+        self.ssh: Final = root / "ssh"
+        self.coordinator: Final = root / "coordinator"
+        self.card: Final = root / "card.img"
+        self.meter_storage: Final = root / "meter.flash"
+        self.board_config: Final = root / "board.toml"
+        self.board_ready: Final = root / "board.ready.json"
 
     @classmethod
     def of(cls, name: str) -> LabPaths:
@@ -105,50 +116,6 @@ class LabPaths:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} is not a valid name of a lab", hint="use up to 24 of a-z, 0-9 and '-'")
         return cls(state_dir() / "labs" / name)
-
-    @property
-    def name(self) -> str:
-        return self.root.name
-
-    @property
-    def record(self) -> Path:
-        return self.root / "lab.json"
-
-    @property
-    def epitaph(self) -> Path:
-        return self.root / "ended.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def bin(self) -> Path:
-        return self.root / "bin"
-
-    @property
-    def ssh(self) -> Path:
-        return self.root / "ssh"
-
-    @property
-    def coordinator(self) -> Path:
-        return self.root / "coordinator"
-
-    @property
-    def card(self) -> Path:
-        return self.root / "card.img"
-
-    @property
-    def meter_storage(self) -> Path:
-        return self.root / "meter.flash"
-
-    @property
-    def board_config(self) -> Path:
-        return self.root / "board.toml"
-
-    @property
-    def board_ready(self) -> Path:
-        return self.root / "board.ready.json"
 
     def log(self, service: str) -> Path:
         return self.logs / f"{service}.log"
@@ -170,9 +137,7 @@ class LabPaths:
 
     def write(self, record: LabRecord) -> None:
         """Replace `lab.json` atomically."""
-        beside = self.record.with_suffix(".new")
-        beside.write_bytes(_RECORD.dump_json(record, indent=2))
-        beside.replace(self.record)
+        _replace(self.record, _RECORD.dump_json(record, indent=2))
 
     def read_epitaph(self) -> Epitaph | None:
         """Why the last lab of this name ended, if known."""
@@ -193,10 +158,8 @@ class LabPaths:
         if self.epitaph.exists():
             return
         epitaph = Epitaph(record.coordinator, datetime.now(UTC).isoformat(timespec="seconds"), reason)
-        beside = self.epitaph.with_suffix(".new")
         with contextlib.suppress(OSError):
-            beside.write_bytes(_EPITAPH.dump_json(epitaph, indent=2))
-            beside.replace(self.epitaph)
+            _replace(self.epitaph, _EPITAPH.dump_json(epitaph, indent=2))
 
     @contextmanager
     def lock(self, timeout_message: str) -> Generator[None]:
@@ -211,6 +174,18 @@ class LabPaths:
             yield
         finally:
             os.close(descriptor)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    beside = file.with_suffix(".new")
+    beside.write_bytes(content)
+    beside.replace(file)
+
+
+def lab_at(coordinator: str) -> LabRecord | None:
+    """The lab of this computer at a coordinator, if it has one."""
+    records = (LabPaths.of(name).read() for name in lab_names())
+    return next((each for each in records if each is not None and each.coordinator == coordinator), None)
 
 
 def lab_names() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
 from fsjoule.virtual.lab.board import board_status
-from fsjoule.virtual.lab.files import LabPaths, LabRecord, ServiceRecord, lab_names
+from fsjoule.virtual.lab.files import LabPaths, LabRecord, ServiceRecord, lab_at, lab_names
 
 _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
@@ -203,17 +203,12 @@ def _served(process: ProcessRef) -> str:
 def _own_children(coordinator: str) -> list[LabFault]:
     """Stopped programs of this process (ssh, for example), except for the lab that it has brought up."""
     stopped = [each for each in family(os.getpid()) if each.stopped]
-    record = _record_at(coordinator) if stopped else None
+    record = lab_at(coordinator) if stopped else None
     if record is not None and record.guardian is not None:
         head = record.guardian.pid
         of_lab = {head, *(each.process.pid for each in family(head))}
         stopped = [each for each in stopped if each.process.pid not in of_lab]
     return [_stopped(f"{each.name} of this run", each) for each in stopped]
-
-
-def _record_at(coordinator: str) -> LabRecord | None:
-    records = (LabPaths.of(name).read() for name in lab_names())
-    return next((each for each in records if each is not None and each.coordinator == coordinator), None)
 
 
 def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True) -> LabFault:
