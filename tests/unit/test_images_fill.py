@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.images.fill import _boot, _cut_out, _scratch_device, fill_on_board
+from fsjoule.images.card import copy_data
+from fsjoule.images.fill import _boot, _scratch_device, fill_on_board
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import load_recipe
 from fsjoule.model import MIB
@@ -39,7 +40,7 @@ def test_the_partition_is_cut_out_of_the_card(tmp_path: Path) -> None:
     card.write_bytes(bytes(MIB) + b"root" + bytes(2 * MIB - 8) + b"last" + b"scratch")
     image.write_bytes(b"")
     os.truncate(image, 2 * MIB)
-    _cut_out(card, MIB, image)
+    copy_data(card, image, 0, start=MIB, size=2 * MIB)
     content = image.read_bytes()
     assert (content[:4], content[-4:], len(content)) == (b"root", b"last", 2 * MIB)
 

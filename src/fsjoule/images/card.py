@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.host import process
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.image import unpacked_kernel
@@ -89,8 +89,11 @@ def build_card_files(
         recipe=recipe.name,
         kernel_choice=choice,
         kernel_package=kernel.package,
-        card_sha256=_sha256(card),
-        checksums={**kernel.package_sha256, **{path.name: _sha256(path) for path in boot.iterdir() if path.is_file()}},
+        card_sha256=file_sha256(card),
+        checksums={
+            **kernel.package_sha256,
+            **{path.name: file_sha256(path) for path in boot.iterdir() if path.is_file()},
+        },
         packages={**userland.packages, **kernel.packages},
     )
     (folder / "facts.json").write_text(json.dumps(asdict(facts), indent=2) + "\n")
@@ -123,21 +126,16 @@ def _assemble(card: Path, boot: Path, root_image: Path, layout: CardLayout, stea
     boot_image.unlink()
 
 
-def copy_data(source: Path, target: Path, offset: int) -> None:
-    """Copy the data of a sparse file to `offset` in another. Holes stay holes."""
+def copy_data(source: Path, target: Path, offset: int, *, start: int = 0, size: int | None = None) -> None:
+    """Copy data of a sparse file, `size` bytes from `start`, to `offset` in another; holes stay holes."""
     with source.open("rb") as reader, target.open("r+b") as writer:
-        end = source.stat().st_size
-        position = 0
+        end = source.stat().st_size if size is None else start + size
+        shift, position = offset - start, start
         while position < end:
             try:
-                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+                at = os.lseek(reader.fileno(), position, os.SEEK_DATA)
             except OSError:  # ENXIO: only a hole up to the end
                 return
-            position = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
-            while start < position:
-                start += os.copy_file_range(reader.fileno(), writer.fileno(), position - start, start, offset + start)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+            position = min(end, os.lseek(reader.fileno(), at, os.SEEK_HOLE))
+            while at < position:
+                at += os.copy_file_range(reader.fileno(), writer.fileno(), position - at, at, shift + at)

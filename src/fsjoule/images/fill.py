@@ -6,7 +6,6 @@ ext4, and the root partition is the result.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,7 +70,7 @@ def fill_on_board(
     _boot([program, *_arguments(recipe, kind, kernel, card, initrd)], log)
     with image.open("wb") as file:
         file.truncate(layout.root_mib * MIB)
-    _cut_out(card, layout.root_start_mib * MIB, image)
+    copy_data(card, image, 0, start=layout.root_start_mib * MIB, size=layout.root_mib * MIB)
     if kind.as_root.fill_holes:
         fill_holes(image)
     for each in (source, card, initrd, log):
@@ -114,18 +113,3 @@ def _boot(argv: Sequence[str | Path], log: Path) -> None:
             time.sleep(_POLL_S)
     finally:
         process.stop(board)
-
-
-def _cut_out(card: Path, offset: int, image: Path) -> None:
-    """Copy the data of a card's partition. Holes stay holes."""
-    with card.open("rb") as reader, image.open("r+b") as writer:
-        end = offset + image.stat().st_size
-        position = offset
-        while position < end:
-            try:
-                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
-            except OSError:  # ENXIO: only a hole up to the end
-                return
-            position = min(end, os.lseek(reader.fileno(), start, os.SEEK_HOLE))
-            while start < position:
-                start += os.copy_file_range(reader.fileno(), writer.fileno(), position - start, start, start - offset)

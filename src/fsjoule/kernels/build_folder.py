@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, folder_digest
+from fsjoule.host.cache.stages import Progress, file_sha256, folder_digest
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
 from fsjoule.kernels.recipe import Boot, Recipe
@@ -47,7 +46,11 @@ class BuildFolder:
     def files(self) -> dict[str, str]:
         """SHA-256 of all used files, by path in the folder."""
         used = (self.image, self.dtb, self.modules)
-        return {path.relative_to(self.folder).as_posix(): _sha256(path) for path in used if path is not None}
+        return {
+            path.relative_to(self.folder).as_posix(): folder_digest(path) if path.is_dir() else file_sha256(path)
+            for path in used
+            if path
+        }
 
 
 def build_folder(folder: Path, boot: Boot) -> BuildFolder:
@@ -187,10 +190,3 @@ def _below(folder: Path, dtb: str) -> Iterator[Path]:
 
 def _first(candidates: Iterable[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
-
-
-def _sha256(path: Path) -> str:
-    if path.is_dir():
-        return folder_digest(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

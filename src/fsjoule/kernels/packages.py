@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Final
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_mirror, dependencies, source_line
-from fsjoule.host.cache.stages import Progress
+from fsjoule.host.cache.stages import Progress, file_sha256
 from fsjoule.kernels.dkms import BuiltModule, built_module
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
 from fsjoule.kernels.recipe import Recipe
@@ -118,7 +117,7 @@ def package_file(path: Path, architecture: str) -> PackageFile:
 def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> Kernel:
     """The kernel in a package file, with dependencies from its folder. Raises ConfigError if it has none."""
     files = _with_neighbours(package)
-    sha256 = {file.path.name: _sha256(file.path) for file in files}
+    sha256 = {file.path.name: file_sha256(file.path) for file in files}
 
     def collect(work: Path) -> Parts:
         progress(f"kernel {package.release}: unpacking {', '.join(sha256)}")
@@ -193,8 +192,3 @@ def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:
 
 def _names(files: Sequence[Path]) -> str:
     return ", ".join(file.name for file in files)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from labgrid.exceptions import InvalidConfigError
 
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.model import ImageFacts
 
 
@@ -38,8 +38,6 @@ def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a la
     except KeyError as error:
         raise wrong(f"the environment file has no image {name!r}; add it: images: {{{name}: PATH}}") from error
     try:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return NamedCard(path, ImageFacts("", name, "", file_sha256(path), {}, {}))
     except OSError as error:
         raise wrong(f"the image {name!r}, {path}, cannot be read: {error.strerror}") from error
-    return NamedCard(path, ImageFacts("", name, "", sha256, {}, {}))
