@@ -56,6 +56,7 @@ def found(explanation: Explanation, name: str) -> FunctionChange:
         ("foo.llvm.1234", "foo"),
         ("foo.cold", "foo"),
         ("foo.colder", "foo.colder"),
+        ("__kmalloc_noprof.isra.0", "__kmalloc"),
         (".isra", ".isra"),
     ],
 )
@@ -143,6 +144,9 @@ def test_the_largest_differences_come_first_and_all_of_them_are_the_change() -> 
         ("programs", 20.0),
     ]
     assert sum(each.difference_ns for each in made.subsystems) == pytest.approx(made.change_ns)
+    assert words.because(made).startswith("the ten functions with the largest differences make ")
+    many = explained(window(dict.fromkeys(map(str, range(99)), 100)), window(dict.fromkeys(map(str, range(99)), 101)))
+    assert words.because(many).startswith("it is spread over many functions: the ten functions with")
     assert words.headline(made).startswith("btrfs read-16k: 6.12 is busy for ")
 
 

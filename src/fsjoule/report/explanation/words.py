@@ -8,6 +8,8 @@ from fsjoule.report.numbers import counted, percent
 from fsjoule.verdicts.explanation.changes import ExplainedSide, Explanation, FunctionChange, Presence
 
 _FOLDERS: Final = 3
+# The share of a change from which on a few functions explain it.
+_MOST: Final = 0.5
 METHOD: Final = (
     "every instruction between the marks is counted, so nothing is sampled; figures are the same without a profile. "
     "Functions are told flat, without their callers"
@@ -43,10 +45,9 @@ def because(explanation: Explanation) -> str:
         f"{each.name} {share_of_change(each.difference_ns, explanation.change_ns)}"
         for each in explanation.subsystems[:_FOLDERS]
     )
-    return (
-        f"the ten functions with the largest differences make {100 * share:.0f} % of it; by folder of the source: "
-        f"{', '.join(folders)}"
-    )
+    top = f"the ten functions with the largest differences make {100 * share:.0f} % of it"
+    spread = top if share >= _MOST else f"it is spread over many functions: {top}"
+    return f"{spread}; by folder of the source: {', '.join(folders)}"
 
 
 def facts(explanation: Explanation) -> list[tuple[str, str]]:

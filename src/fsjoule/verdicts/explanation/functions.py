@@ -80,8 +80,8 @@ def executed(profile: Profile, symbols: Symbols, programs: Mapping[int, str] | N
 
 
 def base_name(name: str) -> str:
-    """`foo.isra.0.cold` -> `foo`."""
-    return _ADDED.sub("", name) or name
+    """`foo.isra.0.cold` -> `foo`, and `foo_noprof`, as the kernel itself calls allocating functions since 6.10."""
+    return _ADDED.sub("", name).removesuffix("_noprof") or name
 
 
 def is_whole(name: str) -> bool:
