@@ -149,9 +149,16 @@ class PlaceLostError(LabError):
 
 
 class KernelBuildError(FsjouleError):
-    """A kernel's source does not build. Neither the user nor the lab is at fault; a bisection skips the revision."""
+    """A kernel's source does not build. Neither the user nor the lab is at fault; a bisection skips the revision.
+
+    `reason` is the first error in one line.
+    """
 
     exit_code = 6
+
+    def __init__(self, what: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.reason = reason or what.splitlines()[0]
 
 
 class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measurement; the design's own word

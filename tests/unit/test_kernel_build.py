@@ -89,10 +89,10 @@ def test_switching_between_revisions_leaves_alone_what_both_have(repository: Pat
     second = commit(repository, "changed", "two")
     commit(repository, "new", "new")
     source = tmp_path / "source"
-    check_out(find_revision(repository, first), source)
+    check_out(find_revision(repository, first), source, print)
     kept, changed = ((source / name).stat().st_mtime_ns for name in ("kept", "changed"))
     assert (source / "changed").read_text() == "one"
-    check_out(find_revision(repository, second), source)
+    check_out(find_revision(repository, second), source, print)
     assert (source / "changed").read_text() == "two"
     assert (source / "kept").stat().st_mtime_ns == kept
     assert (source / "changed").stat().st_mtime_ns > changed
@@ -102,10 +102,10 @@ def test_switching_between_revisions_leaves_alone_what_both_have(repository: Pat
 def test_a_checkout_that_was_killed_does_not_stop_the_next(repository: Path, tmp_path: Path) -> None:
     revision = find_revision(repository, "HEAD")
     source = tmp_path / "source"
-    check_out(revision, source)
+    check_out(revision, source, print)
     (source / ".git" / "index.lock").touch()
     (source / "arch" / "arm" / "Kconfig").write_text("half a fi")
-    check_out(revision, source)
+    check_out(revision, source, print)
     assert (source / "arch" / "arm" / "Kconfig").read_text() == "config ARM"
 
 
@@ -113,7 +113,7 @@ def test_the_users_tree_is_not_touched(repository: Path, tmp_path: Path) -> None
     first = find_revision(repository, "HEAD")
     commit(repository, "Makefile", "one")
     before = sorted(path.relative_to(repository) for path in repository.rglob("*"))
-    check_out(first, tmp_path / "source")
+    check_out(first, tmp_path / "source", print)
     assert sorted(path.relative_to(repository) for path in repository.rglob("*")) == before
     assert git(repository, "status", "--porcelain") == ""
 

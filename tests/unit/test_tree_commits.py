@@ -270,7 +270,7 @@ def test_a_commit_that_we_made_can_be_checked_out(tree: Path) -> None:
     both = merged(repository, tip, git(tree, "rev-parse", "side"))
     assert isinstance(both, str)
     revision = repository.made(both, "both")
-    check_out(revision, repository.scratch)
+    check_out(revision, repository.scratch, print)
     assert (repository.scratch / "s1").exists()
     assert (repository.scratch / "main.c").exists()
 

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.process_ref import ending
 
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
@@ -24,6 +26,10 @@ except ProcessLookupError:
 """
 
 
+class ExitError(LabError):
+    """The program ended by itself, with a failure."""
+
+
 def run_watched(
     argv: Sequence[str | Path],
     *,
@@ -34,15 +40,20 @@ def run_watched(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     transient: bool = False,
+    nice: int = 0,
 ) -> None:
     """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every 5 s.
 
-    Raises LabError (`transient` as given) with the end of the log if it fails or takes longer than `timeout_s`.
+    `nice` is its least niceness. Raises ExitError (`transient` as given) with the end of the log if it fails, LabError
+    if a signal ends it or it takes longer than `timeout_s`, and what `progress` raises; it is ended then.
     """
     started = said = time.monotonic()
     child = process.start(argv, log=log, cwd=cwd, env=env)
     guard, line = _guarded(child.pid)
     try:
+        if nice > os.getpriority(os.PRIO_PROCESS, 0):
+            with suppress(ProcessLookupError):  # it has ended
+                os.setpriority(os.PRIO_PGRP, child.pid, nice)
         while child.poll() is None:
             now = time.monotonic()
             if now - started > timeout_s:
@@ -55,9 +66,11 @@ def run_watched(
         process.stop(guard)
         os.close(line)
         process.stop(child)
+    if child.returncode < 0:
+        raise LabError(f"{argv[0]} {ending(child.returncode)}", transient=transient)
     if child.returncode != 0:
         tail = log.read_text(errors="replace").strip()[-2000:]
-        raise LabError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
+        raise ExitError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
 
 
 def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:

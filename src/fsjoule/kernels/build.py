@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,39 +21,25 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from fsjoule.errors import ConfigError, KernelBuildError, LabError
-from fsjoule.host import process
-from fsjoule.host.cache.locks import locked
-from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean
-from fsjoule.host.paths import project_dir
-from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.errors import ConfigError, KernelBuildError
+from fsjoule.host.cache.locks import discard, locked
+from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean, damage
+from fsjoule.host.watched import size_mib
 from fsjoule.kernels.build_folder import NOTES
-from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
-from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
-from fsjoule.kernels.source_tree import Revision, check_out, find_revision, has_changes, kernels_cache
+from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
+from fsjoule.kernels.configuration import Configuration, board_configuration
+from fsjoule.kernels.kconfig import not_granted, parse_config
+from fsjoule.kernels.reads import READS, reads_of
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
+from fsjoule.kernels.source_tree import Revision, check_out, files_of, find_revision, has_changes, kernels_cache
 from fsjoule.model import DEFAULT_RECIPE
 
 # Raise it when this file changes the result from the same source and configuration.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
 _log: Final = logging.getLogger(__name__)
 _STAGE: Final = "built"
-_LOG: Final = "tuxmake.log"
-_TIMEOUT_S: Final = 4 * 3600.0
-_COMPILER: Final = "arm-linux-gnueabihf-gcc"
-
-# Time, place and user do not go into the kernel, nor anything of the commit except its content.
-_EPOCH: Final = "946684800"
-_ENVIRONMENT: Final = {
-    "KBUILD_BUILD_TIMESTAMP": "Sat Jan  1 00:00:00 UTC 2000",
-    "KBUILD_BUILD_USER": "fsjoule",
-    "KBUILD_BUILD_HOST": "fsjoule",
-    "KBUILD_BUILD_VERSION": "1",
-    "SOURCE_DATE_EPOCH": _EPOCH,
-    "LOCALVERSION": "",
-}
-# Variables that make would inherit.
-_CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
+_FAILED: Final = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +60,6 @@ class BuildNotes:
 _NOTES: Final = TypeAdapter(BuildNotes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Configuration:
-    """`base` is a target of the kernel's makefile. Later lines of the fragments override earlier ones."""
-
-    base: str
-    fragments: tuple[str, ...]
-
-    @property
-    def wanted(self) -> dict[str, str]:
-        return {symbol: value for text in self.fragments for symbol, value in parse_config(text).items()}
-
-    @property
-    def digest(self) -> str:
-        return cache_key(asdict(self))
-
-
 def build_kernel(
     tree: Path,
     revision: str,
@@ -105,39 +74,84 @@ def build_kernel(
     A fragment is a file, or one line of it (`CONFIG_NAME=y`). Raises ConfigError for a wrong repository, revision or
     fragment, MissingToolError with the package of a missing tool, KernelBuildError if the source does not build.
     """
-    chosen = load_recipe(recipes_folder(), recipe)
     found = find_revision(tree, revision)
-    configuration = _configuration(chosen, fragments)
-    compiler = _tools()
+    configuration = board_configuration(load_recipe(recipes_folder(), recipe), fragments)
     if has_changes(tree, found):
         progress(f"{tree} has uncommitted changes, which are not built")
+    return build_revision(found, configuration, recipe=recipe, progress=progress, jobs=jobs)
+
+
+def build_key(content: str, configuration: Configuration, compiler: str) -> str:
+    """What makes the kernel what it is; `content` is the hash of the source's content (git's tree)."""
     inputs = {
         "version": STAGE_VERSION,
-        "tree": found.tree,
+        "tree": content,
         "configuration": asdict(configuration),
-        "environment": _ENVIRONMENT,
+        "environment": ENVIRONMENT,
         "compiler": compiler,
         "tuxmake": version("tuxmake"),
     }
+    return cache_key(inputs)
+
+
+def build_revision(
+    found: Revision,
+    configuration: Configuration,
+    *,
+    progress: Progress,
+    recipe: str = DEFAULT_RECIPE,
+    jobs: int | None = None,
+    nice: int = 0,
+    needed: Collection[str] = (),
+) -> Path:
+    """The folder of the kernel built from a revision.
+
+    `needed` are settings (`CONFIG_NAME=y`) that the source must accept. Raises KernelBuildError if it does not accept
+    them or does not build, and LabError if this machine is at fault. An exception from `progress` cancels the build.
+    """
 
     def build(folder: Path) -> None:
-        place = found.workplace
-        place.mkdir(parents=True, exist_ok=True)
-        with locked(place / ".lock", f"a kernel from {tree}", progress, _TIMEOUT_S):
-            started = time.monotonic()
-            progress(f"kernel build: checking out {found.describe}")
-            check_out(found, place / "source")
-            _run_tuxmake(place, folder, configuration, jobs or os.cpu_count() or 1, progress)
-        notes = _notes(folder, found, configuration, compiler, seconds=time.monotonic() - started)
+        started = time.monotonic()
+        with _checked_out(found, configuration, folder, progress=progress, jobs=jobs, nice=nice) as work:
+            _check_needed(needed, work.configured())
+            work.compile()
+            (folder / READS).write_bytes(reads_of(work.build, work.source, files_of(work.source)).to_json())
+        notes = _notes(folder, found, configuration, seconds=time.monotonic() - started)
         (folder / NOTES).write_bytes(_NOTES.dump_json(notes, indent=2) + b"\n")
         if notes.not_granted:
             progress(f"kernel build: this source does not accept {', '.join(notes.not_granted)}")
         progress(f"kernel build: {found.describe} done in {notes.seconds:.0f} s")
 
-    name = f"{chosen.name}-{found.tree[:12]}"
     return build_once(
-        _STAGE, name, cache_key(inputs), build, progress=progress, root=kernels_cache(), lock_timeout_s=_TIMEOUT_S
+        _STAGE,
+        _entry_name(found.tree, recipe),
+        build_key(found.tree, configuration, compiler_version()),
+        build,
+        progress=progress,
+        root=kernels_cache(),
+        lock_timeout_s=TIMEOUT_S,
     )
+
+
+def configured(found: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
+    """Symbol -> value of what a revision makes of a configuration. Raises as `build_revision` does."""
+    folder = found.workplace / "configured"
+    with _checked_out(found, configuration, folder, progress=progress, jobs=jobs) as work:
+        discard(folder)
+        folder.mkdir()
+        return work.configured()
+
+
+def built_folder(content: str, key: str, recipe: str = DEFAULT_RECIPE) -> Path | None:
+    """The folder of an intact kernel that was built before, by the key of its build; None without one."""
+    folder = kernels_cache() / _STAGE / _entry_name(content, recipe)
+    entry = folder.with_name(f"{folder.name}-{key}")
+    return entry if entry.exists() and damage(entry) is None else None
+
+
+def failure_file(key: str) -> Path:
+    """The file that keeps the reason of a failed build; its folder may be absent."""
+    return kernels_cache() / _FAILED / f"{key}.json"
 
 
 def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
@@ -146,7 +160,7 @@ def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
     for entry in entries:
         if entry.damage:
             _log.warning("%s is damaged: %s; `fsjoule kernel clean` removes it", entry.path, entry.damage)
-    return [(entry, _read_notes(entry.path)) for entry in entries if entry.damage is None]
+    return [(entry, read_notes(entry.path)) for entry in entries if entry.damage is None]
 
 
 def clean_kernels(*, progress: Progress) -> int:
@@ -158,106 +172,57 @@ def clean_kernels(*, progress: Progress) -> int:
             shutil.rmtree(place)
         progress(f"removed source and build folders {place.name} ({size:.0f} MiB)")
         freed += round(size * 2**20)
+    discard(kernels_cache() / _FAILED)
     return freed
 
 
-def _configuration(recipe: Recipe, fragments: Sequence[str]) -> _Configuration:
-    wanted = recipe.kernel_build
-    if wanted is None:
-        raise ConfigError(
-            f"the recipe {recipe.name!r} has no configuration for a kernel build",
-            hint=f"build it by hand and name its folder, or add [kernel_build] to images/{recipe.name}.toml",
-        )
-    board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
-    return _Configuration(wanted.base, (board, *map(_fragment, fragments)))
+@contextmanager
+def _checked_out(
+    found: Revision,
+    configuration: Configuration,
+    into: Path,
+    *,
+    progress: Progress,
+    jobs: int | None,
+    nice: int = 0,
+) -> Generator[Compilation]:
+    """Hold the workplace with a revision's source in it."""
+    place = found.workplace
+    place.mkdir(parents=True, exist_ok=True)
+    with locked(place / ".lock", f"a kernel from {found.git_dir}", progress, TIMEOUT_S):
+        progress(f"kernel build: checking out {found.describe}")
+        source, build = place / "source", place / f"build-{configuration.folder_key}"
+        check_out(found, source, progress)
+        yield Compilation(source, build, into, configuration, jobs or os.cpu_count() or 1, progress, nice)
 
 
-def _fragment(given: str) -> str:
-    if parse_config(given):
-        return given
-    file = Path(given).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "give a file with lines CONFIG_NAME=y, or one such line itself"
-        raise ConfigError(f"the fragment {given!r} cannot be read: {error}", hint=hint) from error
-    check_fragment(text, file=file)
-    return text
+def _entry_name(content: str, recipe: str) -> str:
+    return f"{recipe}-{content[:12]}"
 
 
-def _tools() -> str:
-    """The compiler's version. Raises MissingToolError for the first missing tool."""
-    for tool in process.BUILD_PACKAGES:
-        process.find_tool(tool)
-    return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
+def _check_needed(needed: Collection[str], config: dict[str, str]) -> None:
+    lost = not_granted(dict(wish.split("=", 1) for wish in needed), config)
+    if lost:
+        reason = f"this source does not accept {', '.join(lost)}"
+        raise KernelBuildError(reason, hint="other revisions do", reason=reason)
 
 
-def _run_tuxmake(place: Path, into: Path, configuration: _Configuration, jobs: int, progress: Progress) -> None:
-    source, build = place / "source", place / f"build-{configuration.digest}"
-    build.mkdir(exist_ok=True)
-    # tuxmake would use an existing configuration. make itself compares it with the one before.
-    (build / ".config").unlink(missing_ok=True)
-    files = [build / f"fragment-{number}.config" for number in range(len(configuration.fragments))]
-    for file, text in zip(files, configuration.fragments, strict=True):
-        file.write_text(text)
-    log = into / _LOG
-    environment = {**_ENVIRONMENT, "KCFLAGS": f"-ffile-prefix-map={build}/= -ffile-prefix-map={source}/="}
-    command = [
-        *(sys.executable, "-m", "tuxmake", "--runtime=null", "--fail-fast", "--verbose", f"--jobs={jobs}"),
-        *(f"--directory={source}", f"--build-dir={build}", f"--output-dir={into}"),
-        *("--target-arch=armhf", "--toolchain=gcc", f"--kconfig={configuration.base}"),
-        *(f"--kconfig-add={file}" for file in files),
-        *(f"--environment={name}={value}" for name, value in environment.items()),
-        *("kernel", "modules", "dtbs"),
-    ]
-    try:
-        run_watched(
-            command,
-            log=log,
-            timeout_s=_TIMEOUT_S,
-            how_far=lambda: _how_far(log),
-            progress=progress,
-            env=dict.fromkeys(_CLEARED, ""),
-        )
-    except LabError as error:
-        if error.transient:
-            raise
-        raise KernelBuildError(
-            f"the kernel does not build:\n{_errors(log)}",
-            hint=f"to build by hand: source {source}, O={build}; to start again: fsjoule kernel clean",
-        ) from error
-    log.unlink()  # build.log has the same
-
-
-def _how_far(log: Path) -> str:
-    """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
-    made = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
-    return f"kernel build: {len(made)} files, {made[-1].split()[-1]}" if made else "kernel build: configuring"
-
-
-def _errors(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    found = [line for line in lines if re.search(r"\berror\b|\*\*\*|undefined reference", line, re.IGNORECASE)]
-    return "\n".join((found or lines)[-12:])
-
-
-def _notes(
-    folder: Path, found: Revision, configuration: _Configuration, compiler: str, *, seconds: float
-) -> BuildNotes:
+def _notes(folder: Path, found: Revision, configuration: Configuration, *, seconds: float) -> BuildNotes:
     return BuildNotes(
         git_describe=found.describe,
         git_commit=found.commit,
         git_tree=found.tree,
         base=configuration.base,
         fragments=configuration.fragments,
-        compiler=compiler,
+        compiler=compiler_version(),
         tuxmake=version("tuxmake"),
         not_granted=tuple(not_granted(configuration.wanted, parse_config((folder / "config").read_text()))),
         seconds=round(seconds, 1),
     )
 
 
-def _read_notes(folder: Path) -> BuildNotes:
+def read_notes(folder: Path) -> BuildNotes:
+    """What is noted beside a built kernel. Raises ConfigError."""
     try:
         return _NOTES.validate_json((folder / NOTES).read_bytes())
     except (OSError, ValidationError) as error:

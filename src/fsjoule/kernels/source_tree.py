@@ -15,7 +15,9 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import cache_folder
+from fsjoule.host.watched import run_watched
 
 QUICK_S: Final = 60.0
 CHECKOUT_S: Final = 900.0
@@ -69,8 +71,12 @@ def find_revision(tree: Path, name: str) -> Revision:
     except LabError as error:
         hint = "give the repository of the kernel itself, at its top"
         raise ConfigError(f"{name} of {tree} is not a kernel's source: it has no arch/arm", hint=hint) from error
-    describe = _git(tree, "describe", "--tags", "--always", commit)
-    return Revision(Path(git_dir), commit, _git(tree, "rev-parse", f"{commit}^{{tree}}"), describe)
+    return Revision(Path(git_dir), commit, _git(tree, "rev-parse", f"{commit}^{{tree}}"), describe(tree, commit))
+
+
+def describe(tree: Path, commit: str) -> str:
+    """A readable name of a commit: the last tag before it, the number of commits since, and its hash."""
+    return _git(tree, "describe", "--tags", "--always", commit)
 
 
 def has_changes(tree: Path, revision: Revision) -> bool:
@@ -97,14 +103,29 @@ def borrow(git_dir: Path, into: Path) -> None:
     (into / ".git" / "objects" / "info" / "alternates").write_text(f"{git_dir / 'objects'}\n")
 
 
-def check_out(revision: Revision, into: Path) -> None:
+def check_out(revision: Revision, into: Path, progress: Progress) -> None:
     """Switch our own tree, made if absent, to a revision. It borrows the repository's objects.
 
     Only one process at a time may call it. Raises LabError if git fails (a full disk).
     """
     borrow(revision.git_dir, into)
     (into / ".git" / "index.lock").unlink(missing_ok=True)  # from a killed checkout
-    own_git(into, "checkout", "--quiet", "--force", "--detach", revision.commit, timeout_s=CHECKOUT_S)
+    log = into / ".git" / "checkout.log"
+    log.unlink(missing_ok=True)
+    # It ends with this process: nothing may write into a tree that the next process already uses.
+    run_watched(
+        ["git", "-C", into, "checkout", "--quiet", "--force", "--detach", revision.commit],
+        log=log,
+        timeout_s=CHECKOUT_S,
+        how_far=lambda: f"kernel build: checking out {revision.describe}",
+        progress=progress,
+        env=_OWN_SETTINGS,
+    )
+
+
+def files_of(tree: Path) -> list[str]:
+    """The paths of all files of the checked out revision."""
+    return own_git(tree, "ls-files", "-z").stdout.decode(errors="surrogateescape").rstrip("\0").split("\0")
 
 
 def own_git(

@@ -1,10 +1,15 @@
 """A kernel's repository for a bisection: its commits in a line, what each of them changes of a build, and the builds.
 
-For: `fsjoule bisect`. docs/bisect.md is the guide.
+For: `fsjoule bisect`. docs/kernels.md, "A range of commits", is the guide.
 Called by: `runs`.
-May call: the rest of `kernels`, `host`, `errors`.
+May call: the rest of `kernels`, `host`, `model`, `errors`.
 
 - `repository`: the user's repository, checked, and a scratch repository of our own that borrows its objects.
-- `commits`: the commits from good to bad as a line of positions, and the line inside of a merge.
-- `made_commits`: one branch's commit on top of another branch; the tip without a commit.
+- `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit.
+- `made_commits`: commits that nobody wrote, merged without a work tree.
+- `changes`: which files each step of a line changes.
+- `frozen`: the configuration of all commits, and one with aligned functions.
+- `outcomes`: a commit's kernel, or why it has none; kept.
+- `builder`: builds in the background, the most urgent first.
+- `pools`: positions that have the same kernel, as builds show or what they read forecasts.
 """

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fsjoule.errors import ConfigError
-from fsjoule.kernels.tree.made_commits import Conflict, merged
+from fsjoule.kernels.tree.made_commits import Conflict, merged, without
 from fsjoule.kernels.tree.repository import Repository
 
 _FORMAT = "--format=%H%x09%T%x09%P%x09%s"
@@ -24,7 +24,8 @@ class Commit:
     """One position of a line.
 
     `id` is what is checked out, `content` the hash of its files. `adds` is the user's commit that this step adds: the
-    same, unless `id` is one that we made. `conflict` says why there is no such content; then `id` is `adds`.
+    same, unless `id` is one that we made; `variant` says then how it differs, for names. `conflict` says why there is
+    no such content.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Commit:
     adds: str
     parents: tuple[str, ...]
     subject: str
+    variant: str = ""
     conflict: str = ""
 
     @property
@@ -91,6 +93,15 @@ def inside(repository: Repository, before: Commit, merge: Commit) -> Line:
     return (*line, replace(merge, parents=()))
 
 
+def without_commit(repository: Repository, tip: Commit, culprit: Commit) -> Commit | Conflict:
+    """The tip with a commit reverted, if git can do that by itself. The culprit is no first commit of a history."""
+    made = without(repository, tip.id, culprit.adds)
+    if isinstance(made, Conflict):
+        return made
+    content = _described(repository, made).content
+    return replace(tip, id=made, content=content, parents=(tip.id,), variant=f"without-{culprit.short}")
+
+
 def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -> None:
     for commit, good in goods.items():
         if commit == bad:
@@ -147,4 +158,6 @@ def _on_top(repository: Repository, start: str, commit: Commit) -> Commit:
     both = merged(repository, start, commit.id)
     if isinstance(both, Conflict):
         return replace(commit, content="", conflict=f"{commit.short} does not merge into {start[:_SHORT]}: {both}")
-    return commit if both == commit.id else replace(commit, id=both, content=_described(repository, both).content)
+    if both == commit.id:
+        return commit
+    return replace(commit, id=both, content=_described(repository, both).content, variant=f"on-{start[:_SHORT]}")

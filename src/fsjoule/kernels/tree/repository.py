@@ -16,6 +16,7 @@ from fsjoule.kernels.source_tree import (
     CHECKOUT_S,
     Revision,
     borrow,
+    describe,
     find_revision,
     has_any_changes,
     is_shallow,
@@ -39,6 +40,10 @@ class Repository:
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Run git where to fail is an answer, too."""
         return own_git(self.scratch, *arguments, timeout_s=CHECKOUT_S, check=False)
+
+    def describe(self, commit: str) -> str:
+        """A name of one of the user's commits, for tables: by the last tag before it."""
+        return describe(self.tree, commit)
 
     def revision(self, name: str) -> Revision:
         """A revision by the user's name for it. Raises ConfigError as `find_revision` does."""

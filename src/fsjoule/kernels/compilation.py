@@ -1,0 +1,178 @@
+"""A kernel compiled with tuxmake: in a build folder that is kept, so that the next revision compiles what differs.
+
+The result is the same as from a fresh folder, however the last compilation there ended. A killed compiler may leave
+half a file that is newer than its source, so all files of a killed compilation are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import FsjouleError, KernelBuildError, LabError, StorageError
+from fsjoule.host import process
+from fsjoule.host.cache.stages import Progress
+from fsjoule.host.watched import ExitError, run_watched
+from fsjoule.kernels.configuration import Configuration
+from fsjoule.kernels.kconfig import parse_config
+
+TIMEOUT_S: Final = 4 * 3600.0
+_COMPILER: Final = "arm-linux-gnueabihf-gcc"
+_LOG: Final = "tuxmake.log"
+_MARKER: Final = ".unfinished"
+_LITTLE_BYTES: Final = 8 * 2**20
+
+# Time, place and user do not go into the kernel, nor anything of the commit except its content.
+_EPOCH: Final = "946684800"
+ENVIRONMENT: Final = {
+    "KBUILD_BUILD_TIMESTAMP": "Sat Jan  1 00:00:00 UTC 2000",
+    "KBUILD_BUILD_USER": "fsjoule",
+    "KBUILD_BUILD_HOST": "fsjoule",
+    "KBUILD_BUILD_VERSION": "1",
+    "SOURCE_DATE_EPOCH": _EPOCH,
+    "LOCALVERSION": "",
+}
+# Variables that make would inherit.
+_CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
+
+_ERROR: Final = re.compile(r"\berror: |\*\*\*|undefined reference|syntax error", re.IGNORECASE)
+# Faults of this machine: another one would build it.
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
+_MEMORY: Final = re.compile(r"Killed signal terminated program|Cannot allocate memory|memory exhausted")
+_NO_TOOL: Final = re.compile(r"sh: (?:line )?\d+: ([\w.+-]+): (?:command )?not found")
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One kernel: `source` is checked out, its files come into the folder `into`.
+
+    Only one at a time may use a build folder. `nice` is the priority of its programs.
+    """
+
+    source: Path
+    build: Path
+    into: Path
+    configuration: Configuration
+    jobs: int
+    progress: Progress
+    nice: int = 0
+
+    def configured(self) -> dict[str, str]:
+        """Symbol -> value in the source's own configuration. Raises as `compile` does."""
+        with self._undisturbed():
+            # tuxmake would use an existing configuration. make itself compares it with the one before.
+            (self.build / ".config").unlink(missing_ok=True)
+            self._tuxmake("config")
+        return parse_config((self.build / ".config").read_text(errors="replace"))
+
+    def compile(self) -> None:
+        """Compile the configured source.
+
+        Raises KernelBuildError if the source does not build, and LabError if this machine is at fault: a full disk, a
+        missing program.
+        """
+        with self._undisturbed():
+            self._tuxmake("kernel", "modules", "dtbs")
+        (self.into / _LOG).unlink()  # build.log has the same
+
+    def _tuxmake(self, *targets: str) -> None:
+        log = self.into / _LOG
+        maps = (f"-ffile-prefix-map={self.build}/=", f"-ffile-prefix-map={self.source}/=")
+        environment = {**ENVIRONMENT, "KCFLAGS": " ".join((*maps, *self.configuration.compiler_options))}
+        command = [
+            *(sys.executable, "-m", "tuxmake", "--runtime=null", "--fail-fast", "--verbose", f"--jobs={self.jobs}"),
+            *(f"--directory={self.source}", f"--build-dir={self.build}", f"--output-dir={self.into}"),
+            *("--target-arch=armhf", "--toolchain=gcc", *self._configuring()),
+            *(f"--environment={name}={value}" for name, value in environment.items()),
+            *targets,
+        ]
+        try:
+            run_watched(
+                command,
+                log=log,
+                timeout_s=TIMEOUT_S,
+                how_far=lambda: _how_far(log),
+                progress=self.progress,
+                env=dict.fromkeys(_CLEARED, ""),
+                nice=self.nice,
+            )
+        except ExitError as error:
+            raise self._failure(log.read_text(errors="replace").splitlines()) from error
+
+    def _configuring(self) -> list[str]:
+        wanted = self.configuration
+        base = wanted.base
+        if wanted.frozen:
+            file = self.build / "frozen.config"
+            file.write_text(wanted.frozen)
+            base = str(file)
+        files = [self.build / f"fragment-{number}.config" for number in range(len(wanted.fragments))]
+        for file, text in zip(files, wanted.fragments, strict=True):
+            file.write_text(text)
+        return [f"--kconfig={base}", *(f"--kconfig-add={file}" for file in files)]
+
+    def _failure(self, lines: list[str]) -> FsjouleError:
+        """The source's fault or this machine's, by tuxmake's log."""
+        text = "\n".join(lines)
+        if _FULL.search(text) or any(_is_full(folder) for folder in (self.build, self.into)):
+            hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
+            return StorageError(f"the disk is full: {self.build}", hint=hint)
+        if _MEMORY.search(text):
+            hint = "build with fewer --jobs, or end what else takes memory"
+            return LabError("the memory is not enough for the compiler", transient=True, hint=hint)
+        if missing := _NO_TOOL.search(text):
+            return LabError(f"the kernel's build needs the program {missing[1]!r}", hint="install it")
+        errors = [line.strip().replace(f"{self.source}/", "") for line in lines if _ERROR.search(line)]
+        return KernelBuildError(
+            "the kernel does not build:\n" + "\n".join((errors or lines)[-12:]),
+            reason=(errors or lines[-1:] or ["tuxmake failed and said nothing"])[0],
+            hint=f"to build by hand: source {self.source}, O={self.build}; to start again: fsjoule kernel clean",
+        )
+
+    @contextmanager
+    def _undisturbed(self) -> Generator[None]:
+        """Remove the files of a killed compilation first; mark the folder while the body runs."""
+        marker = self.build / _MARKER
+        self.build.mkdir(exist_ok=True)
+        if marker.exists():
+            self.progress("kernel build: removing the files of an interrupted build")
+            _forget(self.build, since_ns=marker.stat().st_mtime_ns)
+        marker.touch()
+        try:
+            yield
+        except KernelBuildError:  # make ended by itself and removed unfinished files
+            marker.unlink(missing_ok=True)
+            raise
+        marker.unlink()
+
+
+def compiler_version() -> str:
+    """The compiler's version. Raises MissingToolError for the first missing tool of a build."""
+    for tool in process.BUILD_PACKAGES:
+        process.find_tool(tool)
+    return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
+
+
+def _forget(build: Path, *, since_ns: int) -> None:
+    """Remove all files that were written since then."""
+    for path in build.rglob("*"):
+        with suppress(FileNotFoundError):
+            if not path.is_dir() and path.lstat().st_mtime_ns >= since_ns:
+                path.unlink()
+
+
+def _how_far(log: Path) -> str:
+    """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
+    made = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
+    return f"kernel build: {len(made)} files, {made[-1].split()[-1]}" if made else "kernel build: configuring"
+
+
+def _is_full(folder: Path) -> bool:
+    free = os.statvfs(folder)
+    return free.f_bavail * free.f_frsize < _LITTLE_BYTES

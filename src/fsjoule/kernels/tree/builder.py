@@ -1,0 +1,141 @@
+"""Kernels built in the background, the most urgent first, while the board measures.
+
+One build runs at a time, with several compilers: they share a build folder, and two at once would compile twice what
+they have in common. A build ends with the process that started it, however that ends; the next one finds what was
+finished.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from fsjoule.errors import LabError
+from fsjoule.host import interrupts
+from fsjoule.host.cache.stages import Progress
+from fsjoule.kernels.tree.commits import Commit
+from fsjoule.kernels.tree.outcomes import Builds, Outcome
+
+_POLL_S: Final = 0.2
+_END_S: Final = 60.0
+
+
+class _BrokenOffError(LabError):
+    """Nobody wants the kernel that is being built any more, or not before another one."""
+
+
+class Builder:
+    """A context: builds go on in its body. `waited_s` is how long `wait` waited in all."""
+
+    def __init__(self, builds: Builds, progress: Progress) -> None:
+        self._builds = builds
+        self._progress = progress
+        self._state = threading.Condition()
+        self._wanted: tuple[Commit, ...] = ()
+        self._under_way: Commit | None = None
+        self._known: dict[str, Outcome] = {}
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="kernel builder", daemon=True)
+        self.waited_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._state:
+            self._closing = True
+            self._state.notify_all()
+        self._thread.join(_END_S)
+
+    def want(self, commits: Sequence[Commit]) -> None:
+        """Build these next, in this order, instead of those that were wanted before.
+
+        A build under way that is not among them is broken off if one of them is to be built.
+        """
+        with self._state:
+            self._wanted = tuple(commits)
+            self._state.notify_all()
+
+    def outcome(self, commit: Commit) -> Outcome | None:
+        """What became of a commit; None if it is not built yet, now or in an earlier run."""
+        with self._state:
+            found = self._known.get(commit.id)
+        return found or self._kept(commit)
+
+    def wait(self, commit: Commit, timeout_s: float) -> Outcome:
+        """The outcome of a commit, which is the most urgent one now.
+
+        Raises what broke the build if it was not the commit's fault (LabError: a full disk), and LabError after the
+        time.
+        """
+        started = time.monotonic()
+        found = self.outcome(commit)
+        try:
+            while found is None:
+                interrupts.check()
+                with self._state:
+                    if self._failure is not None:
+                        failure, self._failure = self._failure, None
+                        raise failure
+                    if time.monotonic() - started > timeout_s:
+                        raise LabError(f"no kernel of {commit.short} after {timeout_s:.0f} s", transient=True)
+                    if self._wanted[:1] != (commit,):
+                        self._wanted = (commit, *(each for each in self._wanted if each != commit))
+                        self._state.notify_all()
+                    self._state.wait(_POLL_S)
+                    found = self._known.get(commit.id)
+        finally:
+            self.waited_s += time.monotonic() - started
+        return found
+
+    def _kept(self, commit: Commit) -> Outcome | None:
+        found = self._builds.kept(commit, progress=self._progress)
+        if found is not None:
+            with self._state:
+                self._known[commit.id] = found
+        return found
+
+    def _work(self) -> None:
+        while (commit := self._next()) is not None:
+            try:
+                found = self._builds.build(commit, progress=self._say)
+            except _BrokenOffError:
+                continue
+            except BaseException as error:  # noqa: BLE001 - told by whoever waits
+                with self._state:
+                    self._failure, self._wanted = error, ()
+            else:
+                with self._state:
+                    self._known[commit.id] = found
+            finally:
+                with self._state:
+                    self._under_way = None
+                    self._state.notify_all()
+
+    def _next(self) -> Commit | None:
+        """The most urgent commit that is not built yet, as soon as there is one; None at the end."""
+        with self._state:
+            while not self._closing:
+                for commit in self._to_build():
+                    self._under_way = commit
+                    return commit
+                self._state.wait()
+        return None
+
+    def _to_build(self) -> list[Commit]:
+        return [commit for commit in self._wanted if commit.id not in self._known]
+
+    def _say(self, text: str) -> None:
+        """Pass on how far a build is, and break off one that is not wanted any more. Called every few seconds."""
+        with self._state:
+            to_build = self._to_build()
+            if self._closing or (to_build and self._under_way not in to_build):
+                raise _BrokenOffError("not wanted any more")
+        self._progress(text)
