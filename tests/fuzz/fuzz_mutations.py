@@ -223,8 +223,8 @@ def _bytes(rng: random.Random, run: Path, _outside: Path) -> str:
 
 
 def _parquet(rng: random.Random, run: Path, _outside: Path) -> str:
-    """Columns and metadata of a trace."""
-    file = rng.choice([each for each in _files(run) if each.name == "trace.parquet" and _is_ours(each)])
+    """Columns and metadata of a trace, a profile, or what names its addresses."""
+    file = rng.choice([each for each in _files(run) if each.suffix == ".parquet" and _is_ours(each)])
     read = pq.ParquetFile(pa.BufferReader(file.read_bytes()))
     table, metadata = read.read(use_threads=False), dict(read.metadata.metadata)
     name = rng.choice(table.column_names)
@@ -265,16 +265,17 @@ def _parquet(rng: random.Random, run: Path, _outside: Path) -> str:
     elif what == "bomb":
         table = pa.table({field.name: pa.nulls(rng.choice((10**6, 12 * 10**6)), field.type) for field in table.schema})
     else:
-        head = json.loads(metadata[b"fsjoule.trace"])
+        (header,) = (key for key in metadata if key.startswith(b"fsjoule."))
+        head = json.loads(metadata[header])
         for _ in range(rng.choice((1, 1, 3))):
             place, key = rng.choice(_places(head))
             place[key] = _other(rng, place[key])
-        metadata[b"fsjoule.trace"] = json.dumps(head).encode()
+        metadata[header] = json.dumps(head).encode()
     sink = pa.BufferOutputStream()
     packing = rng.choice(("zstd", "gzip", "snappy", "none"))
     pq.write_table(table.replace_schema_metadata(metadata), sink, compression=packing)
     file.write_bytes(bytes(sink.getvalue()))
-    return f"{file.parent.name}/trace.parquet: {what} {name}"
+    return f"{file.parent.name}/{file.name}: {what} {name}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- files

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from profiles import profile_of, symbols_of
 from reported_runs import LAB_STEPS, write_gate, write_run
 from results_factory import MadeRun, make_measurement, make_run
 
@@ -28,6 +29,14 @@ from fsjoule.model import (
 )
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.profiles import (
+    PROFILE_FILE,
+    PROGRAMS_FILE,
+    encode_profile,
+    encode_programs,
+    encode_symbols,
+    symbols_file,
+)
 from fsjoule.store.reader import load_run
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.verdicts.comparison import Subject
@@ -37,7 +46,7 @@ _GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "run-of-schema-1"
 
 def write_sources(into: Path, further: Sequence[Path] = ()) -> None:
     """A folder for each kind of run, and the `further` ones."""
-    _store(_two_kernels(), into / "kernels", 4)
+    _store(_two_kernels(), into / "kernels", 4, profiled=True)
     suite = make_run(block_sizes_kib=(16, 32, 64), size_mib=1, repeat=1)
     _store(_of_suite(suite, "energy-emmc-2025"), into / "suite", 4)
     _store(_hazards(), into / "hazards", 8)
@@ -47,12 +56,18 @@ def write_sources(into: Path, further: Sequence[Path] = ()) -> None:
         shutil.copytree(path, into / f"further-{path.name}" / path.name)
 
 
-def _store(made: MadeRun, into: Path, most: int) -> None:
+def _store(made: MadeRun, into: Path, most: int, *, profiled: bool = False) -> None:
     """Some of its measurements, with attachments; the run is aborted, so that it can be gone on with."""
+    profile = profile_of({0xBF000004: 7, 0xC0000008: 5, 0x8000: 3}, pages={0x8000: 77})
+    symbols = symbols_of({0xBF000000: "btrfs:btrfs_read.isra.0", 0xC0000000: "vfs_read", 0xC0000004: "between"})
     folder = RunFolder(into)
     folder.begin(replace(made.run, status=RunStatus.RUNNING))
     for measurement in made.measurements[:most]:
         attachments = {"console.log": b"# sync\n", "fio.json": b"{}", STEPS_FILE: encode_steps(LAB_STEPS)}
+        if profiled:
+            attachments[PROFILE_FILE] = encode_profile(profile)
+            folder.keep(symbols_file(measurement.boot), encode_symbols(symbols))
+            folder.keep(PROGRAMS_FILE, encode_programs({77: "fio"}))
         folder.add(measurement, made.traces.get(measurement.number), attachments)
     folder.finish(replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted"))
 

@@ -54,9 +54,10 @@ _MEMORY_BYTES: Final = 4 << 30
 _EXIT_CODES: Final = (0, 2, 4)
 _NOBODY: Final = 65534
 _IMPORTED: Final = (
-    "cli.results cli.report cli.compare cli.index cli.trend cli.ci cli.suites cli.gate runs.session runs.request "
-    "report.allure.site report.trend.page report.trend.charts report.trend.document verdicts.trend.trend report.page "
-    "report.comparison.page store.traces store.folder store.index.importing"
+    "cli.results cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.session "
+    "runs.request runs.explain report.allure.site report.trend.page report.trend.charts report.trend.document "
+    "verdicts.trend.trend report.page report.comparison.page report.explanation.text store.traces store.folder "
+    "store.index.importing"
 )
 # What rich itself tells a terminal: colours, and the lines of a progress bar.
 _STYLES: Final = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\x1b\]8;[^\x1b]*\x1b\\")
@@ -120,6 +121,10 @@ def _chains(case: Case, number: int) -> dict[str, list[list[str]]]:
             ["compare", "6.1", "6.12", "--within", run, "--chart", f"{out}/a.svg", "--page", f"{out}/a.html"],
             ["compare", run, f"{results}/whole", "--json"],
             ["compare", run, results, "--markdown"],
+        ],
+        "explain": [
+            ["explain", "6.1", "6.12", "--within", run, "--svg", f"{out}/e.svg", "--folded", f"{out}/e.folded"],
+            ["explain", "6.1", "6.12", "--within", run, "--json"],
         ],
         "index": [
             ["index", "import", results, *index],
@@ -567,7 +572,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="so many of them at a time")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one")
-    parser.add_argument("--chains", type=int, default=0, help="so many of 9 groups of commands for each (0: all)")
+    parser.add_argument("--chains", type=int, default=0, help="so many of 10 groups of commands for each (0: all)")
     parser.add_argument("--only", type=int, help="this folder alone, which is kept")
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="begin no folder after that")
     parser.add_argument("--source", type=Path, action="append", default=[], help="a run folder to mutate as well")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import exact_profiles
 import pytest
 from command_line import CommandLine, command_line
 from profiles import INSTRUCTION_NS, profile_of, symbols_of
@@ -282,3 +284,17 @@ def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLi
         done = fsjoule("explain", "6.1", "6.12", "--within", run)
         assert done.code == 2
         assert said in " ".join(done.err.split())
+
+
+def test_the_script_tells_profiles_that_are_not_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_profiled(tmp_path / "results")
+    monkeypatch.setattr(sys, "argv", ["exact_profiles", str(run)])
+    assert exact_profiles.main() == 0
+    counted = len(list((run / "measurements").iterdir()))
+    assert f"{counted} profiles, {counted} of them exact to the instruction" in capsys.readouterr().out
+    first = min((run / "measurements").iterdir()) / PROFILE_FILE
+    first.write_bytes(encode_profile(replace(profile_of({0xC0000004: 7}), busy_ns=6 * INSTRUCTION_NS)))
+    assert exact_profiles.main() == 1
+    assert "off by 1\n" in capsys.readouterr().out
