@@ -61,7 +61,7 @@ def test_everything_that_is_wrong_is_said() -> None:
     text = "\n".join(notices(_frame(status, MeterCalibration())))
     for part in (
         "watchdog has reset it",
-        "3 transfers",
+        "3 failed transfers",
         "5 frames",
         "damaged",
         "not saved",
@@ -78,8 +78,8 @@ def test_news_are_told_once() -> None:
     assert news(None, reset) == ["its supply broke down and reset it"]
     assert news(reset, reset) == []
     assert news(reset, replace(reset, i2c_faults=2, frames_dropped=1)) == [
-        "2 transfers to the INA219 failed",
-        "1 frames were dropped because the host reads too slowly",
+        "2 failed transfers to the INA219",
+        "1 frame dropped: the host reads too slowly",
     ]
     # A meter that has started anew counts from 0.
     assert news(replace(WELL, i2c_faults=9, frames_dropped=9), WELL) == []

@@ -43,7 +43,7 @@ def test_clipped_samples_of_the_window(at: int, shunt: int, *, valid: bool) -> N
         if valid
         else [
             (
-                "1 samples of the window reached the end of the meter's range of 80 mV: set a larger range, or use a "
+                "1 sample of the window reached the end of the meter's range of 80 mV: set a larger range, or use a "
                 "smaller shunt"
             )
         ]

@@ -10,7 +10,7 @@ import typer
 
 from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.report.numbers import counted
+from fsjoule.model.labels import counted
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from fsjoule.cli.common import Json, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
-from fsjoule.report.numbers import ABSENT, counted
+from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Point, SeriesCount, Where
 from fsjoule.store.index.serieskeys import IndexedSeries

@@ -144,7 +144,7 @@ def _confirm(
     candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
 ) -> None:
     from fsjoule.lab import read_environment
-    from fsjoule.report.numbers import counted
+    from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import Policy, parse_policy
 

@@ -21,6 +21,7 @@ from fsjoule.host.cache.stages import Progress
 from fsjoule.host.watched import ExitError, run_watched
 from fsjoule.kernels.configuration import Configuration
 from fsjoule.kernels.kconfig import parse_config
+from fsjoule.model.labels import counted
 
 TIMEOUT_S: Final = 4 * 3600.0
 _COMPILER: Final = "arm-linux-gnueabihf-gcc"
@@ -170,7 +171,8 @@ def _forget(build: Path, *, since_ns: int) -> None:
 def _how_far(log: Path) -> str:
     """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
     made = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
-    return f"kernel build: {len(made)} files, {made[-1].split()[-1]}" if made else "kernel build: configuring"
+    done = f"{counted(len(made), 'file')}, {made[-1].split()[-1]}" if made else "configuring"
+    return f"kernel build: {done}"
 
 
 def _is_full(folder: Path) -> bool:

@@ -22,6 +22,7 @@ from fsjoule.host.cache.stages import Progress, build_once, cache_key
 from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
+from fsjoule.model.labels import counted
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
@@ -162,7 +163,7 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress
 
     def how_far() -> str:
         count = sum(1 for _ in made.glob("*/*/build/module/**/*.o"))
-        return f"modules: {count} files of {name} compiled" if count else f"modules: configuring {name}"
+        return f"modules: {counted(count, 'file')} of {name} compiled" if count else f"modules: configuring {name}"
 
     try:
         run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far, progress=progress)

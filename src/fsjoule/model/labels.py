@@ -1,4 +1,4 @@
-"""Labels of series in tables and charts."""
+"""Labels of series in tables and charts, and counts in words."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
         several = len(variants[key.filesystem, key.on_root]) > 1
         labels[key] = f"{key.filesystem} ({options})" if several else key.filesystem
     return labels
+
+
+def counted(count: int, what: str, plural: str = "") -> str:
+    """`1 pair`, `2 pairs`."""
+    return f"{count} {what if count == 1 else plural or f'{what}s'}"

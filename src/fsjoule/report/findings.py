@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fsjoule.model import KIB
+from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure
 from fsjoule.model.operation import size_label
-from fsjoule.report.numbers import ABSENT, counted, range_text, signed
+from fsjoule.report.numbers import ABSENT, range_text, signed
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome

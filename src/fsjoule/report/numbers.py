@@ -90,11 +90,6 @@ def range_text(interval: Interval | None) -> str:
     return f"{low} to {high} %"
 
 
-def counted(count: int, what: str, plural: str = "") -> str:
-    """`1 pair`, `2 pairs`."""
-    return f"{count} {what if count == 1 else plural or f'{what}s'}"
-
-
 def _decimals(interval: Interval | None) -> int:
     """One decimal, or more where one would hide the interval."""
     width = 100 * (interval.high - interval.low) if interval else 0.0

@@ -16,7 +16,8 @@ from fsjoule import lab
 from fsjoule.bench.storage import name_of
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import BoardProfile, Provision
-from fsjoule.report.numbers import counted, signed
+from fsjoule.model.labels import counted
+from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
 from fsjoule.runs.rebuild import Kernels

@@ -25,8 +25,8 @@ from fsjoule.errors import LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
+from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
-from fsjoule.report.numbers import counted
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
 from fsjoule.statistics.order import Turn

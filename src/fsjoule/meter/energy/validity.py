@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.model import Energy, SampleCounts, Trace, Window
+from fsjoule.model.labels import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
     clipped = int(np.count_nonzero(np.abs(trace.shunt_raw[inside].astype(np.int64)) >= limit))
     if not clipped:
         return []
-    end = f"{clipped} samples of {name} reached the end of the meter's range of {range_mv} mV"
+    end = f"{counted(clipped, 'sample')} of {name} reached the end of the meter's range of {range_mv} mV"
     return [f"{end}: set a larger range, or use a smaller shunt"]
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from fsjoule.meter.protocol.frames import InfoFrame
 from fsjoule.model import MeterStatus, ResetCause
+from fsjoule.model.labels import counted
 
 _RESETS: Final = {
     ResetCause.WATCHDOG: "its watchdog has reset it: the firmware hung",
@@ -19,9 +20,9 @@ def notices(frame: InfoFrame) -> list[str]:
     status, calibration = frame.status, frame.info.calibration
     found = [_RESETS[status.reset_cause]] if status.reset_cause in _RESETS else []
     if status.i2c_faults:
-        found.append(f"{status.i2c_faults} transfers to the INA219 have failed since power-up: check its wires")
+        found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the INA219 since power-up: check its wires")
     if status.frames_dropped:
-        found.append(f"{status.frames_dropped} frames were dropped since power-up because the host reads too slowly")
+        found.append(f"{counted(status.frames_dropped, 'frame')} dropped since power-up: the host reads too slowly")
     if status.settings_damaged:
         found.append("its saved settings were damaged and not used: set them anew, then fsjoule meter set --save")
     if status.unsaved:
@@ -42,7 +43,7 @@ def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:
         return [_RESETS[now.reset_cause]] if now.reset_cause in _RESETS else []
     faults = (now.i2c_faults - before.i2c_faults) % _U32_MODULUS
     dropped = (now.frames_dropped - before.frames_dropped) % _U32_MODULUS
-    found = [f"{faults} transfers to the INA219 failed"] if 0 < faults < _U32_MODULUS // 2 else []
+    found = [f"{counted(faults, 'failed transfer')} to the INA219"] if 0 < faults < _U32_MODULUS // 2 else []
     if 0 < dropped < _U32_MODULUS // 2:
-        found.append(f"{dropped} frames were dropped because the host reads too slowly")
+        found.append(f"{counted(dropped, 'frame')} dropped: the host reads too slowly")
     return found

@@ -23,6 +23,7 @@ from fsjoule.meter.protocol.frames import (
     SamplesFrame,
 )
 from fsjoule.model import Mark, MeterInfo, Trace
+from fsjoule.model.labels import counted
 
 _U32_MODULUS: Final = 1 << 32
 _FAULTS: Final[dict[int, str]] = {
@@ -232,9 +233,9 @@ class TraceBuilder:
         return heads[np.argsort(heads[:, _Head.TICK], kind="stable")]
 
     def _faults(self, flags: npt.NDArray[np.int64]) -> tuple[str, ...]:
-        total = self._taken_frames + len(flags)
+        total = counted(self._taken_frames + len(flags), "frame")
         counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
-        found = [f"{text} (in {counts[flag]} of {total} frames)" for flag, text in _FAULTS.items() if counts[flag]]
+        found = [f"{text} (in {counts[flag]} of {total})" for flag, text in _FAULTS.items() if counts[flag]]
         over = self._ended or (self._next_info is not None and self._info is not None)
         return (*found, ANOTHER_STREAM) if over else tuple(found)
 

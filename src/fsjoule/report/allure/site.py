@@ -14,12 +14,12 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.inside import shown
+from fsjoule.model.labels import counted
 from fsjoule.report.allure.builds import MOST, Builds, read_builds
 from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configuration, generate
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import write_results
 from fsjoule.report.allure.words import TRENDS
-from fsjoule.report.numbers import counted
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
 from fsjoule.store.index.database import Index, open_index

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from fsjoule.model.labels import counted
 from fsjoule.report.allure.documents import Result, Status
 from fsjoule.report.allure.tests import milliseconds, uuid_of
 from fsjoule.report.allure.words import REGRESSION, UNDECIDED
 from fsjoule.report.findings import figure_text
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline
-from fsjoule.report.numbers import counted, range_text
+from fsjoule.report.numbers import range_text
 from fsjoule.report.words import metric_change
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.folder import GATE_FILE

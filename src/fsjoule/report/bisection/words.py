@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from fsjoule.report.numbers import counted
+from fsjoule.model.labels import counted
 from fsjoule.statistics.bisection.answer import Answer, Kind, Standing
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.answer import Bisected, Change

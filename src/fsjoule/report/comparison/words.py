@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fsjoule.report.numbers import counted
+from fsjoule.model.labels import counted
 from fsjoule.report.words import counts_text, named
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome

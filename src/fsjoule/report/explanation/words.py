@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.report.numbers import counted, percent
+from fsjoule.model.labels import counted
+from fsjoule.report.numbers import percent
 from fsjoule.verdicts.explanation.changes import ExplainedSide, Explanation, FunctionChange, Presence
 
 _FOLDERS: Final = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from fsjoule.report.numbers import counted
+from fsjoule.model.labels import counted
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.gated import Gated, GateVerdict

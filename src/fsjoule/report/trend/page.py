@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 from markupsafe import Markup
 
+from fsjoule.model.labels import counted
 from fsjoule.report import style
-from fsjoule.report.numbers import counted
 from fsjoule.report.templating import part, render
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure

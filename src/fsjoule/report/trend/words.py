@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fsjoule.report.numbers import change_text, counted, signed
+from fsjoule.model.labels import counted
+from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order

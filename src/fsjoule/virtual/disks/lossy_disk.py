@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from fsjoule.model.labels import counted
 from fsjoule.virtual.disks.nbd import Kind, Line, Request, Server
 
 SECTOR_BYTES: Final = 512
@@ -44,7 +45,7 @@ class Loss:
 
     def __str__(self) -> str:
         torn = f", {self.torn} torn" if self.torn else ""
-        return f"{self.unflushed} unflushed writes, {self.lost} lost{torn}; seed {self.seed}"
+        return f"{counted(self.unflushed, 'unflushed write')}, {self.lost} lost{torn}; seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
