@@ -87,8 +87,6 @@ class LabError(FsjouleError):
 
 
 class MissingToolError(LabError):
-    """A required program is not installed."""
-
     def __init__(self, tool: str, package: str) -> None:
         super().__init__(
             f"the program {tool!r} was not found",
@@ -172,14 +170,10 @@ class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measur
 
 
 class ResultError(FsjouleError):
-    """A run folder is missing, damaged, or written with another schema."""
-
     exit_code = 2
 
 
 class GitLabError(FsjouleError):
-    """GitLab cannot be reached, or refuses."""
-
     exit_code = 7
 
 

@@ -288,5 +288,4 @@ def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
 
 
 def modules_of(names: Iterable[str]) -> tuple[str, ...]:
-    """All kernel modules that these filesystems need."""
     return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))

@@ -371,7 +371,6 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
 
 
 def _number(item: pytest.Item) -> int | None:
-    """The number of a test's planned entry, if it has one."""
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
     return entry.number if isinstance(entry, Planned) else None
 

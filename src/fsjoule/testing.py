@@ -93,8 +93,6 @@ class FakeProfiler:
 
 @dataclass
 class FakeStore:
-    """Keeps the contents of a run folder in memory."""
-
     runs: list[Run] = field(default_factory=list[Run])
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     attachments: dict[int, dict[str, bytes]] = field(default_factory=dict[int, dict[str, bytes]])

@@ -125,7 +125,6 @@ def parse(text: str) -> FioResult:
 
 
 def _side(pattern: IoPattern) -> str:
-    """The key of a job's figures in fio's JSON."""
     if pattern.reads and pattern.writes:
         return "mixed"
     return "read" if pattern.reads else "write"

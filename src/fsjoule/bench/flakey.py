@@ -95,7 +95,6 @@ class Flakey:
 
     @property
     def _parts(self) -> list[_Part]:
-        """The large file, then the small ones."""
         large, small = self.workload.size_bytes, self.workload.file_bytes
         return [
             _Part("large", 0, large),

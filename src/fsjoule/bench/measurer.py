@@ -320,12 +320,10 @@ class Measurer:
 
 
 def _unpacking(path: str, text: bytes) -> bytes:
-    """Shell commands that write a script."""
     return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _failure(done: CommandResult) -> list[str]:
-    """The complaint about a failed program; empty after exit code 0."""
     if done.exit_code == 0:
         return []
     return [f"`{done.argv[0]}` ended with exit code {done.exit_code}: {done.stdout.strip()[-300:]}"]

@@ -251,7 +251,6 @@ class Bench:
             return  # the first error is the one to report
 
     def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
-        """Record a failed attempt in the run folder."""
         fault = fault_of(error, entry, started_utc=started_utc, ended_utc=self.clock.utc(), steps=self.take_steps())
         self.run = dataclasses.replace(self.run, faults=(*self.run.faults, fault))
         try:

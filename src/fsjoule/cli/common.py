@@ -25,7 +25,6 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 def progress(line: str) -> None:
-    """Print a line of progress on stderr."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

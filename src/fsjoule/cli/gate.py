@@ -161,8 +161,6 @@ def gate(
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """The options of a gate that measures."""
-
     environment: EnvironmentFile
     filesystems: str
     suite: str

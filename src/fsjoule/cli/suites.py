@@ -122,7 +122,6 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
 
 def _table(entries: tuple[Planned, ...]) -> Table:
-    """The workloads of each part, with their sizes on this board."""
     from fsjoule.model.operation import size_label
 
     table = Table(box=None)

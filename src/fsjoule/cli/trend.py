@@ -186,7 +186,6 @@ def _write(file: Path, text: str) -> None:
 
 
 def _listed(given: _Names) -> tuple[str, ...]:
-    """The items of `a,b` options, without duplicates."""
     parts = (part.strip() for text in given or () for part in text.split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 

@@ -168,7 +168,6 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
 
 
 def command_text(run: Run) -> str:
-    """The command that made the run, quoted for a shell."""
     return shlex.join(run.command)
 
 

@@ -18,7 +18,6 @@ def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def table_lines(table: Table) -> Iterator[str]:
-    """The table, below its title if it has one."""
     if table.title:
         yield plain(table.title)
         yield ""

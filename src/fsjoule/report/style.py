@@ -72,12 +72,10 @@ def filesystem_colours(labels: list[str]) -> dict[str, str]:
 
 
 def kernel_colours(labels: Sequence[str]) -> dict[str, str]:
-    """A colour for each kernel, in the order of the plan."""
     return dict(zip(labels, cycle(KERNELS), strict=False))
 
 
 def chart_config() -> dict[str, object]:
-    """Vega-Lite's `config` for all charts."""
     return {
         "font": _FONT,
         "background": "transparent",

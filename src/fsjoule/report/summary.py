@@ -111,8 +111,6 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A note, and the numbers of its measurements."""
-
     text: str
     numbers: tuple[int, ...]
 

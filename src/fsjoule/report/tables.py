@@ -15,8 +15,6 @@ from fsjoule.statistics.spread import Spread
 
 
 class Counted(Protocol):
-    """A row with its number of valid repetitions."""
-
     @property
     def valid(self) -> int: ...
 
@@ -85,7 +83,6 @@ class Table:
     breaks: frozenset[int] = frozenset()
 
     def part(self, columns: Sequence[int]) -> Table:
-        """The table of the columns with these indices."""
         rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
         return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
 
@@ -132,7 +129,6 @@ _N: Final = Column("n", head=True)
 
 
 def fio_table(summary: Summary) -> Table:
-    """Operation, filesystem, n, MiB/s, IOPS, W, mJ/MiB gross and net, write amplification."""
     rows = summary.fio
     columns = [
         figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
@@ -161,7 +157,6 @@ def fio_footnote(summary: Summary) -> str:
 
 
 def timed_table(summary: Summary) -> Table:
-    """Operation, filesystem, n, seconds, W, mJ gross and net."""
     rows = summary.timed
     columns = [
         figures(rows, Column("time", "s"), lambda row: row.duration_s),
@@ -258,7 +253,6 @@ def projected_footnote(summary: Summary) -> str:
 
 
 def time_table(summary: Summary) -> Table:
-    """Where the time went, by phase."""
     rows = [(Cell(p.name), Cell(f"{p.seconds:.1f}"), Cell(share_text(p.share))) for p in summary.phases]
     columns = (Column("phase", is_figure=False, head=True), Column("time", "s"), Column("share"))
     return Table("Where the time went", simulated=False, columns=columns, rows=tuple(rows))
@@ -297,8 +291,6 @@ def _series_table(
 
 
 class Repeated(Counted, Protocol):
-    """A row with its number of invalid repetitions too."""
-
     @property
     def invalid(self) -> int: ...
 

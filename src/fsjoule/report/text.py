@@ -82,7 +82,6 @@ def _renderables(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 
 def _time(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
-    """Where the time went, and the board's utilisation."""
     if not summary.phases:
         return
     yield from rich_table(time_table(summary), width)
@@ -92,7 +91,6 @@ def _time(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
 
 
 def _suite(suite: SuitePage, width: int) -> Iterator[ConsoleRenderable]:
-    """The suite in its publication's form, with statements and doubtful cells."""
     yield Text(f"\n{suite.source}", style="italic")
     for remark in suite.remarks:
         yield footnote(remark)
@@ -194,7 +192,6 @@ def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
 
 
 def named_lines(title: str, lines: Sequence[tuple[str | Text, str]], style: str) -> ConsoleRenderable:
-    """A list of names, each with a text."""
     shown = RichTable(
         title=Text(title, style=f"bold {style}".rstrip()),
         title_justify="left",

@@ -32,8 +32,6 @@ _DIGEST_SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides as the user named them."""
-
     baseline: str
     candidate: str
 

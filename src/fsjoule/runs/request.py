@@ -163,7 +163,6 @@ def _filesystems(text: str) -> tuple[str, ...]:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """The items of an option like `a,b`, without duplicates."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 

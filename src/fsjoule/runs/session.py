@@ -248,7 +248,6 @@ class Session:
         return self._folder
 
     def show(self, console: Console) -> None:
-        """Print the run's tables, if it has begun."""
         if self._folder is not None:
             show_run(self._folder, console)
 
@@ -283,13 +282,11 @@ class Session:
 
 
 def root_filesystems(plan: Plan) -> tuple[str, ...]:
-    """The root filesystems of the card images that a plan needs."""
     roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in plan.entries)
     return tuple(dict.fromkeys(roots))
 
 
 def _reason(error: BaseException) -> str | None:
-    """Why a run was aborted, in one line."""
     if isinstance(error, FsjouleError):
         return error.what.partition("\n")[0]
     return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None

@@ -22,8 +22,6 @@ _MARGIN: Final = 2
 
 
 class ChangePointFinder(Protocol):
-    """Finds where the level of a series changes."""
-
     def find(self, values: Floats) -> tuple[int, ...]:
         """The indexes at which a new level starts, ascending; `values` are finite logarithms, in order, shape (n,)."""
         ...

@@ -31,7 +31,6 @@ class RememberedFinder:
         self.asked: dict[str, tuple[int, ...]] = {}
 
     def find(self, values: Floats) -> tuple[int, ...]:
-        """The indexes at which a new level starts, ascending."""
         if len(values) < 2 * self._finder.least_points:
             return ()
         key = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()

@@ -25,7 +25,6 @@ _DEEPEST_STEP: Final = 64  # labgrid's own steps have some ten levels
 
 
 def check_run(run: Run) -> None:
-    """Raise ValueError for an impossible run."""
     plan = run.plan
     _refuse(_wrong_times(("started_utc", run.started_utc), ("finished_utc", run.finished_utc)))
     _refuse(_wrong_times(*(("resumed_utc", utc) for utc in run.resumed_utc)))
@@ -53,7 +52,6 @@ def check_run(run: Run) -> None:
 
 
 def check_measurement(measurement: Measurement) -> None:
-    """Raise ValueError for an impossible measurement."""
     m, series = measurement, measurement.series
     _refuse(_wrong_times(("started_utc", m.started_utc)))
     _refuse(_negative("the measurement", number=m.number, repetition=m.repetition, boot=m.boot))
@@ -70,7 +68,6 @@ def check_measurement(measurement: Measurement) -> None:
 
 
 def check_meter(info: MeterInfo) -> None:
-    """Raise ValueError for an impossible meter."""
     if not 0 < info.rate_hz <= _FASTEST_HZ:
         raise ValueError(f"meter.rate_hz: {info.rate_hz} samples/s is impossible")
     positive = ("shunt_uohm", "shunt_lsb_uv", "bus_lsb_mv")
@@ -81,7 +78,6 @@ def check_meter(info: MeterInfo) -> None:
 
 
 def check_steps(steps: Iterable[LabStep]) -> None:
-    """Raise ValueError for impossible steps of labgrid."""
     for step in steps:
         if not 0 < step.level <= _DEEPEST_STEP:
             raise ValueError(f"steps: a level of {step.level} is impossible")

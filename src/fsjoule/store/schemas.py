@@ -47,10 +47,7 @@ def _failing_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's own data
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A kind of document: its types, a check of its values, and its limits.
-
-    `check` raises ValueError.
-    """
+    """A kind of document: its types, a check of its values, and its limits. `check` raises ValueError."""
 
     adapter: TypeAdapter[T]
     check: Callable[[T], None]
@@ -146,7 +143,6 @@ def _listed(error: ValidationError) -> str:
 
 
 def json_schemas() -> dict[str, str]:
-    """The JSON Schemas as text by file name."""
     return {
         "run.json": _json_schema(RUN, RUN_SCHEMA, "One run: what was asked for, on what, and where the time went"),
         "measurement.json": _json_schema(

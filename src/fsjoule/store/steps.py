@@ -19,7 +19,6 @@ _READER: Final = reader_of(_STEPS)
 
 
 def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
-    """The content of `steps.json`."""
     return _STEPS.dump_json(steps, indent=1) + b"\n"
 
 

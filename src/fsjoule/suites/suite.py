@@ -12,8 +12,6 @@ _FILESYSTEMS = ("ext4", "btrfs")  # the default of our suites
 
 
 class Where(StrEnum):
-    """A suite's default storage devices."""
-
     CARD = "card"
     FURTHER = "further"  # all but the card, unless there is nothing else
     EVERY = "every"

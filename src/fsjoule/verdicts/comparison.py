@@ -16,8 +16,6 @@ Judged = Finding[Verdict[Subject]]
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A measurement that was not used, and why."""
-
     run_id: str
     number: int
     label: str

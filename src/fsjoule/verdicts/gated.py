@@ -15,8 +15,6 @@ Tested = Finding[State]
 
 
 class GateVerdict(StrEnum):
-    """The gate's answer."""
-
     REGRESSED = "regressed"
     PASSED = "unchanged or better"
     UNDECIDED = "not decided"
@@ -40,8 +38,6 @@ _EXIT_CODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GateSide:
-    """One side: the user's name for it, and its title."""
-
     name: str
     title: str
     digest: str = ""

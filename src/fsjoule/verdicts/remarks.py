@@ -99,7 +99,6 @@ def kernel_labels(points: Iterable[Point]) -> tuple[str, ...]:
 
 
 def _boot_times(points: Iterable[Point]) -> dict[Boot, str]:
-    """The time of each boot's first measurement."""
     times: dict[Boot, str] = {}
     for point in points:
         boot = boot_of(point)
@@ -148,7 +147,6 @@ def _either(versions: Iterable[str]) -> str:
 
 
 def is_balanced(share: float) -> bool:
-    """Whether the sides' boots took turns."""
     return _BALANCED[0] <= share <= _BALANCED[1]
 
 

@@ -98,7 +98,6 @@ def pool_argv(seed: int, size_bytes: int) -> tuple[str, ...]:
 
 
 def writer_pool_bytes(workload: PowerLossWorkload) -> int:
-    """The size of the pool that the writer needs."""
     return _POOL_OFFSETS + -(-workload.size_bytes // (64 * KIB)) * 64 * KIB
 
 
@@ -121,7 +120,6 @@ def stopped(console: str) -> str:
 
 
 def file_list(files: Iterable[Promised]) -> bytes:
-    """The list of files for the inspector."""
     return "".join(f"{file.name} {file.size_bytes} {file.sha256}\n" for file in files).encode()
 
 

@@ -31,8 +31,6 @@ _CLEAN: Final = "--clean-alluredir"
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A measurement's attachments, and why others are missing."""
-
     attachments: tuple[Attachment, ...]
     problems: tuple[str, ...]
 

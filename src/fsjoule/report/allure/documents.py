@@ -35,8 +35,6 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a test, with nested steps."""
-
     name: str
     status: Status
     start_ms: int

@@ -46,7 +46,6 @@ def legend_of(measurement: Measurement, label: str) -> Legend:
 
 
 def groups_of(legend: Legend) -> dict[str, dict[str, str]]:
-    """The groups of a legend, in the form of Allure's configuration."""
     return {row["group"]: {"title": row["group"]} for row in legend.values()}
 
 

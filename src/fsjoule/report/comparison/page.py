@@ -13,7 +13,6 @@ from fsjoule.verdicts.comparison import Compared
 
 
 def render_page(compared: Compared) -> str:
-    """The page as HTML."""
     shown, rest = notable(compared.findings)
     return render(
         "comparison.html.j2",

@@ -61,17 +61,14 @@ def _names(group: Sequence[Judged], *, everything: bool) -> str:
 
 
 def left_out(compared: Compared) -> list[tuple[str, str]]:
-    """Figures that could not be used, by the findings that lack them."""
     return [(one.name, ", ".join(one.basis.left_out)) for one in compared.findings if one.basis.left_out]
 
 
 def side_facts(compared: Compared) -> list[tuple[str, str]]:
-    """Each side's kernels, runs, boots and dates."""
     return [("baseline", _side(compared.baseline)), ("candidate", _side(compared.candidate))]
 
 
 def only_here(compared: Compared) -> list[tuple[str, str]]:
-    """Series that only one side has."""
     both = (("baseline", compared.baseline), ("candidate", compared.candidate))
     return [(f"only the {name} has", "; ".join(side.only_here)) for name, side in both if side.only_here]
 

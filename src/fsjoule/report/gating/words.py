@@ -31,7 +31,6 @@ def headline(gated: Gated) -> str:
 
 
 def facts(gated: Gated) -> list[tuple[str, str]]:
-    """Each side's kernel, and the run folder."""
     told = [("baseline", gated.baseline.title), ("candidate", gated.candidate.title)]
     if gated.folder is not None:
         told.append(("run", gated.folder))

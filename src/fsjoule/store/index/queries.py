@@ -75,7 +75,6 @@ def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
 
 
 def stats(index: Index) -> Stats:
-    """Counts over the whole index."""
     counts = (
         func.count(),
         func.coalesce(func.sum(sql_cast(measurements.c.valid, Integer)), 0),

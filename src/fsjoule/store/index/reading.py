@@ -33,8 +33,6 @@ _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A folder that was left out, and the reason."""
-
     path: Path
     reason: str
 

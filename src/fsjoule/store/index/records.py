@@ -12,8 +12,6 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 
 
 class Order(StrEnum):
-    """The order of a series' measurements."""
-
     TIME = "time"  # when they were started
     KERNEL = "kernel"  # oldest kernel first, then time
 
@@ -100,8 +98,6 @@ class SeriesCount:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts over an index."""
-
     schema: str
     runs: int
     measurements: int

@@ -50,7 +50,6 @@ class IndexedSeries:
         return {"key": self.key, **asdict(self.series), "simulated": self.simulated}
 
     def row(self) -> dict[str, object]:
-        """Its columns in the table `series`."""
         columns: dict[str, object] = {**asdict(self.series), "simulated": self.simulated, "key": self.key}
         columns["make_options"] = json.dumps(self.series.make_options)
         columns["mount_options"] = json.dumps(self.series.mount_options)

@@ -167,7 +167,6 @@ def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqli
 
 
 def _stored_digests(connection: Connection, numbers: Sequence[int]) -> Mapping[int, Digests]:
-    """The digests of each run's measurements."""
     digests: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
     if numbers:
         columns = (measurements.c.run, measurements.c.number, measurements.c.digest)

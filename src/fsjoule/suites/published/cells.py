@@ -14,8 +14,6 @@ Found = Spread | Proportion
 
 
 class Quantity(StrEnum):
-    """The quantity of a figure in a cell."""
-
     THROUGHPUT = "throughput"
     IOPS = "IOPS"
     POWER = "power"

@@ -21,8 +21,6 @@ SIGNIFICANCE: Final = 0.05
 
 
 class Holds(StrEnum):
-    """Whether a statement holds."""
-
     YES = "holds"
     NO = "does not hold"
     UNTOLD = "cannot be told"
@@ -64,8 +62,6 @@ class Answer:
 
 
 class Rule(Protocol):
-    """A testable form of a statement."""
-
     @property
     def cells(self) -> tuple[Cell, ...]: ...
 
@@ -200,30 +196,24 @@ class Statement:
 
     @property
     def part(self) -> str:
-        """The statement's part; a statement has only one."""
         return self.rule.cells[0].part
 
 
 def above(greater: Cell, *others: Cell | float) -> Above:
-    """The rule that the first is the greatest."""
     return Above(tuple(Pair(greater, other) for other in others))
 
 
 def below(least: Cell, *others: Cell | float) -> Above:
-    """The rule that the first is the least."""
     return Above(tuple(Pair(other, least) for other in others))
 
 
 def rising(cells: Sequence[Cell]) -> Above:
-    """The rule that each is above the one before it."""
     return Above(tuple(Pair(after, before) for before, after in pairwise(cells)))
 
 
 def falling(cells: Sequence[Cell]) -> Above:
-    """The rule that each is below the one before it."""
     return rising(cells[::-1])
 
 
 def all_of(*rules: Above) -> Above:
-    """All pairs of all rules."""
     return Above(tuple(pair for rule in rules for pair in rule.pairs))

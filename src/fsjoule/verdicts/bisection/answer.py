@@ -13,13 +13,7 @@ from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.state import State, metric_of
 
 # Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
-EXIT_CODES: Final = {
-    Kind.CULPRIT: 0,
-    Kind.SET: 10,
-    Kind.NO_REGRESSION: 11,
-    Kind.UNDECIDED: 3,
-    Kind.UNTESTABLE: 12,
-}
+EXIT_CODES: Final = {Kind.CULPRIT: 0, Kind.SET: 10, Kind.NO_REGRESSION: 11, Kind.UNDECIDED: 3, Kind.UNTESTABLE: 12}
 
 
 @dataclass(frozen=True, slots=True)
