@@ -1,7 +1,8 @@
 """Suites as data: the workloads to measure, without filesystem, kernel or board.
 
-For: suites, plans and estimates. Called by: `bench`, `report`, `runs`, `cli`. May call: `filesystems`, `statistics`,
-`model`, `errors`.
+For: suites, plans and estimates.
+Called by: `bench`, `report`, `runs`, `cli`.
+May call: `filesystems`, `statistics`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
 `check_modules` (refuse impossible plans early), `estimate` (time, wear and energy). A suite is a module of
