@@ -127,7 +127,7 @@ def test_a_calibration_with_the_wrong_load_says_what_it_saw(load: Bench, fsjoule
     point = ("--high-ua", 700_000, "--high-uv", 5_000_000, "--reference-uncertainty", 200)
     high = fsjoule("meter", "calibrate", *point)
     assert high.code == 4
-    assert re.search(r"by the reference it should be 70000 uV\n  hint: two points at least 0.2 A apart", high.err), (
+    assert re.search(r"by the reference it should read 70000 uV\n  hint: two points at least 0.2 A apart", high.err), (
         high.err
     )
     assert fsjoule("meter", "info", "--json").document["calibration"]["gain_date"] is None

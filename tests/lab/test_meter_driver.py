@@ -228,7 +228,7 @@ def test_a_refused_command_says_why_and_changes_nothing(bench: _Bench) -> None:
     bench.start_meter()
     driver = bench.driver(network=False)
     before = driver.info()
-    with pytest.raises(MeterError, match="refuses the command 'zero': a value is outside of what is allowed, or"):
+    with pytest.raises(MeterError, match="refuses the command 'zero': a value is out of range, or"):
         driver.client().command(Command.ZERO, commands.zero(1))
     with pytest.raises(MeterError, match="the command's payload has the wrong length") as caught:
         driver.client().command(Command.RATE, b"\1")

@@ -116,7 +116,7 @@ def test_a_measurement_that_cannot_be_is_named_and_left_out(
 def test_a_percentile_is_a_number(folder: Path, name: str) -> None:
     file = next(f for f in folder.glob("measurements/*/measurement.json") if '"latency_perc' in f.read_text())
     put(file, ("fio", "latency_percentiles_ns"), {name: 1})
-    assert "no percentile" in load_run(folder).damaged[file.parent.name]
+    assert "not a percentile" in load_run(folder).damaged[file.parent.name]
 
 
 @given(st.text() | st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(lambda time: time.isoformat()))

@@ -60,9 +60,9 @@ def test_an_index_is_named_by_a_file_or_a_url(written: str, driver: str) -> None
         ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),
         ("postgresql://lab@db:port/fsjoule", "cannot be read"),
-        ("sqlite:///index.sqlite?timeout=soon", "timeout=soon is no number"),
-        ("sqlite:///index.sqlite?timeout=nan", "timeout=nan is no number"),
-        ("sqlite:///index.sqlite?timeout=-1", "timeout=-1 is no number"),
+        ("sqlite:///index.sqlite?timeout=soon", "timeout=soon is not a number"),
+        ("sqlite:///index.sqlite?timeout=nan", "timeout=nan is not a number"),
+        ("sqlite:///index.sqlite?timeout=-1", "timeout=-1 is not a number"),
     ],
 )
 def test_a_url_that_can_be_no_index_is_refused(written: str, words: str) -> None:
