@@ -47,60 +47,45 @@ _PLAN: Final = pytest.StashKey[Plan]()
 # Whether a collected test needs a board and there is none.
 _NO_BOARD: Final = pytest.StashKey[bool]()
 
+_OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
+    "--fs": (str, "NAME[,NAME]", "filesystems (default: the suite's)"),
+    "--kernel": (
+        *(str, "KERNEL[,KERNEL]"),
+        f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {_DEFAULT_KERNEL})",
+    ),
+    "--suite": (str, "NAME", f"what to measure (default: {_DEFAULT_SUITE})"),
+    "--repeat": (int, "N", "repetitions, each a boot (default: the suite's)"),
+    "--provision": (
+        *(str, "root|scratch"),
+        (
+            "where the filesystem lives: the board's root partition, or freshly made on the scratch partition "
+            "(default: the suite's, or scratch)"
+        ),
+    ),
+    "--storage": (
+        *(str, "NAME[,NAME]"),
+        "storage devices of the board: card, or one of its environment file (default: the suite's)",
+    ),
+    "--size-factor": (float, "F", "factor for the sizes of published suites (default: the environment file's)"),
+    "--results": (Path, "DIR", f"where run folders go (default: {_DEFAULT_RESULTS})"),
+    "--resume": (
+        *(Path, "RUN"),
+        "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
+    ),
+    "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
+    "--meter-program": (
+        *(Path, "FILE"),
+        "program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
+    ),
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
-    group.addoption("--fs", default=None, metavar="NAME[,NAME]", help="filesystems (default: the suite's)")
+    for name, (kind, metavar, told) in _OPTIONS.items():
+        group.addoption(name, type=kind, metavar=metavar, help=told)
     group.addoption(
-        "--kernel",
-        default=None,
-        metavar="KERNEL[,KERNEL]",
-        help="kernels to boot: names, package files (.deb), build folders; several alternate (default: "
-        f"{_DEFAULT_KERNEL})",
-    )
-    group.addoption("--suite", default=None, metavar="NAME", help=f"what to measure (default: {_DEFAULT_SUITE})")
-    group.addoption("--repeat", default=None, metavar="N", help="repetitions, each a boot (default: the suite's)")
-    group.addoption(
-        "--provision",
-        default=None,
-        metavar="root|scratch",
-        help="where the filesystem lives: the board's root partition, or freshly made on the scratch partition "
-        "(default: the suite's, or scratch)",
-    )
-    group.addoption(
-        "--storage",
-        default=None,
-        metavar="NAME[,NAME]",
-        help="storage devices of the board: card, or one of its environment file (default: the suite's)",
-    )
-    group.addoption(
-        "--size-factor",
-        default=None,
-        metavar="F",
-        help="factor for the sizes of published suites (default: the environment file's)",
-    )
-    group.addoption(
-        "--full", dest="size_factor", action="store_const", const="1", help="published sizes and repetitions"
-    )
-    group.addoption(
-        "--results", default=None, metavar="DIR", help=f"where run folders go (default: {_DEFAULT_RESULTS})"
-    )
-    group.addoption(
-        "--resume",
-        default=None,
-        type=Path,
-        metavar="RUN",
-        help="resume an aborted run in its folder, with its plan and seed; measure only missing entries",
-    )
-    group.addoption(
-        "--seed", default=None, metavar="N", help="seed for the order and all random choices (default: new, recorded)"
-    )
-    group.addoption(
-        "--meter-program",
-        default=None,
-        type=Path,
-        metavar="FILE",
-        help="program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
+        "--full", dest="size_factor", action="store_const", const=1.0, help="published sizes and repetitions"
     )
     group.addoption(
         "--profile",
@@ -192,19 +177,6 @@ def _forgive_leaks(config: pytest.Config) -> None:
         warnings.filterwarnings("ignore", message, category)
 
 
-def _number_of(option: Namespace, name: str, kind: type[int | float]) -> Any:  # noqa: ANN401 - of that kind
-    """The value of a numeric option. Raises ConfigError; pytest would end with the exit code of a lab fault."""
-    text: str | None = getattr(option, name)
-    try:
-        return None if text is None else kind(text)
-    except ValueError as error:
-        shown = f"--{name.replace('_', '-')} {text}"
-        what = "whole number" if kind is int else "number"
-        raise ConfigError(
-            f"{shown}: this is not a {what}", hint=f"--{name.replace('_', '-')} takes a {what}"
-        ) from error
-
-
 def _end_by_signal(config: pytest.Config) -> None:
     """The last clean-up: give the signals back to Python."""
     interrupts.restore()
@@ -215,31 +187,20 @@ def _end_by_signal(config: pytest.Config) -> None:
 
 
 def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
-    repeat, seed = _number_of(option, "repeat", int), _number_of(option, "seed", int)
-    size_factor = _number_of(option, "size_factor", float)
     if option.resume is not None:
-        given = {
-            "--suite": option.suite,
-            "--fs": option.fs,
-            "--kernel": option.kernel,
-            "--repeat": repeat,
-            "--provision": option.provision,
-            "--storage": option.storage,
-            "--results": None if option.results is None else Path(option.results).resolve(),
-            "--seed": seed,
-            "--size-factor": size_factor,
-        }
+        given = {name: getattr(option, name[2:].replace("-", "_")) for name in _OPTIONS}
+        given["--results"] = option.results and option.results.resolve()
         return choose_resumed(option.resume, given, meter_program=option.meter_program, profiled=option.profiled)
     return choose(
         suite_name=option.suite or _DEFAULT_SUITE,
         filesystems=option.fs,
         kernels=option.kernel or _DEFAULT_KERNEL,
-        repeat=repeat,
+        repeat=option.repeat,
         provision=option.provision,
-        results=Path(option.results or _DEFAULT_RESULTS),
-        seed=seed,
+        results=option.results or Path(_DEFAULT_RESULTS),
+        seed=option.seed,
         meter_program=option.meter_program,
-        size_factor=size_factor,
+        size_factor=option.size_factor,
         storages=option.storage,
         environment=environment,
         profiled=option.profiled,

@@ -130,9 +130,9 @@ print(json.dumps(told))
 WRONG = {
     "--no-such-option": "unrecognized arguments: --no-such-option",
     "--suite": "expected one argument",
-    "--repeat two": "--repeat two: this is not a whole number",
+    "--repeat two": "argument --repeat: invalid int value: 'two'",
     "--repeat 99999999": "99999999 repetitions are too many",
-    "--size-factor half": "--size-factor half: this is not a number",
+    "--size-factor half": "argument --size-factor: invalid float value: 'half'",
     "--results /proc/x": "--results: nothing can be written in /proc/x",
     f"--kernel {'x' * 300}": "File name too long",
     "no-board": "measuring needs a board: add --lg-env env/virtual.yaml",
