@@ -14,10 +14,9 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.comparison.chart import forest_chart
 from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.markdown import to_markdown
-from fsjoule.report.comparison.table import comparison_table, share_text
 from fsjoule.report.comparison.text import print_comparison
 from fsjoule.report.comparison.words import headline
-from fsjoule.report.findings import figure_text
+from fsjoule.report.findings import comparison_table, figure_text, share_text
 from fsjoule.report.numbers import change_text, percent, range_text, signed
 from fsjoule.report.words import means
 from fsjoule.statistics.comparison import Verdict

@@ -14,9 +14,13 @@ from fsjoule.report.numbers import ABSENT, range_text, signed
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.verdicts.comparison import Judged
 from fsjoule.verdicts.finding import F, Finding, important_first
+from fsjoule.verdicts.gated import Tested
 
 _SHOWN: Final = 10
+_WHOLE: Final = 10  # percent; no decimals from here on
+_TINY: Final = 0.001  # percent; smaller shares are shown as below this
 _SIGNIFICANT: Final = 4
 _SIZE: Final = re.compile(r" \d+KiB\b")
 TONES: Final = {
@@ -93,3 +97,61 @@ def _cells(one: Finding[object], shared: str) -> tuple[Cell, ...]:
         Cell(range_text(one.interval)),
         Cell(means(one), tone=TONES[one.outcome]),
     )
+
+
+def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool) -> Table:
+    return finding_table(title, findings, _COMPARED, simulated=simulated)
+
+
+def share_text(share: float | None) -> str:
+    """A fraction in percent with two significant digits, down to 0.001 %."""
+    if share is None:
+        return ABSENT
+    percent = 100 * share
+    if percent >= _WHOLE:
+        return f"{percent:.0f} %"
+    return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
+
+
+def _counts(one: Judged) -> str:
+    baseline, candidate = one.boots
+    return str(baseline) if baseline == candidate else f"{baseline}, {candidate}"
+
+
+_COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
+    Column("baseline", optional=True): lambda one: figure_text(one.baseline),
+    Column("candidate", optional=True): lambda one: figure_text(one.candidate),
+    Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
+    Column("n", optional=True): _counts,
+    Column("p", optional=True): lambda one: share_text(one.basis.p),
+    Column("q", optional=True): lambda one: share_text(one.basis.q),
+    Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
+}
+
+
+def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Table:
+    return finding_table(title, findings, _GATED, simulated=simulated)
+
+
+def _evidence(one: Tested) -> str:
+    """The share of the evidence that either decision takes."""
+    state = one.basis
+    if not state.pairs:
+        return ABSENT
+    return f"{100 * state.towards_regressed:.0f} / {100 * state.towards_not_regressed:.0f} %"
+
+
+def _noise(one: Tested) -> str:
+    noise = one.basis.relative_noise
+    return ABSENT if noise is None else f"{100 * noise:.2g} %"
+
+
+_GATED: Final[dict[Column, Callable[[Tested], str]]] = {
+    Column("matters", optional=True): lambda one: f"{100 * one.matters:g} %",
+    Column("evidence", optional=True): _evidence,
+    Column("pairs", optional=True): lambda one: str(one.basis.pairs),
+    Column("baseline", optional=True): lambda one: figure_text(one.baseline),
+    Column("candidate", optional=True): lambda one: figure_text(one.candidate),
+    Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
+    Column("noise", optional=True): _noise,
+}

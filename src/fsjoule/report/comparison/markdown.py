@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.table import comparison_table
-from fsjoule.report.findings import notable, rest_text
+from fsjoule.report.findings import comparison_table, notable, rest_text
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.comparison import Compared
 
@@ -29,14 +28,8 @@ def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
         yield f"- {name}: {plain(text)}"
     for note in compared.notes:
         yield f"- {plain(note)}"
-    for title, lines in (
-        ("To decide the rest", [] if only_changes else named_list(words.needs(compared))),
-        ("Not compared", named_list(words.only_here(compared))),
-        ("Figures that could not be used", named_list(words.left_out(compared))),
-        ("Invalid measurements, not used", named_list(words.invalid(compared))),
-        ("Damaged, left out", named_list(list(compared.damaged.items()))),
-    ):
-        if lines:
-            yield from folded(title, lines)
+    needs = [] if only_changes else words.needs(compared)
+    for title, lines in (*([("To decide the rest", needs)] if needs else []), *words.unused(compared)):
+        yield from folded(title, named_list(lines))
     yield ""
     yield f"<sub>{plain(words.rules(compared.criteria))}</sub>"

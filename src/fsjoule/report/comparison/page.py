@@ -6,8 +6,7 @@ from importlib.metadata import version
 
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.chart import forest_chart, metrics_of
-from fsjoule.report.comparison.table import comparison_table
-from fsjoule.report.findings import TONES, notable, rest_text
+from fsjoule.report.findings import TONES, comparison_table, notable, rest_text
 from fsjoule.report.templating import marked_up, render
 from fsjoule.verdicts.comparison import Compared
 
@@ -27,8 +26,5 @@ def render_page(compared: Compared) -> str:
         rules=words.rules(compared.criteria),
         needs=words.needs(compared),
         side_facts=words.side_facts(compared),
-        only_here=words.only_here(compared),
-        left_out=words.left_out(compared),
-        invalid=words.invalid(compared),
-        damaged=list(compared.damaged.items()),
+        unused=words.unused(compared),
     )

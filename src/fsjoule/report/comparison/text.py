@@ -9,8 +9,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.table import comparison_table
-from fsjoule.report.findings import most_important, shown_text
+from fsjoule.report.findings import comparison_table, most_important, shown_text
 from fsjoule.report.text import finding_lines, footnote, named_lines
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared
@@ -43,15 +42,9 @@ def _renderables(
         needs = words.needs(compared, everything=everything)
         yield from _paragraphs("To decide the rest", [f"{need}: {names}" for need, names in needs])
     yield from _paragraphs("To know", compared.notes)
-    for title, lines in (
-        ("Not compared", words.only_here(compared)),
-        ("Figures that could not be used", words.left_out(compared)),
-        ("Invalid measurements, not used", words.invalid(compared)),
-        ("Damaged, left out", list(compared.damaged.items())),
-    ):
-        if lines:
-            listed = lines if everything else lines[:_LISTED]
-            yield named_lines(title, listed + _more(len(lines) - len(listed)), "yellow")
+    for title, lines in words.unused(compared):
+        listed = lines if everything else lines[:_LISTED]
+        yield named_lines(title, listed + _more(len(lines) - len(listed)), "yellow")
 
 
 def _paragraphs(title: str, texts: Sequence[str]) -> Iterator[ConsoleRenderable]:

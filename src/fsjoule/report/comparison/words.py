@@ -82,6 +82,17 @@ def invalid(compared: Compared) -> list[tuple[str, str]]:
     ]
 
 
+def unused(compared: Compared) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What is not in the table, by title: names with their reasons."""
+    sections = {
+        "Not compared": only_here(compared),
+        "Figures that could not be used": left_out(compared),
+        "Invalid measurements, not used": invalid(compared),
+        "Damaged, left out": list(compared.damaged.items()),
+    }
+    return [(title, lines) for title, lines in sections.items() if lines]
+
+
 def rules(criteria: Criteria) -> str:
     """How to read the findings: order, intervals, error rates."""
     effect = f"{100 * criteria.smallest_effect:g} %"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsjoule.report.findings import notable, rest_text
+from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.gating import words
-from fsjoule.report.gating.table import gate_table
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.gated import Gated
 
@@ -28,14 +27,12 @@ def _lines(gated: Gated) -> Iterator[str]:
     yield ""
     yield from (f"- {name}: {plain(text)}" for name, text in words.facts(gated))
     yield from (f"- {plain(note)}" for note in gated.notes)
-    for title, lines in (
-        ("Stalled boots, which the test ignores", named_list(words.stalls(gated))),
-        ("Figures that could not be used", named_list(words.unusable(gated))),
-        ("Faults of the lab", [f"- {plain(fault)}" for fault in gated.faults]),
-        ("To repeat it", ["```sh", words.command(gated).replace("```", ""), "```"] if gated.command else []),
-    ):
-        if lines:
-            yield from folded(title, lines)
+    for title, lines in words.unused(gated):
+        yield from folded(title, named_list(lines))
+    if gated.faults:
+        yield from folded("Faults of the lab", [f"- {plain(fault)}" for fault in gated.faults])
+    if gated.command:
+        yield from folded("To repeat it", ["```sh", words.command(gated).replace("```", ""), "```"])
     if gated.findings:
         yield ""
         yield f"<sub>{plain(words.rules(gated))}</sub>"

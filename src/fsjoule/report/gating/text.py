@@ -8,9 +8,8 @@ from typing import Final
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
-from fsjoule.report.findings import most_important, shown_text
+from fsjoule.report.findings import gate_table, most_important, shown_text
 from fsjoule.report.gating import words
-from fsjoule.report.gating.table import gate_table
 from fsjoule.report.text import finding_lines, footnote, named_lines
 from fsjoule.verdicts.gated import Gated, GateVerdict
 
@@ -36,12 +35,8 @@ def _renderables(gated: Gated, width: int, *, everything: bool) -> Iterator[Cons
         table = gate_table(shown_text(shown, rest), shown, simulated=gated.simulated)
         yield from finding_lines(table, rest, width)
         yield footnote(words.rules(gated))
-    for title, lines in (
-        ("Notes", [("-", note) for note in gated.notes]),
-        ("Stalled boots, which the test ignores", words.stalls(gated)),
-        ("Figures that could not be used", words.unusable(gated)),
-        ("Faults of the lab", [("-", fault) for fault in gated.faults]),
-    ):
+    notes, faults = ([("-", text) for text in texts] for texts in (gated.notes, gated.faults))
+    for title, lines in (("Notes", notes), *words.unused(gated), ("Faults of the lab", faults)):
         if lines:
             yield named_lines(title, lines, "yellow")
     yield Text("")

@@ -50,6 +50,15 @@ def unusable(gated: Gated) -> list[tuple[str, str]]:
     return [(one.name, ", ".join(one.basis.unusable)) for one in gated.findings if one.basis.unusable]
 
 
+def unused(gated: Gated) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What the test did not count, by title: names with their reasons."""
+    sections = {
+        "Stalled boots, which the test ignores": stalls(gated),
+        "Figures that could not be used": unusable(gated),
+    }
+    return [(title, lines) for title, lines in sections.items() if lines]
+
+
 def rules(gated: Gated) -> str:
     """How to read the answer: order, evidence, error rates."""
     policy = gated.policy
