@@ -14,6 +14,11 @@ class WantedKernel:
     without: str = ""
     aligned: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the commit as it is."""
+        return not self.without and not self.aligned
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernel:

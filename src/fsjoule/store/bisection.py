@@ -56,6 +56,7 @@ class Asked:
     effects: dict[Metric, float]
     budget: int
     seed: int
+    simulated: bool
     config: tuple[str, ...] = ()
     schema: Literal["fsjoule.bisection/1"] = SCHEMA
     event: Literal["asked"] = "asked"
@@ -74,11 +75,12 @@ class Asked:
 class Line:
     """The commits that are searched from now on, oldest first; the first is an end that is good.
 
-    `subjects` are the first lines of their messages. `inside` is the merge whose commits these are, empty for the first
-    line.
+    A commit may be one that was made for this: `adds` are the user's commits that the steps add, `subjects` the first
+    lines of their messages. `inside` is the merge whose commits these are, empty for the first line.
     """
 
     commits: tuple[str, ...]
+    adds: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     inside: str = ""
     event: Literal["line"] = "line"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from fsjoule.report.bisection import words
-from fsjoule.report.bisection.text import first_bad
+from fsjoule.report.bisection.tables import first_bad
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
 from fsjoule.verdicts.bisection.state import State
@@ -52,5 +52,5 @@ def git_log(state: State) -> str:
 
 
 def _skipped(state: State) -> list[str]:
-    plain = (each.kernel for each in state.skipped if not each.kernel.without and not each.kernel.aligned)
+    plain = (each.kernel for each in state.skipped if each.kernel.is_plain)
     return list(dict.fromkeys(kernel.commit for kernel in plain))

@@ -40,15 +40,16 @@ def headline(state: State, answer: Bisected) -> str:
             return "cannot be tested: an end of the range does not build, boot or do its work"
 
 
-def details(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
-    """What the answer rests on, by name."""
+def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
+    """What the answer rests on, by name, and what it has taken."""
+    if answer is None:
+        return
+    if answer.kind is Kind.SET:
+        yield from (("one of", named(state, commit)) for commit in answer.commits)
     for change in answer.changes:
         yield "change", f"{change.figure}: {change.words} (95 % interval {bounds(change)})"
     if answer.kind in {Kind.CULPRIT, Kind.SET}:
-        yield (
-            "sure",
-            f"{100 * (1 - answer.error):.1f} %; the last good commit measured is {named(state, answer.parent)}",
-        )
+        yield "sure", f"{100 * (1 - answer.error):.1f} %; the last good one measured is {named(state, answer.parent)}"
     if answer.kind is Kind.CULPRIT:
         yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
         yield "cures", _CURE[answer.cure]
@@ -58,6 +59,21 @@ def details(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
         way = "gain" if other.gain else "loss"
         where = f"after {short(other.parent)}, up to {named(state, other.commit)} ({100 * other.probability:.0f} %)"
         yield "besides", f"another {way} {where}: {', '.join(each.words for each in other.changes)}"
+    yield "cost", cost(answer)
+
+
+def question(state: State) -> Iterator[tuple[str, str]]:
+    """What was asked, by name."""
+    asked = state.asked
+    yield "good", ", ".join(short(each) for each in asked.good)
+    yield "bad", ", ".join(short(each) for each in asked.bad)
+    yield "range", counted(len(state.lines[0].commits) - 1, "commit")
+    yield (
+        "measured",
+        f"suite {asked.suite} on {asked.board}, {', '.join(asked.filesystems)}: {', '.join(asked.figures)}",
+    )
+    yield "loss", ", ".join(f"{metric.value} by {100 * effect:g} % or more" for metric, effect in asked.effects.items())
+    yield "seed", str(asked.seed)
 
 
 def cost(answer: Bisected) -> str:
@@ -75,17 +91,13 @@ def bounds(change: Change) -> str:
 
 
 def named(state: State, commit: str) -> str:
-    """A commit by its short hash and its subject."""
-    return f"{short(commit)} {subject(state, commit)}".strip()
+    """A commit by the short hash of what the user has, and its subject."""
+    return f"{short(state.added(commit))} {subject(state, commit)}".strip()
 
 
 def subject(state: State, commit: str) -> str:
-    """The first line of its message, as the log has it."""
-    for line in state.lines:
-        for each, said in zip(line.commits, line.subjects, strict=False):
-            if each == commit:
-                return said
-    return ""
+    """The first line of its message."""
+    return state.told(commit, "subjects")
 
 
 def short(commit: str) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,16 +63,6 @@ class BoardBoots:
         interrupts.tell(self.say)
         self._open.close()
 
-    def selected(self, entries: tuple[Planned, ...]) -> tuple[Planned, ...]:
-        """The measurements of a plan that count. Raises ConfigError if that is none."""
-        parts = [part.strip() for part in self.select.split(",") if part.strip()]
-        found = tuple(each for each in entries if not parts or any(part in each.slug for part in parts))
-        wanted = tuple(each for each in found if set(metrics_of(each.workload)) & set(self.metrics))
-        if not wanted:
-            names = ", ".join(dict.fromkeys(each.slug for each in entries))
-            raise ConfigError(f"-k {self.select}: no measurement of the suite has this name", hint=f"it has {names}")
-        return wanted
-
     def measure(self, kernel: Path, seed: int) -> KernelBoot:
         """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
 
@@ -92,7 +82,7 @@ class BoardBoots:
         self._keep_few([card.path.parent for card in session.card_images])
         started_s = time.monotonic()
         with session.run(target) as bench:
-            entries = self.selected(session.plan.entries)
+            entries = selected(session.plan.entries, self.select, self.metrics)
             session.expected = len(entries)
             with interrupts.interruptible():
                 measured, unfit = _measured(bench, entries)
@@ -137,6 +127,26 @@ class BoardBoots:
             for metric in self.metrics
             if metric in metrics_of(entry.workload)
         }
+
+
+def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric]) -> tuple[Planned, ...]:
+    """The measurements of a plan that count: those with a part of `select` in their names, and with a metric.
+
+    Raises ConfigError if there is none.
+    """
+    parts = [part.strip() for part in select.split(",") if part.strip()]
+    named = [each for each in entries if not parts or any(part in each.slug for part in parts)]
+    if not named:
+        names = ", ".join(dict.fromkeys(each.slug for each in entries))
+        raise ConfigError(f"-k {select}: no measurement of the suite has this in its name", hint=f"it has {names}")
+    found = tuple(each for each in named if set(metrics_of(each.workload)) & set(metrics))
+    if not found:
+        told = ", ".join(dict.fromkeys(metric.value for each in named for metric in metrics_of(each.workload)))
+        raise ConfigError(
+            f"--metric {','.join(metric.value for metric in metrics)}: no chosen measurement has it",
+            hint=f"choose {told}",
+        )
+    return found
 
 
 def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurement], str | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.report.bisection.words import headline
@@ -53,6 +53,22 @@ class Search:
                 answer = bisected(state, step)
                 self.log.add(Answered(_now(), answer.kind, headline(state, answer)))
         return state
+
+    def go_on(self) -> None:
+        """After an answer, search where another loss lies.
+
+        Raises ConfigError if there is no answer yet, or nothing that one step leaves unexplained.
+        """
+        state = State.of(self.log.events)
+        step = state.step()
+        second = step.second if state.answered is not None and isinstance(step, Answer) else None
+        if second is None or second.gain:
+            why = "there is no answer yet" if state.answered is None else "one loss explains all boots"
+            why = why if second is None else "what lies besides it is a gain"
+            raise ConfigError(f"--continue: {why}", hint="fsjoule bisect show tells what was found")
+        part = slice(second.parent, second.bad + 1)
+        line = state.line
+        self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside))
 
     def _entered(self, state: State, answer: Answer) -> bool:
         """Go on inside of the culprit if it is a merge."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fsjoule.errors import ResultError
 from fsjoule.model.bisection import WantedKernel
@@ -60,6 +60,17 @@ class State:
     def commit(self, position: int) -> str:
         return self.line.commits[position]
 
+    def added(self, commit: str) -> str:
+        """The user's commit that a step of a line adds: mostly the same one."""
+        return self.told(commit, "adds") or commit
+
+    def told(self, commit: str, what: Literal["adds", "subjects"]) -> str:
+        """What the newest line that has the commit says of it; empty if none does."""
+        for line in reversed(self.lines):
+            if commit in line.commits:
+                return dict(zip(line.commits, getattr(line, what), strict=False)).get(commit, "")
+        return ""
+
     def question(self) -> Question:
         """The question about the line; its budget is what is left of the whole."""
         effects = tuple(_effect(figure, self.asked) for figure in self.asked.figures)
@@ -80,7 +91,7 @@ class State:
         return Evidence(
             boots=tuple(boot for boot in boots if boot is not None),
             untestable=frozenset(
-                position[kernel.commit] for kernel in skipped if kernel.commit in position and _is_plain(kernel)
+                position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
             ),
             pools={number: str(pool) for number, pool in enumerate(self.pools)},
             cure_possible=not any(kernel.without for kernel in skipped if kernel.commit in position),
@@ -141,10 +152,6 @@ def _worse(figure: str, value: float | None) -> float:
     if value is None or value <= 0:
         return math.nan
     return -math.log(value) if metric_of(figure).more_is_better else math.log(value)
-
-
-def _is_plain(kernel: WantedKernel) -> bool:
-    return not kernel.without and not kernel.aligned
 
 
 def _kind(purpose: Purpose) -> Purpose:

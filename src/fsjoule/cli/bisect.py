@@ -1,0 +1,206 @@
+"""`fsjoule bisect`. Thin: it reads arguments, calls one function, shows what came back."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fsjoule.model.metrics import Metric
+    from fsjoule.verdicts.bisection.state import State
+
+app = typer.Typer()
+
+_METRICS: Final = "throughput,energy,cpu"
+_STATE: Final = Path("bisection")
+
+
+@app.callback(invoke_without_command=True)
+def bisect(
+    context: typer.Context,
+    *,
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure on the board of this environment.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option("--tree", metavar="PATH", help="The kernel's git repository; nothing in it changes.")
+    ] = None,
+    good: Annotated[
+        list[str] | None, typer.Option("--good", metavar="REV", help="A revision without the loss; may be repeated.")
+    ] = None,
+    bad: Annotated[
+        list[str] | None, typer.Option("--bad", metavar="REV", help="A revision with it; may be repeated.")
+    ] = None,
+    fs: Annotated[str, typer.Option("--fs", metavar="NAME[,NAME]", help="Filesystems.")] = "ext4",
+    suite: Annotated[str, typer.Option("--suite", metavar="NAME", help="The suite.")] = "quick",
+    select: Annotated[
+        str, typer.Option("-k", metavar="TEXT[,TEXT]", help="Only measurements with one of these in their names.")
+    ] = "",
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="NAME[,NAME]", help="The figures in which a loss counts.")
+    ] = _METRICS,
+    effect: Annotated[str, typer.Option("--effect", metavar="PERCENT", help="The smallest loss that matters.")] = "5%",
+    budget: Annotated[int, typer.Option("--budget", metavar="N", help="Boots at most.")] = 120,
+    state: Annotated[
+        Path, typer.Option("--state", metavar="DIR", help="Where the log is kept; the same command goes on there.")
+    ] = _STATE,
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where run folders go, one per boot.")
+    ] = Path("results"),
+    provision: Annotated[
+        str, typer.Option("--provision", metavar="root|scratch", help="Where the filesystem under test lives.")
+    ] = "scratch",
+    storage: Annotated[
+        str | None,
+        typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's)."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="FILE|LINE", help="A fragment of the configuration; may be repeated."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Compilers that run at once.")] = 2,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed for all random choices (default: new, recorded).")
+    ] = None,
+    further: Annotated[
+        bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")
+    ] = False,
+    everything: All = False,
+    json_output: Json = False,
+) -> None:
+    """Find the commit that made a figure worse, with a stated chance of error.
+
+    Kernels of commits between a good and a bad revision are built while the board measures; each boot is a run of its
+    own. The first bad commit is confirmed by fresh boots beside its parent, by a revert on the bad end, and with forced
+    alignment of functions. Interrupt it whenever you like: the same command goes on where it was.
+
+    Exit code 0: a culprit. 10: several commits that cannot be told apart. 11: no regression in this range. 3: not
+    decided within the budget. 12: cannot be tested. Errors: 2 the input, 4 the lab, 6 an end that does not build, 70 a
+    bug, 130 interrupted (143, 129).
+
+    Example: fsjoule bisect --lg-env env/deterministic.yaml --tree ~/linux --good v6.1 --bad v6.12 -k randread
+    """
+    if context.invoked_subcommand is not None:
+        return
+    missing = {"--lg-env": lg_env, "--tree": tree, "--good": good, "--bad": bad}
+    if lacking := [name for name, value in missing.items() if not value]:
+        raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
+    assert lg_env is not None
+    assert tree is not None
+    from fsjoule.lab import read_environment
+    from fsjoule.runs.bisect.bisection import Request
+    from fsjoule.runs.bisect.bisection import bisect as run
+
+    found = run(
+        Request(
+            environment=read_environment(lg_env),
+            tree=tree,
+            good=tuple(good or ()),
+            bad=tuple(bad or ()),
+            filesystems=fs,
+            suite=suite,
+            select=select,
+            state=state,
+            results=results,
+            command=("fsjoule", *sys.argv[1:]),
+            metrics=_metrics(metric),
+            effect=_fraction(effect),
+            budget=_at_least(budget, "--budget", 6),
+            seed=secrets.randbits(32) if seed is None else seed,
+            provision=provision,
+            storages=storage,
+            config=tuple(config or ()),
+            further=further,
+            jobs=_at_least(jobs, "--jobs", 1),
+            say=progress,
+        )
+    )
+    raise typer.Exit(_show(found, everything=everything, json_output=json_output))
+
+
+@app.command("show")
+def show(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="The --state of a bisection, under way or done.")],
+    *,
+    git: Annotated[bool, typer.Option("--git", help="Print a log for git bisect replay instead.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained page, with pictures.")
+    ] = None,
+    everything: All = False,
+    json_output: Json = False,
+) -> None:
+    """Show a bisection: its answer or how far it is, the most probable commits, and with --all every boot.
+
+    Example: fsjoule bisect show bisection --all
+    """
+    from fsjoule.store.bisection import read_bisection
+    from fsjoule.verdicts.bisection.state import State
+
+    found = State.of(read_bisection(state))
+    if git:
+        from fsjoule.report.bisection.document import git_log
+
+        typer.echo(git_log(found), nl=False)
+        return
+    if html is not None:
+        from fsjoule.report.bisection.page import render_page
+        from fsjoule.store.files import check_writable, write_file
+
+        check_writable(html.parent, "--html")
+        html.parent.mkdir(parents=True, exist_ok=True)
+        write_file(html, render_page(found).encode())
+        progress(f"page  {html}")
+    _show(found, everything=everything, json_output=json_output)
+
+
+def _show(state: State, *, everything: bool, json_output: bool) -> int:
+    """Print a bisection; returns the exit code of its answer."""
+    from fsjoule.verdicts.bisection.answer import EXIT_CODES
+
+    if json_output:
+        from fsjoule.report.bisection.document import to_document
+
+        print_json(to_document(state))
+    else:
+        from fsjoule.report.bisection.text import print_bisection
+
+        print_bisection(out, state, everything=everything)
+    return 0 if state.answered is None else EXIT_CODES[state.answered.kind]
+
+
+def _metrics(text: str) -> tuple[Metric, ...]:
+    from fsjoule.model.metrics import Metric
+
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    known = {each.value: each for each in Metric}
+    for name in names:
+        if name not in known:
+            raise ConfigError.unknown("metric", name, known)
+    if not names:
+        raise ConfigError("--metric names no metric", hint=f"for example --metric {_METRICS}")
+    return tuple(known[name] for name in names)
+
+
+def _fraction(text: str) -> float:
+    """`5%`, `5` or `0.05`: a number of 1 or more is a percentage."""
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    fraction = number / 100 if "%" in text or number >= 1 else number
+    if not 0.001 <= fraction <= 0.5:  # noqa: PLR2004 - what fewer than a thousand boots can find, and half
+        raise ConfigError(f"--effect {text}: it is between 0.1% and 50%", hint="for example --effect 5%")
+    return fraction
+
+
+def _at_least(number: int, option: str, least: int) -> int:
+    if number < least:
+        raise ConfigError(f"{option} {number}: it is at least {least}")
+    return number

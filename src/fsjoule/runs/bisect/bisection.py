@@ -1,0 +1,177 @@
+"""A bisection put together: the question checked, the log opened, builds and boots started, the search run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fsjoule import kernels, lab
+from fsjoule.errors import ConfigError
+from fsjoule.host import interrupts
+from fsjoule.kernels.configuration import board_configuration
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
+from fsjoule.kernels.tree import commits as tree
+from fsjoule.kernels.tree.frozen import aligned, freeze
+from fsjoule.kernels.tree.outcomes import Builds
+from fsjoule.kernels.tree.repository import Repository, open_repository
+from fsjoule.model.metrics import Metric, metrics_of
+from fsjoule.runs.bisect.boots import BoardBoots, selected
+from fsjoule.runs.bisect.builds import TreeBuilds
+from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.store.bisection import Asked, BisectionLog, Line, bisection_log
+from fsjoule.verdicts.bisection.state import State
+
+Say = Callable[[str], None]
+
+_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
+
+    `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
+    bisection goes on to the next loss.
+    """
+
+    environment: lab.EnvironmentFile
+    tree: Path
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    filesystems: str
+    suite: str
+    select: str
+    state: Path
+    results: Path
+    command: tuple[str, ...]
+    metrics: tuple[Metric, ...] = _METRICS
+    effect: float = 0.05
+    budget: int = 120
+    seed: int = 1
+    provision: str = "scratch"
+    storages: str | None = None
+    config: tuple[str, ...] = ()
+    jobs: int = 2
+    further: bool = False
+    say: Say = field(default=lambda _text: None)
+
+
+def bisect(request: Request) -> State:
+    """Find the first bad commit; the state's log has the answer. A log that has begun goes on where it was.
+
+    Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
+    cannot be configured; LabError if the lab or this machine does not do its part.
+    """
+    lab.check_places(request.environment)
+    repository = open_repository(request.tree)
+    line = tree.find_line(repository, request.good, request.bad)
+    choice = _choice(request)
+    recipe = request.environment.profile.recipe
+    configuration = board_configuration(load_recipe(recipes_folder(), recipe), request.config)
+    asked = _asked(request, choice, repository, configuration.fragments)
+    with bisection_log(request.state) as log, ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        _begin(log, asked)
+        ends = [repository.made(commit.id, commit.short) for commit in (line[0], line[-1])]
+        with interrupts.interruptible():
+            frozen = freeze(ends, configuration, progress=request.say, jobs=request.jobs)
+
+        def with_alignment() -> Builds:
+            found = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
+            request.say(f"functions are aligned by {found.how}")
+            return Builds(repository, found.frozen, request.jobs, recipe)
+
+        plain = Builds(repository, frozen, request.jobs, recipe)
+        builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
+        _tell_lines(log, builds, line)
+        boots = closing.enter_context(
+            BoardBoots(
+                choice,
+                request.environment,
+                request.metrics,
+                request.select,
+                request.state / "cards",
+                request.say,
+                request.command,
+            )
+        )
+        search = Search(log, builds, boots, request.environment.profile.name, builds.inside, request.say)
+        if request.further:
+            search.go_on()
+        return search.run()
+
+
+def _choice(request: Request) -> Choice:
+    """What each boot measures; its kernel is replaced by the commit's."""
+    recipe = request.environment.profile.recipe
+    return choose(
+        suite_name=request.suite,
+        filesystems=request.filesystems,
+        kernels=kernels.kernel_choices(recipe)[0],
+        repeat=1,
+        provision=request.provision,
+        results=request.results,
+        seed=request.seed,
+        storages=request.storages,
+        environment=request.environment,
+    )
+
+
+def _asked(request: Request, choice: Choice, repository: Repository, config: tuple[str, ...]) -> Asked:
+    entries = planned(choice, request.environment.profile, choice.kernels).entries
+    figures = tuple(
+        f"{entry.slug} {metric.value}"
+        for entry in selected(entries, request.select, request.metrics)
+        for metric in request.metrics
+        if metric in metrics_of(entry.workload)
+    )
+    revisions = [[repository.revision(name).commit for name in names] for names in (request.good, request.bad)]
+    return Asked(
+        made_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        repository=repository.revision(request.bad[0]).repository_id,
+        good=tuple(revisions[0]),
+        bad=tuple(revisions[1]),
+        board=request.environment.profile.name,
+        suite=choice.suite.name,
+        filesystems=choice.filesystems,
+        provision=request.provision,
+        storages=choice.storages,
+        select=request.select,
+        figures=tuple(dict.fromkeys(figures)),
+        effects=dict.fromkeys(request.metrics, request.effect),
+        budget=request.budget,
+        seed=request.seed,
+        simulated=request.environment.profile.simulated,
+        config=config,
+    )
+
+
+def _begin(log: BisectionLog, asked: Asked) -> None:
+    """Ask, or go on with a log that asks the same. Raises ConfigError if it asks something else."""
+    if not log.events:
+        log.add(asked)
+        return
+    first = log.events[0]
+    assert isinstance(first, Asked), "bisection_log has checked it"
+    if differs := first.differences(asked):
+        raise ConfigError(
+            f"{log.folder} holds a bisection of another question:\n  " + "\n  ".join(differs),
+            hint="choose another --state, or ask the same again to go on with it",
+        )
+
+
+def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
+    """Make the commits of the log's lines known; a new log gets its first line."""
+    first = builds.add(line)
+    lines = [event for event in log.events if isinstance(event, Line)]
+    if not lines:
+        log.add(first)
+    elif lines[0].commits != first.commits:
+        raise ConfigError(f"the commits between the ends are other ones than those in {log.folder}")
+    for entered in lines[1:]:
+        builds.inside(entered.commits[0], entered.inside)

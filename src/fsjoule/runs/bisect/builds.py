@@ -1,0 +1,90 @@
+"""ports.KernelBuilds of a git repository: its commits, and kernels that are built while the board measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from fsjoule.kernels.build import read_notes
+from fsjoule.kernels.tree import commits as tree
+from fsjoule.kernels.tree.builder import Builder
+from fsjoule.kernels.tree.changes import changes_of
+from fsjoule.kernels.tree.made_commits import Conflict
+from fsjoule.kernels.tree.outcomes import Builds, Built
+from fsjoule.kernels.tree.pools import pools_of
+from fsjoule.kernels.tree.repository import Repository
+from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
+from fsjoule.store.bisection import Line
+
+# A first build, of a large configuration, on a slow machine.
+_BUILD_TIMEOUT_S: Final = 4 * 3600.0
+
+
+@dataclass
+class TreeBuilds:
+    """Kernels of a repository's commits. `aligned` makes the builds with forced alignment of functions.
+
+    Builds of both kinds take turns: they would share the processors. `add` tells the lines whose commits are asked for.
+    """
+
+    repository: Repository
+    plain: Builds
+    aligned: Callable[[], Builds]
+    say: Callable[[str], None]
+    _commits: dict[str, tree.Commit] = field(default_factory=dict[str, tree.Commit], init=False)
+    _built: dict[str, Built] = field(default_factory=dict[str, Built], init=False)
+    _builders: dict[bool, Builder] = field(default_factory=dict[bool, Builder], init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, line: tree.Line, inside: str = "") -> Line:
+        """The line as the log has it."""
+        self._commits |= {commit.id: commit for commit in line}
+        return Line(
+            commits=tuple(commit.id for commit in line),
+            adds=tuple(commit.adds for commit in line),
+            subjects=tuple(commit.subject for commit in line),
+            inside=inside,
+        )
+
+    def inside(self, before: str, merge: str) -> Line | None:
+        """The line inside of a merge; None for a commit that is no merge."""
+        line = tree.inside(self.repository, self._commits[before], self._commits[merge])
+        return self.add(line, inside=merge) if line else None
+
+    def expect(self, wanted: Sequence[WantedKernel]) -> None:
+        plain = [self._commits[each.commit] for each in wanted if each.is_plain]
+        self._builder(aligned=False).want(plain)
+
+    def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
+        commit = self._commits[wanted.commit]
+        if wanted.without:
+            made = tree.without_commit(self.repository, commit, self._commits[wanted.without])
+            if isinstance(made, Conflict):
+                return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {made}")
+            commit = made
+        builder = self._builder(aligned=wanted.aligned)
+        outcome = builder.wait(commit, _BUILD_TIMEOUT_S)
+        if not isinstance(outcome, Built):
+            return NoKernel(outcome.reason)
+        if wanted.is_plain:
+            self._built[wanted.commit] = outcome
+        return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)
+
+    def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
+        line = [self._commits[each] for each in commits]
+        built = {number: self._built[each] for number, each in enumerate(commits) if each in self._built}
+        return pools_of(changes_of(self.repository, line), built).numbers
+
+    def _builder(self, *, aligned: bool) -> Builder:
+        if aligned not in self._builders:
+            builds = self.aligned() if aligned else self.plain
+            self._builders[aligned] = self._open.enter_context(Builder(builds, self.say))
+        return self._builders[aligned]
