@@ -197,7 +197,7 @@ def test_a_slower_kernel(project: Project) -> None:
     assert len(project.results) == before + 1
     report = project.pipeline.repository / ".gitlab-ci-local" / "artifacts" / "report" / "report"
     assert any("ext4 randread-16k" in name for name in failed_tests(report))
-    assert "1 earlier runs fetched from the package registry" in log
+    assert "1 earlier run fetched from the package registry" in log
     assert "history of 1 earlier build" in log
 
 
