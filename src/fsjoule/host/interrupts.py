@@ -2,8 +2,8 @@
 
 After any number of signals at any time the board must be off, the place free and the run folder final. So a signal
 raises `Interrupted` only in code that may be left anywhere (`interruptible`), and only once: nothing disturbs the
-unwinding. All other code, above all clean-up, only notes the signal; the next interruptible code raises it. If somebody
-swallows the exception, it is raised again there, or by a later signal when nothing unwinds any more.
+unwinding. All other code, above all clean-up, only notes the signal; the next interruptible code raises it. If other
+code swallows the exception, it is raised again there, or by a later signal when nothing unwinds any more.
 
 A signal that was ignored at the start of the program (Ctrl-C in a shell's background job) stays ignored.
 """

@@ -82,7 +82,7 @@ def build_kernel(
 
 
 def build_key(content: str, configuration: Configuration, compiler: str) -> str:
-    """What makes the kernel what it is; `content` is the hash of the source's content (git's tree)."""
+    """The key of everything that determines the kernel; `content` is the hash of git's tree."""
     inputs = {
         "version": STAGE_VERSION,
         "tree": content,
@@ -134,7 +134,7 @@ def build_revision(
 
 
 def configured(found: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
-    """Symbol -> value of what a revision makes of a configuration. Raises as `build_revision` does."""
+    """Symbol -> value in a revision's full configuration. Raises like `build_revision`."""
     folder = found.workplace / "configured"
     with _checked_out(found, configuration, folder, progress=progress, jobs=jobs) as work:
         discard(folder)
@@ -143,14 +143,14 @@ def configured(found: Revision, configuration: Configuration, *, progress: Progr
 
 
 def built_folder(content: str, key: str, recipe: str = DEFAULT_RECIPE) -> Path | None:
-    """The folder of an intact kernel that was built before, by the key of its build; None without one."""
+    """The folder of an intact built kernel by its build's key, or None."""
     folder = kernels_cache() / _STAGE / _entry_name(content, recipe)
     entry = folder.with_name(f"{folder.name}-{key}")
     return entry if entry.exists() and damage(entry) is None else None
 
 
 def failure_file(key: str) -> Path:
-    """The file that keeps the reason of a failed build; its folder may be absent."""
+    """The file for the reason of a failed build; its folder may be absent."""
     return kernels_cache() / _FAILED / f"{key}.json"
 
 
@@ -222,7 +222,7 @@ def _notes(folder: Path, found: Revision, configuration: Configuration, *, secon
 
 
 def read_notes(folder: Path) -> BuildNotes:
-    """What is noted beside a built kernel. Raises ConfigError."""
+    """The notes beside a built kernel. Raises ConfigError."""
     try:
         return _NOTES.validate_json((folder / NOTES).read_bytes())
     except (OSError, ValidationError) as error:

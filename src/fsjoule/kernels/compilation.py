@@ -1,4 +1,4 @@
-"""A kernel compiled with tuxmake: in a build folder that is kept, so that the next revision compiles what differs.
+"""A kernel compiled with tuxmake, in a kept build folder, so that the next revision compiles only what differs.
 
 The result is the same as from a fresh folder, however the last compilation there ended. A killed compiler may leave
 half a file that is newer than its source, so all files of a killed compilation are removed.
@@ -43,7 +43,7 @@ ENVIRONMENT: Final = {
 _CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
 
 _ERROR: Final = re.compile(r"\berror: |\*\*\*|undefined reference|syntax error", re.IGNORECASE)
-# Faults of this machine: another one would build it.
+# Faults of this machine: another machine would build it.
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _MEMORY: Final = re.compile(r"Killed signal terminated program|Cannot allocate memory|memory exhausted")
 _NO_TOOL: Final = re.compile(r"sh: (?:line )?\d+: ([\w.+-]+): (?:command )?not found")
@@ -65,7 +65,7 @@ class Compilation:
     nice: int = 0
 
     def configured(self) -> dict[str, str]:
-        """Symbol -> value in the source's own configuration. Raises as `compile` does."""
+        """Symbol -> value in the source's own configuration. Raises like `compile`."""
         with self._undisturbed():
             # tuxmake would use an existing configuration. make itself compares it with the one before.
             (self.build / ".config").unlink(missing_ok=True)
@@ -119,7 +119,7 @@ class Compilation:
         return [f"--kconfig={base}", *(f"--kconfig-add={file}" for file in files)]
 
     def _failure(self, lines: list[str]) -> FsjouleError:
-        """The source's fault or this machine's, by tuxmake's log."""
+        """The error by tuxmake's log: the source's or this machine's fault."""
         text = "\n".join(lines)
         if _FULL.search(text) or any(_is_full(folder) for folder in (self.build, self.into)):
             hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
@@ -161,7 +161,7 @@ def compiler_version() -> str:
 
 
 def _forget(build: Path, *, since_ns: int) -> None:
-    """Remove all files that were written since then."""
+    """Remove all files written since then."""
     for path in build.rglob("*"):
         with suppress(FileNotFoundError):
             if not path.is_dir() and path.lstat().st_mtime_ns >= since_ns:

@@ -1,4 +1,4 @@
-"""What a kernel is configured with: the board's recipe, the user's fragments, and what a bisection adds."""
+"""A kernel's configuration: the board's recipe, the user's fragments, and a bisection's additions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fsjoule.kernels.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The base is a target of the kernel's makefile; of the fragments' lines a later one overrides an earlier one.
+    """`base` is a target of the kernel's makefile. Later lines of the fragments override earlier ones.
 
-    `frozen` is a whole configuration that takes the base's place. `compiler_options` go to the kernel's own compiler.
+    `frozen` is a whole configuration instead of the base. `compiler_options` go to the kernel's own compiler.
     """
 
     base: str
@@ -27,19 +27,19 @@ class Configuration:
 
     @property
     def wanted(self) -> dict[str, str]:
-        """The fragments' wishes, symbol -> value."""
+        """The fragments' settings, symbol -> value."""
         return {symbol: value for text in self.fragments for symbol, value in parse_config(text).items()}
 
     @property
     def folder_key(self) -> str:
-        """Which build folder it takes: one in which most of what it needs was compiled before, if any was."""
+        """Key of its build folder: similar configurations share one, so that little is compiled again."""
         return cache_key({"base": self.base, "fragments": [*self.fragments, *self.compiler_options]})
 
 
 def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configuration:
     """The board's configuration with further fragments: files, or lines (`CONFIG_NAME=y`).
 
-    Raises ConfigError for a recipe that has none, and for a fragment that cannot be read or is none.
+    Raises ConfigError for a recipe without one, and for an invalid fragment.
     """
     wanted = recipe.kernel_build
     if wanted is None:
@@ -52,7 +52,7 @@ def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configurati
 
 
 def _fragment(given: str) -> str:
-    """The text of a fragment: what is in a file, or the line itself."""
+    """The text of a fragment: a file's content, or the line itself."""
     if parse_config(given):
         return given
     file = Path(given).expanduser()

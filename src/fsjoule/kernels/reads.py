@@ -1,8 +1,8 @@
-"""What a build reads of its source: so a commit that touches nothing of it gives the same kernel, and is not built.
+"""The source files that a build reads. A commit that changes none of them gives the same kernel and is not built.
 
-Compilers and fixdep leave what each object was made from in `.NAME.cmd`, kconfig in `auto.conf.cmd`. Makefiles, and
-files that a makefile's own rules turn into something (tables, scripts), are in neither: they count as read wherever the
-build has been near them. So the answer errs on one side: a file may count as read that is not, never the reverse.
+Compilers and fixdep list each object's sources in `.NAME.cmd`, kconfig in `auto.conf.cmd`. Neither lists makefiles and
+sources of a makefile's own rules (tables, scripts): such files count as read near any built file. So the answer errs
+only on one side: a file that is not read may count as read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KERNEL_HEADERS: Final = "CONFIG_IKHEADERS"  # puts all headers into the kernel
 _COMPILED: Final = frozenset({".c", ".h", ".S", ".s", ".dts", ".dtsi", ".dtso", ".rs"})
 _NOTHING: Final = frozenset({".rst", ".gitignore", ".mailmap", ".clang-format", ".editorconfig", ".cocciconfig"})
 _NO_CODE: Final = frozenset({"Documentation", "LICENSES", "MAINTAINERS", "CREDITS", "COPYING", "README"})
-# Their programs and rules make other files.
+# Programs and rules in these make other files.
 _ALWAYS: Final = frozenset({"scripts", "usr", "certs"})
 _NEAR: Final = 2  # folders below which a makefile reaches into another: net/wireless reads net/wireless/certs/*.hex
 
@@ -39,29 +39,29 @@ class Change:
 
 @dataclass(frozen=True)
 class Reads:
-    """`files` are paths in the source, `folders` those in which something was made."""
+    """`files` are paths in the source, `folders` are folders with built files."""
 
     files: frozenset[str]
     folders: frozenset[str]
     all_headers: bool = False
 
     def first(self, changes: Iterable[Change]) -> str | None:
-        """The first path of which the build may notice that it changed; None if it gives the same kernel."""
+        """The first change that may affect the build; None if the kernel stays the same."""
         return next((change.path for change in changes if self._notices(change)), None)
 
     def __or__(self, other: Reads) -> Reads:
-        """What either of two builds read."""
+        """The reads of both builds together."""
         every = self.all_headers or other.all_headers
         return Reads(self.files | other.files, self.folders | other.folders, every)
 
     def to_json(self) -> bytes:
-        """As it is kept; `from_json` reads it."""
+        """The stored form, for `from_json`."""
         stored = {"files": sorted(self.files), "folders": sorted(self.folders), "all_headers": self.all_headers}
         return _STORED.dump_json(_STORED.validate_python(stored))
 
     @classmethod
     def from_json(cls, content: bytes) -> Reads:
-        """Raises ValidationError for what `to_json` did not write."""
+        """Raises ValidationError for foreign content."""
         return _STORED.validate_json(content)
 
     def _notices(self, change: Change) -> bool:
@@ -71,7 +71,7 @@ class Reads:
         return not self._is_foreign(path) and self._is_near(path)
 
     def _is_foreign(self, path: PurePosixPath) -> bool:
-        """Whether no rule of this build takes such a file, other than by its name."""
+        """Whether no rule of this build uses such a file, except by name."""
         top = path.parts[0]
         if top == "arch" and len(path.parts) > _NEAR and path.parts[1] not in self._architectures:
             return True
@@ -89,7 +89,7 @@ class Reads:
         return folder == "." or top == "arch" or not self._touched.isdisjoint((folder, *above))
 
     def _takes_a_place(self, path: PurePosixPath) -> bool:
-        """Whether a file that comes or goes may stand for one that is read: of its name, or by another rule."""
+        """Whether a new or removed file may replace one that is read: by name, or by another rule."""
         return (path.suffix == ".h" and path.name in self._names) or path.with_suffix("").as_posix() in self._stems
 
     @cached_property
@@ -102,7 +102,7 @@ class Reads:
 
     @cached_property
     def _touched(self) -> frozenset[str]:
-        """Folders in which something is made or read."""
+        """Folders with built or read files."""
         return self.folders | {path.rpartition("/")[0] or "." for path in self.files}
 
     @cached_property
@@ -118,7 +118,7 @@ _STORED: Final = TypeAdapter(Reads)
 
 
 def reads_of(build: Path, source: Path, tracked: Iterable[str]) -> Reads:
-    """What a build folder says was read, and what it was told of earlier builds. `tracked` are the source's files."""
+    """The reads of a build folder, with those of its earlier builds. `tracked` are the source's files."""
     known = frozenset(tracked)
     tokens: set[str] = set()
     folders: set[str] = set()
@@ -133,7 +133,7 @@ def reads_of(build: Path, source: Path, tracked: Iterable[str]) -> Reads:
 
 
 def _in_source(token: str, build: Path, source: Path, known: frozenset[str]) -> str | None:
-    """The path in the source that a word of a command or a list names, links followed; None for any other word."""
+    """The source path in a word of a command or list, with links resolved; None for other words."""
     if not token.startswith("/") and token in known:
         token = f"{source}/{token}"
     if "/" not in token or token.startswith("-"):

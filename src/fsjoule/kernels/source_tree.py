@@ -21,7 +21,7 @@ from fsjoule.host.watched import run_watched
 
 QUICK_S: Final = 60.0
 CHECKOUT_S: Final = 900.0
-# In a tree of ours the user's settings do not count: line ends, hooks, what a merge takes for a renamed file.
+# Our own tree ignores the user's settings: line ends, hooks, detection of renamed files.
 _OWN_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 
@@ -92,12 +92,12 @@ def has_any_changes(tree: Path) -> bool:
 
 
 def is_shallow(tree: Path) -> bool:
-    """Whether the repository's history is cut off somewhere."""
+    """Whether the repository's history is incomplete."""
     return _git(tree, "rev-parse", "--is-shallow-repository") == "true"
 
 
 def borrow(git_dir: Path, into: Path) -> None:
-    """Make a tree of our own, unless it is there, that borrows a repository's objects; nothing is checked out."""
+    """Make our own tree if absent. It borrows a repository's objects; nothing is checked out."""
     into.mkdir(parents=True, exist_ok=True)
     own_git(into, "init", "--quiet")  # mends one that was killed while it was made
     (into / ".git" / "objects" / "info" / "alternates").write_text(f"{git_dir / 'objects'}\n")
@@ -136,7 +136,7 @@ def own_git(
     environment: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a tree of our own; `given` is its input. Raises LabError if it fails (with `check`)."""
+    """Run git in our own tree; `given` is its input. Raises LabError if it fails (with `check`)."""
     env = {**_OWN_SETTINGS, **(environment or {})}
     return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=env, input_bytes=given, check=check)
 

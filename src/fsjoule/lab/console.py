@@ -1,4 +1,4 @@
-"""The board's console output, whoever reads it: labgrid reports every read as a step."""
+"""Records the board's console output from labgrid's steps, one per read."""
 
 from __future__ import annotations
 

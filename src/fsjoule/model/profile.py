@@ -38,7 +38,7 @@ class Profile:
 class Symbols:
     """Functions of a boot's kernel: start addresses, ascending, and modules (empty for the kernel itself).
 
-    `folders` are those of the kernel's source that modules are from, by module: `fs/btrfs`.
+    `folders` are the modules' folders in the kernel's source, by module: `fs/btrfs`.
     """
 
     addresses: npt.NDArray[np.uint64]

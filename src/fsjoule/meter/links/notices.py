@@ -24,7 +24,7 @@ def notices(frame: InfoFrame) -> list[str]:
     if status.frames_dropped:
         found.append(f"{counted(status.frames_dropped, 'frame')} dropped since power-up: the host reads too slowly")
     if status.settings_damaged:
-        found.append("its saved settings were damaged and not used: set them anew, then fsjoule meter set --save")
+        found.append("its saved settings were damaged and not used: set them again, then fsjoule meter set --save")
     if status.unsaved:
         found.append("its settings are not saved and are lost with its power: fsjoule meter set --save")
     if not status.sampling:

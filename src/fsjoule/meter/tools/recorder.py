@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _PIECE_S: Final = 1.0
 _TAIL_S: Final = 0.1  # so that samples from before the end arrive
 _LIVE_S: Final = 1.0
-# Ten minutes at 1 kHz: a disk that stands still for longer is broken.
+# Ten minutes at 1 kHz: a disk that is stuck for longer is broken.
 _MOST_WAITING: Final = 30_000
 
 

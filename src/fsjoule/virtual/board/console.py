@@ -148,7 +148,7 @@ class Console:
         self._show(data)
 
     def _hold(self, data: bytes, *, waiting: bool) -> bytes:
-        """Hold back an unfinished line until the board waits: whoever sees a prompt knows that time stands."""
+        """Hold back an unfinished line until the board waits: after a prompt its time has stopped."""
         whole, end, begun = (self._held + data).rpartition(b"\n")
         self._held = b"" if waiting else begun
         return whole + end + (begun if waiting else b"")
