@@ -226,6 +226,8 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--tree", "linux"), "only a gate that measures (--lg-env FILE) takes --tree"),
         (("--allow-same",), "takes --allow-same"),
         (("--storage", "nvme"), "takes --storage"),
+        (("--explain",), "takes --explain"),
+        (("--lg-env", str(VIRTUAL), "--explain"), "is not in guest time"),
         (("--lg-env", str(VIRTUAL), "--storage", ""), "--storage names no storage device"),
         (("--lg-env", "x.yaml", "--within", "y"), "only a gate that reads earlier boots (no --lg-env) takes --within"),
         (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree no kernel is built with --config"),

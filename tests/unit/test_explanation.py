@@ -14,15 +14,24 @@ from command_line import CommandLine, command_line
 from profiles import INSTRUCTION_NS, profile_of, symbols_of
 from results_factory import make_run
 
+from fsjoule.errors import ResultError
 from fsjoule.model import Symbols
+from fsjoule.model.metrics import Metric
 from fsjoule.report.explanation import words
 from fsjoule.report.explanation.folded import to_folded
 from fsjoule.report.explanation.picture import draw
+from fsjoule.runs.explain import explain_gated
+from fsjoule.statistics.gate import State
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.policy import Policy
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
+from fsjoule.store.reader import load_run
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
 from fsjoule.verdicts.explanation.functions import Function, base_name, executed
 from fsjoule.verdicts.explanation.subsystems import KERNEL, subsystems
+from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 PROJECT = Path(__file__).parents[2]
 PROGRAM_PAGE = 77
@@ -284,6 +293,25 @@ def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLi
         done = fsjoule("explain", "6.1", "6.12", "--within", run)
         assert done.code == 2
         assert said in " ".join(done.err.split())
+
+
+def test_a_gate_explains_the_series_that_regressed(tmp_path: Path) -> None:
+    run = write_profiled(tmp_path / "results")
+    worse = next(each for each in load_run(run).measurements if each.slug == "btrfs-write-16k").series
+    finding: Finding[State] = Finding(
+        Subject("key", worse, simulated=True, label="btrfs write-16k"),
+        Metric.THROUGHPUT,
+        Outcome.REGRESSED,
+        *(0.9, None, 0.02, 10.0, 9.0, (2, 2)),
+        State(Outcome.REGRESSED, more=False, pairs=2, ratio=0.9),
+    )
+    sides = GateSide("6.1", "6.1"), GateSide("6.12", "6.12")
+    gated = Gated(GateVerdict.REGRESSED, *sides, Policy(), "decided", findings=(finding,), folder=str(run))
+    (told,) = explain_gated(gated)
+    assert told.series == "btrfs write-16k"
+    assert told.functions[0].name == "btrfs_read"
+    with pytest.raises(ResultError, match="measured nothing"):
+        explain_gated(replace(gated, folder=None))
 
 
 def test_the_script_tells_profiles_that_are_not_exact(

@@ -14,7 +14,7 @@ import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
 
@@ -84,6 +84,9 @@ def gate(
             help="Also accept boots that were not interleaved (drift can then look like a regression).",
         ),
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which functions cost what regressed (board in guest time).")
+    ] = False,
     everything: All = False,
     json_output: Json = False,
     markdown: Annotated[
@@ -111,7 +114,14 @@ def gate(
     if lg_env is None:
         _refuse(
             "only a gate that measures (--lg-env FILE) takes",
-            {"--tree": tree, "--config": config, "--storage": storage, "--seed": seed, "--allow-same": allow_same},
+            {
+                "--tree": tree,
+                "--config": config,
+                "--storage": storage,
+                "--seed": seed,
+                "--allow-same": allow_same,
+                "--explain": explain,
+            },
         )
         from fsjoule.store.index.records import Where
         from fsjoule.verdicts.recorded_gate import gate_recorded
@@ -138,8 +148,12 @@ def gate(
 
         drawn = secrets.randbits(32) if seed is None else seed
         options = Measuring(
-            read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage
+            read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
         )
+        if explain:
+            from fsjoule.runs.profiler import check_profiled
+
+            check_profiled(options.environment)
 
         built = named = Sides(baseline, candidate)
         if tree is not None:
@@ -156,6 +170,8 @@ def gate(
             command=_again("--seed", str(drawn)) if seed is None else _again(),
         )
     _show(gated, markdown, json_output=json_output, everything=everything)
+    if explain and gated.verdict.exit_code == 1:
+        _explain(gated, told=not json_output and markdown != _HERE, everything=everything)
     raise typer.Exit(gated.verdict.exit_code)
 
 
@@ -168,6 +184,7 @@ class Measuring:
     results: Path
     seed: int
     storages: str | None = None
+    profiled: bool = False
 
     def choice(self, sides: Sides, policy: Policy) -> Choice:
         """The options with every name checked. Raises ConfigError."""
@@ -183,7 +200,24 @@ class Measuring:
             seed=self.seed,
             storages=self.storages,
             environment=self.environment,
+            profiled=self.profiled,
         )
+
+
+def _explain(gated: Gated, *, told: bool, everything: bool) -> None:
+    """Say which functions cost what regressed; documents have no room for it. Whatever fails, the answer stays."""
+    from fsjoule.runs.explain import explain_gated
+
+    if told:
+        from fsjoule.report.explanation.text import print_explanation
+
+        try:
+            for each in explain_gated(gated):
+                out.print("")
+                print_explanation(out, each, everything=everything)
+        except FsjouleError as error:
+            progress(f"warning: it cannot be explained: {error.what}")
+    progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
 
 
 def _policy(file: Path | None, budget: int | None) -> Policy:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import Measurement, Symbols
+from fsjoule.model import Measurement, SeriesKey, Symbols
 from fsjoule.model.labels import series_labels
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.explanation.changes import Explanation, Windows, explain
 from fsjoule.verdicts.explanation.functions import Executed, executed
+from fsjoule.verdicts.gated import Gated
 
 _KEEP: Final = "measure with --profile, on a board in guest time"
 
@@ -43,9 +45,11 @@ def explain_run(
     *,
     filesystems: tuple[str, ...] = (),
     workload: str | None = None,
+    series: Container[SeriesKey] | None = None,
 ) -> tuple[Explanation, ...]:
     """What differs between two kernels of a run that kept profiles, for each series of these filesystems and workload.
 
+    Of all series, or of those in `series`.
     Raises ConfigError for what the run has not, ResultError for a run without profiles, or without a boot's symbols.
     """
     kernels, sides_of = loaded.run.plan.kernels, (baseline, candidate)
@@ -61,17 +65,28 @@ def explain_run(
     kept = _Kept(loaded)
     labels = series_labels([each.series for each in chosen])
     found: list[Explanation] = []
-    for series in dict.fromkeys(each.series for each in chosen):
-        sides = [[each for each in chosen if (each.series, each.kernel) == (series, kernel)] for kernel in sides_of]
+    for key in dict.fromkeys(each.series for each in chosen if series is None or each.series in series):
+        sides = [[each for each in chosen if (each.series, each.kernel) == (key, kernel)] for kernel in sides_of]
         first, last = (Windows(kernel, kept.windows(side)) for kernel, side in zip(sides_of, sides, strict=True))
         if first.windows and last.windows:
             measured = sides[0][0]
             unit = "operation" if measured.throughput_mib_per_s is None else "MiB"
-            title = f"{labels[series]} {measured.workload.slug}"
+            title = f"{labels[key]} {measured.workload.slug}"
             found.append(explain(title, unit, first, last, simulated=measured.simulated))
     if not found:
         raise kept.why_not(baseline, candidate)
     return tuple(found)
+
+
+def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
+    """What made a gate's candidate worse, for each series that regressed, by the profiles that its run has kept.
+
+    Raises ResultError for a gate whose run has none.
+    """
+    if gated.folder is None:
+        raise ResultError("the gate measured nothing: there are no profiles", hint=_KEEP)
+    worse = {one.subject.series for one in gated.findings if one.outcome is Outcome.REGRESSED}
+    return explain_run(load_run(Path(gated.folder)), gated.baseline.name, gated.candidate.name, series=worse)
 
 
 class _Kept:
