@@ -125,6 +125,24 @@ def test_what_was_built_or_failed_is_known_again(tree: Path) -> None:
     assert [builds.kept(each, progress=said) for each in line] == [None, None, None]
 
 
+def test_ccache_is_used_where_it_is_installed_and_changes_nothing(tree: Path, tmp_path: Path) -> None:
+    changed(tree, "fs/ext4/file.c", "x +", "x * 2 +")
+    line, builds = line_of(tree)
+    with Builder(builds, print) as builder:
+        usual = builder.wait(line[1], LIMIT_S)
+    clean_kernels(progress=print)
+    asked = tmp_path / "asked"
+    ccache = tmp_path / "tools" / "ccache"
+    ccache.write_text(f'#!/bin/sh\ncase $1 in -*) exit ;; esac\necho "$*" >>{asked}\nexec "$@"\n')
+    ccache.chmod(0o755)
+    with Builder(builds, print) as builder:
+        found = builder.wait(line[1], LIMIT_S)
+    assert isinstance(usual, Built)
+    assert isinstance(found, Built)
+    assert found.image == usual.image
+    assert "fs/ext4/file.c" in asked.read_text()
+
+
 # --------------------------------------------------------------------------------------------------------- interruption
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from fsjoule.model.labels import counted
 
 TIMEOUT_S: Final = 4 * 3600.0
 _COMPILER: Final = "arm-linux-gnueabihf-gcc"
+_CCACHE: Final = "ccache"
 _LOG: Final = "tuxmake.log"
 _MARKER: Final = ".unfinished"
 _LITTLE_BYTES: Final = 8 * 2**20
@@ -89,7 +91,7 @@ class Compilation:
         command = [
             *(sys.executable, "-m", "tuxmake", "--runtime=null", "--fail-fast", "--verbose", f"--jobs={self.jobs}"),
             *(f"--directory={self.source}", f"--build-dir={self.build}", f"--output-dir={self.into}"),
-            *("--target-arch=armhf", "--toolchain=gcc", *self._configuring()),
+            *("--target-arch=armhf", "--toolchain=gcc", *_wrapper(), *self._configuring()),
             *(f"--environment={name}={value}" for name, value in environment.items()),
             *targets,
         ]
@@ -158,6 +160,11 @@ def compiler_version() -> str:
     for tool in process.BUILD_PACKAGES:
         process.find_tool(tool)
     return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
+
+
+def _wrapper() -> list[str]:
+    """What else knows earlier results of the compiler: ccache, if it is installed. The objects are the same."""
+    return [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
 
 
 def _forget(build: Path, *, since_ns: int) -> None:
