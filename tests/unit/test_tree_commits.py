@@ -214,6 +214,28 @@ def test_a_shallow_tree_is_refused(tree: Path, tmp_path: Path) -> None:
         open_repository(tmp_path / "shallow")
 
 
+def test_a_partial_clone_is_refused(tree: Path, tmp_path: Path) -> None:
+    git(tree, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "--quiet", "--filter=blob:none", f"file://{tree}", "partial")
+    with pytest.raises(ConfigError, match="is a partial clone"):
+        open_repository(tmp_path / "partial")
+
+
+def test_a_hooks_repository_is_left_alone(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook is told which repository it is for, and so is every git below it."""
+    commit(tree, "a", "1")
+    other = new_tree(tmp_path / "other")
+    before = contents(other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    repository = open_repository(tree)
+    [_, last] = find_line(repository, ["v6.1"], ["HEAD"])
+    check_out(repository.made(last.id, "last"), repository.scratch, print)
+    assert (repository.scratch / "a").read_text() == "1"
+    assert contents(other) == before
+    assert not (other / "a").exists()
+
+
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for place in ("folder", "nowhere"):

@@ -87,7 +87,7 @@ def run(
     *,
     timeout_s: float,
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     input_bytes: bytes | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -97,7 +97,7 @@ def run(
         done = subprocess.run(  # noqa: S603 - argument lists only
             command,
             cwd=cwd,
-            env=None if env is None else {**os.environ, **env},
+            env=_environment(env),
             input=input_bytes,
             stdin=subprocess.DEVNULL if input_bytes is None else None,
             capture_output=True,
@@ -110,6 +110,13 @@ def run(
         detail = (done.stderr or done.stdout).decode(errors="replace").strip()[-2000:]
         raise LabError(f"{' '.join(command)} failed with exit code {done.returncode}: {detail}")
     return done
+
+
+def _environment(changes: Mapping[str, str | None] | None) -> dict[str, str] | None:
+    """This process's environment with changes; None removes a variable."""
+    if changes is None:
+        return None
+    return {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
 
 
 @contextmanager
@@ -126,7 +133,7 @@ def start(
     *,
     log: Path | IO[bytes] | None = None,
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     pass_fds: Sequence[int] = (),
     new_session: bool = True,
     die_with_parent: bool = True,
@@ -146,7 +153,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env=None if env is None else {**os.environ, **env},
+            env=_environment(env),
             pass_fds=tuple(pass_fds),
             start_new_session=new_session,
         )

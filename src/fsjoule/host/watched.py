@@ -38,7 +38,7 @@ def run_watched(
     how_far: Callable[[], str],
     progress: Callable[[str], None],
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
     transient: bool = False,
     nice: int = 0,
 ) -> None:

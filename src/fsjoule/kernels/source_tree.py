@@ -23,6 +23,17 @@ QUICK_S: Final = 60.0
 CHECKOUT_S: Final = 900.0
 # Our own tree ignores the user's settings: line ends, hooks, detection of renamed files.
 _OWN_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+# git sets these for a hook: with them, git in another folder would still work on the hook's repository.
+_NO_OTHER: Final[dict[str, str | None]] = dict.fromkeys(
+    (
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_COMMON_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +102,13 @@ def has_any_changes(tree: Path) -> bool:
     return bool(_git(tree, "status", "--porcelain", "--untracked-files=no", timeout_s=CHECKOUT_S))
 
 
-def is_shallow(tree: Path) -> bool:
-    """Whether the repository's history is incomplete."""
-    return _git(tree, "rev-parse", "--is-shallow-repository") == "true"
+def lacks(tree: Path) -> str:
+    """Why the repository's history is incomplete; empty if it is complete."""
+    if _git(tree, "rev-parse", "--is-shallow-repository") == "true":
+        return "is a shallow repository: the history between two commits may be cut off"
+    if "promisor" in _git(tree, "config", "--list", "--name-only"):
+        return "is a partial clone: it may lack files of old commits"
+    return ""
 
 
 def borrow(git_dir: Path, into: Path) -> None:
@@ -119,7 +134,7 @@ def check_out(revision: Revision, into: Path, progress: Progress) -> None:
         timeout_s=CHECKOUT_S,
         how_far=lambda: f"kernel build: checking out {revision.describe}",
         progress=progress,
-        env=_OWN_SETTINGS,
+        env=_NO_OTHER | _OWN_SETTINGS,
     )
 
 
@@ -137,9 +152,10 @@ def own_git(
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in our own tree; `given` is its input. Raises LabError if it fails (with `check`)."""
-    env = {**_OWN_SETTINGS, **(environment or {})}
+    env = {**_NO_OTHER, **_OWN_SETTINGS, **(environment or {})}
     return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=env, input_bytes=given, check=check)
 
 
 def _git(tree: Path, *arguments: str, timeout_s: float = QUICK_S) -> str:
-    return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s).stdout.decode().strip()
+    done = process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=_NO_OTHER)
+    return done.stdout.decode().strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -19,15 +20,16 @@ def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Ch
 
     None where one of the two has no content (a conflict).
     """
-    pairs = list(
-        dict.fromkeys((one.content, two.content) for one, two in pairwise(line) if one.content and two.content)
-    )
-    found = _differences(repository, pairs)
+    pairs = dict.fromkeys((one.content, two.content) for one, two in pairwise(line) if one.content and two.content)
+    found = _differences(repository, tuple(pairs))
     return tuple(found.get((one.content, two.content)) for one, two in pairwise(line))
 
 
-def _differences(repository: Repository, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[Change, ...]]:
-    """By two contents. One git for all of them; it says nothing of two that are equal."""
+@lru_cache(maxsize=8)
+def _differences(
+    repository: Repository, pairs: tuple[tuple[str, str], ...]
+) -> dict[tuple[str, str], tuple[Change, ...]]:
+    """By two contents. One git for all of them; it says nothing of two that are equal. Contents never change."""
     found: dict[tuple[str, str], list[Change]] = {pair: [] for pair in pairs}
     if not pairs:
         return {}

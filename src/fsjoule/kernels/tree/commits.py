@@ -107,8 +107,7 @@ def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -
         if commit == bad:
             raise ConfigError(f"{good} is both good and bad", hint="give two revisions that differ")
         if repository.holds(commit, bad):
-            hint = "to look for an improvement, swap them and say which direction is meant"
-            raise ConfigError(f"{good} (good) comes after {name} (bad): they look swapped", hint=hint)
+            raise ConfigError(f"{good} (good) comes after {name} (bad): they look swapped", hint="swap them")
         if not repository.holds(bad, commit):
             common = repository.ask("merge-base", commit, bad).stdout.decode().strip()
             hint = (

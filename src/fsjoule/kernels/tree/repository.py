@@ -19,7 +19,7 @@ from fsjoule.kernels.source_tree import (
     describe,
     find_revision,
     has_any_changes,
-    is_shallow,
+    lacks,
     own_git,
 )
 
@@ -61,14 +61,13 @@ class Repository:
 def open_repository(tree: Path) -> Repository:
     """The repository at a path.
 
-    Raises ConfigError if that is no repository, has no commit of a kernel, is shallow, or has changes that are not
-    committed: they are part of no commit and would not be measured.
+    Raises ConfigError if that is no repository, has no commit of a kernel, is not whole (shallow, partial), or has
+    changes that are not committed: they are part of no commit and would not be measured.
     """
     found = find_revision(tree, "HEAD")
-    if is_shallow(tree):
+    if lacking := lacks(tree):
         raise ConfigError(
-            f"{tree} is a shallow repository: the history between two commits may be cut off",
-            hint="git fetch --unshallow brings the rest",
+            f"{tree} {lacking}", hint="fetch the rest: git fetch --unshallow, or a new clone of all of it"
         )
     if has_any_changes(tree):
         raise ConfigError(
