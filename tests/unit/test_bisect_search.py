@@ -31,6 +31,13 @@ def test_the_culprit_is_found_confirmed_and_cured(tmp_path: Path) -> None:
     assert more_cpu.words.endswith("% more CPU time")
     assert answer.boots < 60
     assert len({kernel for kernel, _ in bisection.boots.booted}) < 20
+    confirmed_by = {kernel for kernel in bisection.builds.taken if not kernel.is_plain}
+    assert {(kernel.commit, kernel.without, kernel.aligned) for kernel in confirmed_by} == {
+        (COMMITS[40], "", True),
+        (COMMITS[41], "", True),
+        (COMMITS[-1], COMMITS[41], False),
+    }
+    assert confirmed_by <= {kernel for expected in bisection.builds.expected for kernel in expected}
 
 
 def test_a_range_without_a_loss_has_no_regression(tmp_path: Path) -> None:

@@ -60,16 +60,16 @@ class TreeBuilds:
         return self.add(line, inside=merge) if line else None
 
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
-        plain = [self._commits[each.commit] for each in wanted if each.is_plain]
-        self._builder(aligned=False).want(plain)
+        for aligned in (False, True):
+            found = [self._commit(each) for each in wanted if each.aligned == aligned]
+            commits = [each for each in found if not isinstance(each, Conflict)]
+            if commits or aligned in self._builders:
+                self._builder(aligned=aligned).want(commits)
 
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
-        commit = self._commits[wanted.commit]
-        if wanted.without:
-            made = tree.without_commit(self.repository, commit, self._commits[wanted.without])
-            if isinstance(made, Conflict):
-                return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {made}")
-            commit = made
+        commit = self._commit(wanted)
+        if isinstance(commit, Conflict):
+            return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {commit}")
         builder = self._builder(aligned=wanted.aligned)
         outcome = builder.wait(commit, _BUILD_TIMEOUT_S)
         if not isinstance(outcome, Built):
@@ -82,6 +82,10 @@ class TreeBuilds:
         line = [self._commits[each] for each in commits]
         built = {number: self._built[each] for number, each in enumerate(commits) if each in self._built}
         return pools_of(changes_of(self.repository, line), built).numbers
+
+    def _commit(self, wanted: WantedKernel) -> tree.Commit | Conflict:
+        commit = self._commits[wanted.commit]
+        return tree.without_commit(self.repository, commit, self._commits[wanted.without]) if wanted.without else commit
 
     def _builder(self, *, aligned: bool) -> Builder:
         if aligned not in self._builders:

@@ -104,31 +104,35 @@ class State:
 
     def wanted(self, step: Measure) -> WantedKernel:
         """The kernel that a step boots."""
-        return self._wanted(step.position, step.variant, step.standing.bad)
+        return self._wanted(step.position, step.variant)
 
     def ahead(self, step: Measure) -> tuple[WantedKernel, ...]:
-        """The kernels that may be wanted next."""
-        return tuple(self._wanted(position, Variant.PLAIN, step.standing.bad) for position in step.runners_up)
+        """The kernels that may be wanted next; once a candidate is confirmed, also those of the other confirmations."""
+        bad = step.standing.bad
+        plain = tuple(self._wanted(position, Variant.PLAIN) for position in step.runners_up)
+        if step.purpose is not Purpose.CONFIRMATION:
+            return plain
+        aligned = (self._wanted(position, Variant.ALIGNED) for position in (step.standing.parent, bad))
+        return (*plain, self._wanted(bad, Variant.REVERTED), *aligned)
 
     def repetition(self, kernel: WantedKernel, purpose: Purpose) -> int:
         """How many boots of the kernel there are already that share their random choices with this one's kind."""
         return sum(each.kernel == kernel and _kind(each.purpose) == _kind(purpose) for each in self.booted)
 
-    def _wanted(self, position: int, variant: Variant, culprit: int) -> WantedKernel:
-        return WantedKernel(
-            self.commit(position),
-            without=self.commit(culprit) if variant is Variant.REVERTED else "",
-            aligned=variant is Variant.ALIGNED,
-        )
+    def _wanted(self, position: int, variant: Variant) -> WantedKernel:
+        """A reverted position is the bad end without that position's commit."""
+        if variant is Variant.REVERTED:
+            return WantedKernel(self.line.commits[-1], without=self.commit(position))
+        return WantedKernel(self.commit(position), aligned=variant is Variant.ALIGNED)
 
     def _boot(self, event: Booted) -> Boot | None:
-        """None for a boot that another culprit than the present one was left out of."""
+        """None for a boot without a commit that is not on the line."""
         kernel = event.kernel
         variant = Variant.ALIGNED if kernel.aligned else Variant.REVERTED if kernel.without else Variant.PLAIN
         if kernel.without and kernel.without not in self.line.commits:
             return None
         return Boot(
-            position=self.line.commits.index(kernel.commit),
+            position=self.line.commits.index(kernel.without or kernel.commit),
             number=event.number,
             figures=tuple(_worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
             board=event.board,
