@@ -1,4 +1,4 @@
-"""Whether profiles are exact: the instructions of each measurement of a run against the time that its board was busy.
+"""Compares the instructions of each profile of a run with the time that the board was busy.
 
 ::
 

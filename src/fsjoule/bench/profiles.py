@@ -23,7 +23,7 @@ _READING_TIMEOUT_S: Final = 120.0
 _TABLE: Final = "/proc/kallsyms"
 _PART: Final = "/tmp/fsjoule-symbols"  # noqa: S108 - on the board, whose /tmp is ours alone
 _FIND: Final = "find /lib/modules/$(uname -r)/kernel/ -name '*.ko*'"
-# Of the parts of a module's path, the first of its folder in the kernel's source.
+# The part of a module's path where its folder in the kernel's source begins.
 _FOLDER: Final = 5
 # Text, also of functions that others may replace.
 _CODE: Final = ("t", "w")

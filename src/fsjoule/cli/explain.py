@@ -112,7 +112,7 @@ def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, ev
 
 
 def _write_files(found: tuple[Explanation, ...], svg: Path | None, folded: Path | None) -> None:
-    """Of several series each has a file of its own: their times have nothing to do with each other."""
+    """Write a file for each series: times of different series have nothing to do with each other."""
     from fsjoule.report.explanation.folded import to_folded
     from fsjoule.report.explanation.picture import draw
 

@@ -1,4 +1,4 @@
-"""Which program a page of code is of: by a hash of the page, as a board that counts instructions tells it."""
+"""The programs of a user land by the hashes of their pages: a board that counts instructions names pages so."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def explain_run(
     workload: str | None = None,
     series: Container[SeriesKey] | None = None,
 ) -> tuple[Explanation, ...]:
-    """What differs between two kernels of a run that kept profiles, for each series of these filesystems and workload.
+    """Explain the difference between two kernels of a run with profiles, for each series.
 
-    Of all series, or of those in `series`.
+    `filesystems`, `workload` and `series` choose the series; the default is all.
     Raises ConfigError for what the run has not, ResultError for a run without profiles, or without a boot's symbols.
     """
     kernels, sides_of = loaded.run.plan.kernels, (baseline, candidate)
@@ -79,7 +79,7 @@ def explain_run(
 
 
 def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
-    """What made a gate's candidate worse, for each series that regressed, by the profiles that its run has kept.
+    """Explain each series that regressed in a gate, by the profiles of the gate's own run.
 
     Raises ResultError for a gate whose run has none.
     """
@@ -99,7 +99,7 @@ class _Kept:
         self._programs = loaded.programs()
 
     def windows(self, measurements: Iterable[Measurement]) -> list[tuple[Executed, float]]:
-        """Those that have a profile and whose boot has symbols, and how many MiB each moved; 1 for an operation."""
+        """Windows that have a profile and their boot's symbols, with the MiB that each moved (1 for an operation)."""
         windows: list[tuple[Executed, float]] = []
         for each in measurements:
             profile = self._loaded.profile(each.number)

@@ -1,4 +1,4 @@
-"""Which boards can be profiled, and the profiler of one that can."""
+"""The profiler of a board in a lab, and the check that a board can be profiled."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def encode_programs(programs: Mapping[int, str]) -> bytes:
 
 
 def decode_programs(content: bytes, path: Path) -> dict[int, str]:
-    """What `encode_programs` made, with names that are plain. Raises ResultError that names `path` if it is damaged."""
+    """Read the bytes of `encode_programs`; names become plain. Raises ResultError, which names `path`, if damaged."""
     table, metadata = _decoded(content, path, _PAGES)
     decode(_PROGRAMS, metadata, PROGRAMS_SCHEMA, path)
     names = map(plain_line, table.column("program").to_pylist())
@@ -128,7 +128,7 @@ def decode_programs(content: bytes, path: Path) -> dict[int, str]:
 
 
 def decode_profile(content: bytes, path: Path) -> Profile:
-    """What `encode_profile` made. Raises ResultError that names `path` if it is damaged."""
+    """Read the bytes of `encode_profile`. Raises ResultError, which names `path`, if they are damaged."""
     table, metadata = _decoded(content, path, _PROFILES)
     header = decode(_PROFILE, metadata, PROFILE_SCHEMA, path)
     addresses, pages, executed = (table.column(name).to_numpy() for name in _PROFILES.columns)
@@ -147,7 +147,7 @@ def decode_profile(content: bytes, path: Path) -> Profile:
 
 
 def decode_symbols(content: bytes, path: Path) -> Symbols:
-    """What `encode_symbols` made, with names that are plain. Raises ResultError that names `path` if it is damaged."""
+    """Read the bytes of `encode_symbols`; names become plain. Raises ResultError, which names `path`, if damaged."""
     table, metadata = _decoded(content, path, _TABLES)
     header = decode(_SYMBOLS, metadata, SYMBOLS_SCHEMA, path)
     addresses = table.column("address").to_numpy()

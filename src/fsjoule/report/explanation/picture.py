@@ -1,7 +1,7 @@
-"""What changed as a picture: an icicle of folders, modules and functions, as wide as they take time, red for more.
+"""The picture of a change: an icicle of folders, modules and functions, as wide as they take time, red for more.
 
-Widths are the larger of both sides' times, so that what is gone is seen as well. It is one SVG without scripts; each
-box says its figures when it is pointed at.
+Widths are the larger of both sides' times, so that functions which are gone are seen as well. It is one SVG without
+scripts; each box says its figures when it is pointed at.
 """
 
 from __future__ import annotations

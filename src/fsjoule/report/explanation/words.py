@@ -38,7 +38,7 @@ def headline(explanation: Explanation) -> str:
 
 
 def because(explanation: Explanation) -> str:
-    """What makes the difference."""
+    """The functions and folders that make the difference."""
     share = explanation.explained()
     if share is None or not explanation.functions:
         return "every function takes the time that it took"
@@ -58,7 +58,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
 
 
 def remark(change: FunctionChange, explanation: Explanation) -> str:
-    """What is to be said of a function beside its times; empty if there is nothing."""
+    """The remark on a function beside its times; may be empty."""
     baseline, candidate = explanation.baseline.kernel, explanation.candidate.kernel
     parts = change.candidate_names if change.presence is Presence.INLINED else change.baseline_names
     said = [_PRESENCE[change.presence].format(baseline=baseline, candidate=candidate, parts=", ".join(parts))]

@@ -1,4 +1,4 @@
-"""What differs between two sides' profiles, function by function, in time per MiB (or per operation)."""
+"""Differences between two sides' profiles, function by function, in time per MiB (or per operation)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from fsjoule.verdicts.explanation.functions import Executed, Function, is_whole
 
 _TOP: Final = 10
-# Of so many with the largest differences, names are compared; and how like two of them are at least.
+# Names are compared among this many functions, the largest differences first; two are alike from this likeness on.
 _COMPARED: Final = 200
 _ALIKE: Final = 0.6
 
@@ -112,7 +112,7 @@ class Windows:
 
 
 def explain(series: str, unit: str, baseline: Windows, candidate: Windows, *, simulated: bool) -> Explanation:
-    """What differs. Each side has one window at least."""
+    """Explain a series by its differences. Each side has at least one window."""
     ours, theirs = _times(baseline), _times(candidate)
     known, known_too = _names(baseline), _names(candidate)
     places = {**_places(baseline), **_places(candidate)}

@@ -56,7 +56,7 @@ def executed(profile: Profile, symbols: Symbols, programs: Mapping[int, str] | N
         names.setdefault(function, set()).add(name)
     in_kernel = profile.pages == 0
     at = np.searchsorted(symbols.addresses, profile.addresses[in_kernel], side="right") - 1
-    # What lies below the first symbol is counted last: at -1.
+    # Code below the first symbol is counted last: at -1.
     counts = np.zeros(len(functions) + 1, np.int64)
     np.add.at(counts, at, profile.executed[in_kernel].astype(np.int64))
     times: dict[Function, int] = {}

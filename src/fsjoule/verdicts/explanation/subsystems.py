@@ -1,4 +1,4 @@
-"""Which folder of the kernel's source a function is from, as far as its address tells.
+"""The folder of the kernel's source that a function is from, as far as its address tells.
 
 The kernel is linked folder by folder, in the order of its makefiles: between two functions of one folder lie only
 functions of that folder. `_ANCHORS` are functions whose folder is known, most of which all kernels since 5.10 have.
