@@ -33,7 +33,9 @@ from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
 def measured(slug: str, answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> Measurement:
     bench = bench_of(shell=FakeShell(answered), meter=FakeMeter())
     wanted = entry(bench, slug)
-    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01))
+    bench = replace(
+        bench, meter=FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01))
+    )
     return bench.measure(wanted)
 
 
@@ -76,7 +78,7 @@ def test_a_meter_that_starts_anew_in_the_middle_costs_a_second_try() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
     wanted = entry(bench, "write-16k")
     whole = traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01)
-    bench.meter = Restarted(replace(whole, marks=whole.marks[:1], faults=(ANOTHER_STREAM,)))
+    bench = replace(bench, meter=Restarted(replace(whole, marks=whole.marks[:1], faults=(ANOTHER_STREAM,))))
     result = bench.measure(wanted)
     assert result.valid, result.invalid_reasons
     assert result.energy is not None
@@ -122,7 +124,7 @@ def judged(*marks: str, **changed: Any) -> Measurement:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
     wanted = entry(bench, "write-16k")
     texts = [mark.replace("#", str(wanted.number)) for mark in marks]
-    bench.meter = FakeMeter(traced(*texts, runtime_s=runtime_s() + 0.01, **changed))
+    bench = replace(bench, meter=FakeMeter(traced(*texts, runtime_s=runtime_s() + 0.01, **changed)))
     return bench.measure(wanted)
 
 
@@ -159,7 +161,9 @@ def test_a_clipped_window_makes_it_invalid() -> None:
 def test_a_window_that_is_not_fios_makes_it_invalid() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
     wanted = entry(bench, "write-16k")
-    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.4))
+    bench = replace(
+        bench, meter=FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.4))
+    )
     assert any("differ by" in reason for reason in bench.measure(wanted).invalid_reasons)
 
 
@@ -169,7 +173,9 @@ def of_four_jobs(excess_s: float) -> Measurement:
     single = entry(bench, "write-16k")
     assert isinstance(single.workload, FioWorkload)
     wanted = replace(single, workload=replace(single.workload, jobs=4))
-    bench.meter = FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + excess_s))
+    bench = replace(
+        bench, meter=FakeMeter(traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + excess_s))
+    )
     return bench.measure(wanted)
 
 
@@ -210,7 +216,7 @@ def test_a_transient_fault_is_given_a_second_try() -> None:
 def test_attempts_that_failed_are_kept_with_what_the_lab_did() -> None:
     fault = BoardError("hung", console_tail=("Oops",), hint="look at it")
     store, bench = FakeStore(), bench_of(shell=FakeShell(answer), meter=FakeMeter(None), faults=[fault])
-    bench.store = store
+    bench = replace(bench, store=store)
     taken = [(LabStep("transition", "BoardStrategy", 1, 1, 2),), (LabStep("run", "LabgridShell", 1, 3, 4),)]
     bench.take_steps = lambda: taken.pop(0)
     wanted = entry(bench, "write-16k")
@@ -323,7 +329,7 @@ def test_each_entry_is_measured_on_its_storage_device() -> None:
 
     shell = FakeShell(answered)
     bench = bench_of(shell=shell, meter=FakeMeter(None))
-    bench.profile = replace(PROFILE, storages={"stick": Storage("sda", 512 * MIB)})
+    bench = replace(bench, profile=replace(PROFILE, storages={"stick": Storage("sda", 512 * MIB)}))
     written = entry(bench, "write-16k")
     measured_on = [
         bench.measure(replace(written, number=101 + i, storage=name)).series.storage
@@ -343,7 +349,7 @@ def test_a_stick_that_takes_no_discards_is_not_purged(largest: str, purged: int)
 
     shell = FakeShell(answered)
     bench = bench_of(shell=shell, meter=FakeMeter(None))
-    bench.profile = replace(PROFILE, purge=True, storages={"stick": Storage("sda", 512 * MIB)})
+    bench = replace(bench, profile=replace(PROFILE, purge=True, storages={"stick": Storage("sda", 512 * MIB)}))
     written = entry(bench, "write-16k")
     for i, name in enumerate(("card", "stick", "card")):
         bench.measure(replace(written, number=101 + i, storage=name))
@@ -353,7 +359,7 @@ def test_a_stick_that_takes_no_discards_is_not_purged(largest: str, purged: int)
 def test_no_two_filesystems_of_a_boot_have_one_uuid() -> None:
     shell = FakeShell(answer)
     bench = bench_of(shell=shell, meter=FakeMeter(None))
-    bench.profile = replace(PROFILE, guest_time=True)
+    bench = replace(bench, profile=replace(PROFILE, guest_time=True))
     written = entry(bench, "write-16k")
     assert isinstance(written.workload, FioWorkload)
     larger = replace(written, number=101, workload=replace(written.workload, size_bytes=64 * MIB))
@@ -375,7 +381,7 @@ def test_joules_of_another_meter_are_not_stored() -> None:
     """A swapped meter needs a hand: no second try, and nothing of the measurement is kept but why."""
     store, meter = FakeStore(), FakeMeter()
     bench = bench_of(shell=FakeShell(answer), meter=meter)
-    bench.store = store
+    bench = replace(bench, store=store)
     first, second = entry(bench, "write-16k"), entry(bench, "read-16k")
     ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
     meter.trace = ours
@@ -401,7 +407,7 @@ def test_joules_of_another_meter_are_not_stored() -> None:
 def test_a_meter_that_takes_the_place_of_the_runs_in_its_first_measurement_is_another_one() -> None:
     store, meter = FakeStore(), FakeMeter()
     bench = bench_of(shell=FakeShell(answer), meter=meter)
-    bench.store = store
+    bench = replace(bench, store=store)
     first = entry(bench, "write-16k")
     ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
     meter.trace = ours
@@ -416,7 +422,7 @@ def test_a_meter_that_takes_the_place_of_the_runs_in_its_first_measurement_is_an
 def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
     store, meter = FakeStore(), FakeMeter(None)
     bench = bench_of(shell=FakeShell(answer), meter=meter)
-    bench.store = store
+    bench = replace(bench, store=store)
     bench.measure(entry(bench, "write-16k"))
     assert bench.run.meter is None
     wanted = entry(bench, "read-16k")

@@ -189,10 +189,9 @@ def board_with(kallsyms: str | None) -> FakeShell:
 
 
 def profiled(shell: FakeShell, profile: Profile | None) -> tuple[Bench, FakeProfiler, FakeStore, list[str]]:
-    bench = bench_of(shell=shell, meter=FakeMeter())
     said: list[str] = []
-    bench.say = said.append
-    bench.profiler = profiler = FakeProfiler(profile)
+    profiler = FakeProfiler(profile)
+    bench = replace(bench_of(shell=shell, meter=FakeMeter()), say=said.append, profiler=profiler)
     assert isinstance(bench.store, FakeStore)
     return bench, profiler, bench.store, said
 
@@ -201,7 +200,9 @@ def test_a_measurement_keeps_its_profile_and_the_run_the_symbols_of_each_boot() 
     bench, profiler, store, _ = profiled(board_with(KALLSYMS), profile_of({0xC0100004: 7}))
     bench.begin()
     write = entry(bench, "write-16k")
-    bench.meter = FakeMeter(traced(f"S{write.number}", f"E{write.number}", runtime_s=runtime_s() + 0.01))
+    bench = replace(
+        bench, meter=FakeMeter(traced(f"S{write.number}", f"E{write.number}", runtime_s=runtime_s() + 0.01))
+    )
     assert bench.measure(write).valid
     assert (profiler.counted, profiler.windows) == (1, [str(write.number)])
     assert rows(decode_profile(store.attachments[write.number][PROFILE_FILE], PATH)) == [(0xC0100004, 0, 7)]
@@ -252,7 +253,7 @@ def test_a_full_disk_ends_the_run() -> None:
             raise StorageError(f"{name}, {len(content)} bytes, could not be stored")
 
     bench, _, _, _ = profiled(board_with(KALLSYMS), profile_of({1: 1}))
-    bench.store = Full()
+    bench = replace(bench, store=Full())
     bench.begin()
     bench.measure(entry(bench, "write-16k"))
     with pytest.raises(StorageError):

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fsjoule.bench.boots import Booted, Boots
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import Flakey
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import Evidence, judge
-from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
+from fsjoule.bench.measurer import IDLE_S, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.power_loss import PowerLoss
-from fsjoule.bench.profiles import attach_profile, keep_symbols
+from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
-from fsjoule.bench.transcript import Transcript
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, PlaceLostError, StorageError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import (
@@ -28,7 +28,6 @@ from fsjoule.model import (
     MeterInfo,
     Plan,
     Planned,
-    Provision,
     Run,
     RunStatus,
     Trace,
@@ -36,24 +35,10 @@ from fsjoule.model import (
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.steps import STEPS_FILE, encode_steps
-from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 
 _ATTEMPTS: Final = 2
 # The counters of CPU and block device at power-on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
-
-
-@dataclass
-class Booted:
-    """One boot of the board: its number, its kernel and its root filesystem."""
-
-    number: int
-    repetition: int
-    kernel: str
-    provision: Provision
-    root_filesystem: str
-    transcript: Transcript
-    measurer: Measurer
 
 
 @dataclass
@@ -82,17 +67,26 @@ class Bench:
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
-    _booted: Booted | None = field(default=None, init=False)
-    _boots: int = field(init=False)
+    _boots: Boots = field(init=False)
     _over: str | None = field(default=None, init=False)
     _met: set[str] = field(default_factory=set[str], init=False)
-    _on_since_s: float | None = field(default=None, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
         self.results = list(self.kept)
-        self._boots = max((each.boot for each in self.kept), default=0)
+        self._boots = Boots(
+            board=self.board,
+            meter=self.meter,
+            store=self.store,
+            clock=self.clock,
+            say=self.say,
+            profile=self.profile,
+            profiler=self.profiler,
+            seed=self.plan.seed,
+            phases=self.phases,
+            count=max((each.boot for each in self.kept), default=0),
+        )
 
     @property
     def plan(self) -> Plan:
@@ -132,7 +126,7 @@ class Bench:
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise
-                self._switch_off_or_say()
+                self._boots.end_or_say()
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
                 if not error.transient or attempt == _ATTEMPTS:
@@ -145,11 +139,11 @@ class Bench:
 
     def booted(self, entry: Planned) -> Shell:
         """The shell of the board, booted for the entry if necessary."""
-        return self._boot_for(entry).transcript
+        return self._boots.boot_for(entry).transcript
 
     def provisioned(self, entry: Planned) -> str:
         """An empty directory of the board on the entry's filesystem, booted and provisioned as needed."""
-        booted = self._boot_for(entry)
+        booted = self._boots.boot_for(entry)
         with self.phases("provisioning"):
             booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
@@ -168,8 +162,8 @@ class Bench:
         try:
             if self._lost is None:
                 if reason is None:  # else the board may be in the midst of something
-                    self._keep_symbols()
-                self._switch_off()
+                    self._boots.keep_symbols()
+                self._boots.end()
             else:
                 reason = self._lost.what
         except FsjouleError as error:
@@ -215,7 +209,7 @@ class Bench:
         self.on_measured(measurement)
         if evidence.board_lost:
             # The measurement is stored: a failure now is no reason to repeat it.
-            self._switch_off_or_say()
+            self._boots.end_or_say()
         return measurement
 
     def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
@@ -226,15 +220,15 @@ class Bench:
             case PowerLossWorkload():
                 return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
             case FlakeyWorkload():
-                booted = self._boot_for(entry)
+                booted = self._boots.boot_for(entry)
                 # A board that panics over a damaged filesystem does not answer later.
                 self._learn_facts(entry)
                 return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
             case FioWorkload() as workload:
-                booted = self._boot_for(entry)
+                booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.job(entry, workload)
             case TimedWorkload() as workload:
-                booted = self._boot_for(entry)
+                booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.operation(entry, workload)
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
@@ -244,7 +238,7 @@ class Bench:
         try:
             self.board.check_ours()
         except PlaceLostError as lost:
-            self._lost, self._booted = lost, None
+            self._lost, self._boots.current = lost, None
             self._note(entry, started_utc, lost)
             raise lost from error
         except LabError:
@@ -257,43 +251,6 @@ class Bench:
             self.store.update(self.run)
         except StorageError as full:
             self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
-
-    def _root_filesystem(self, entry: Planned) -> str:
-        return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT
-
-    def _boot_for(self, entry: Planned) -> Booted:
-        root = self._root_filesystem(entry)
-        wanted, booted = (entry.repetition, entry.kernel, entry.provision, root), self._booted
-        if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
-            return booted
-        self._prepare(entry)
-        return self._boot(entry)
-
-    def _prepare(self, entry: Planned) -> None:
-        self._keep_symbols()
-        self._switch_off()
-        with self.phases("flash"):
-            self.board.prepare(entry.kernel, self._root_filesystem(entry))
-
-    def _boot(self, entry: Planned) -> Booted:
-        with self.phases("boot"):
-            self._on_since_s = self.clock.now_s()
-            if self.profiler is not None:
-                self.profiler.count_next()
-            shell = Transcript(self.board.boot(boot_seed(self.plan.seed, entry, self._root_filesystem(entry))))
-            self._boots += 1
-            measurer = Measurer(
-                shell=shell,
-                meter=self.meter,
-                clock=self.clock,
-                profile=self.profile,
-                seed=repetition_seed(self.plan.seed, entry.repetition),
-                phases=self.phases,
-                say=self.say,
-            )
-            root = self._root_filesystem(entry)
-            self._booted = Booted(self._boots, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
-        return self._booted
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """Record facts of board, card and meter at the first boot of each kernel and card.
@@ -333,11 +290,11 @@ class Bench:
             self.store.update(self.run)
 
     def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
-        self._prepare(entry)
-        with recorded(self.meter, self.say, self._rest) as recording:
-            booted = self._boot(entry)
+        self._boots.prepare(entry)
+        with recorded(self.meter, self.say, self._boots.rest) as recording:
+            booted = self._boots.boot(entry)
             with self.phases("idle"):
-                self._rest(IDLE_S)
+                self._boots.rest(IDLE_S)
         evidence = Evidence(
             trace=recording.trace, marks=(onboard.BOOT_START, onboard.BOOT_STOP), idle_s=IDLE_S, idle_after=True
         )
@@ -355,9 +312,9 @@ class Bench:
 
         An iteration's boot is the one after its cut, even if the next iteration is another repetition.
         """
-        booted = self._booted
+        booted = self._boots.current
         if booted is None or (booted.kernel, booted.provision) != (entry.kernel, entry.provision):
-            booted = self._boot_for(entry)
+            booted = self._boots.boot_for(entry)
         self._learn_facts(entry)
         try:
             loss.begin(booted.measurer)
@@ -366,33 +323,8 @@ class Bench:
         with self.phases("power-loss"):
             cut = self.board.cut(loss.cut_after_s, loss.seed)
         before = booted.transcript.take()
-        self._switch_off()
-        booted = self._boot(entry)
+        self._boots.end()
+        booted = self._boots.boot(entry)
         evidence = loss.recover(booted.measurer, cut)
         evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
-
-    def _rest(self, seconds: float) -> None:
-        """Let time pass on the board, or on the host if no board is booted."""
-        if self._booted is not None:
-            self._booted.measurer.rest(seconds)
-        else:
-            self.clock.sleep(seconds)
-
-    def _keep_symbols(self) -> None:
-        if self.profiler is not None and self._booted is not None:
-            with self.phases("symbols"):
-                keep_symbols(self._booted.transcript, self._booted.number, self.store, self.say)
-
-    def _switch_off_or_say(self) -> None:
-        try:
-            self._switch_off()
-        except FsjouleError as error:
-            self.say(f"the board could not be switched off: {error.what}")
-
-    def _switch_off(self) -> None:
-        self._booted = None
-        self.board.off()
-        if self._on_since_s is not None:
-            self.phases.add("board_on", self.clock.now_s() - self._on_since_s)
-            self._on_since_s = None

@@ -1,0 +1,111 @@
+"""The boots of a run's board: which one counts for an entry, and the work of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fsjoule.bench.measurer import Measurer
+from fsjoule.bench.phases import Phases
+from fsjoule.bench.profiles import keep_symbols
+from fsjoule.bench.transcript import Transcript
+from fsjoule.errors import FsjouleError
+from fsjoule.model import BoardProfile, Planned, Provision
+from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore
+from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
+
+
+@dataclass
+class Booted:
+    """One boot of the board: its number, its kernel and its root filesystem."""
+
+    number: int
+    repetition: int
+    kernel: str
+    provision: Provision
+    root_filesystem: str
+    transcript: Transcript
+    measurer: Measurer
+
+
+@dataclass
+class Boots:
+    """The board is off or in its `current` boot; `count` boots have begun, those of a resumed run too."""
+
+    board: Board
+    meter: Meter
+    store: ResultStore
+    clock: Clock
+    say: Callable[[str], None]
+    profile: BoardProfile
+    profiler: Profiler | None
+    seed: int
+    phases: Phases
+    count: int
+    current: Booted | None = field(default=None, init=False)
+    _on_since_s: float | None = field(default=None, init=False)
+
+    def boot_for(self, entry: Planned) -> Booted:
+        """The current boot if the entry can be measured in it, otherwise a new one."""
+        root = _root_filesystem(entry)
+        wanted, booted = (entry.repetition, entry.kernel, entry.provision, root), self.current
+        if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
+            return booted
+        self.prepare(entry)
+        return self.boot(entry)
+
+    def prepare(self, entry: Planned) -> None:
+        """End the current boot, and write the card of the entry's next one."""
+        self.keep_symbols()
+        self.end()
+        with self.phases("flash"):
+            self.board.prepare(entry.kernel, _root_filesystem(entry))
+
+    def boot(self, entry: Planned) -> Booted:
+        with self.phases("boot"):
+            self._on_since_s = self.clock.now_s()
+            if self.profiler is not None:
+                self.profiler.count_next()
+            shell = Transcript(self.board.boot(boot_seed(self.seed, entry, _root_filesystem(entry))))
+            self.count += 1
+            measurer = Measurer(
+                shell=shell,
+                meter=self.meter,
+                clock=self.clock,
+                profile=self.profile,
+                seed=repetition_seed(self.seed, entry.repetition),
+                phases=self.phases,
+                say=self.say,
+            )
+            root = _root_filesystem(entry)
+            self.current = Booted(self.count, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
+        return self.current
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass on the board, or on the host if no board is booted."""
+        if self.current is not None:
+            self.current.measurer.rest(seconds)
+        else:
+            self.clock.sleep(seconds)
+
+    def keep_symbols(self) -> None:
+        if self.profiler is not None and self.current is not None:
+            with self.phases("symbols"):
+                keep_symbols(self.current.transcript, self.current.number, self.store, self.say)
+
+    def end_or_say(self) -> None:
+        try:
+            self.end()
+        except FsjouleError as error:
+            self.say(f"the board could not be switched off: {error.what}")
+
+    def end(self) -> None:
+        self.current = None
+        self.board.off()
+        if self._on_since_s is not None:
+            self.phases.add("board_on", self.clock.now_s() - self._on_since_s)
+            self._on_since_s = None
+
+
+def _root_filesystem(entry: Planned) -> str:
+    return entry.filesystem if entry.provision is Provision.ROOT else SCRATCH_ROOT
