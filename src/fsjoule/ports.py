@@ -22,10 +22,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut of the board's power: the console's output until then, and the disks' losses in words.
-
-    Only a virtual board knows its disks' losses.
-    """
+    """A cut of the board's power: the console's output until then, and a virtual board's losses in words."""
 
     console: str
     losses: tuple[str, ...]
@@ -35,10 +32,7 @@ class Shell(Protocol):
     """Runs programs on the board."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
-        """Run one program to its end, whatever its exit code.
-
-        Raises BoardError when the board does not answer within the time limit.
-        """
+        """Run one program to its end, whatever its exit code. Raises BoardError after the time limit."""
         ...
 
     def start(self, argv: Sequence[str]) -> None:

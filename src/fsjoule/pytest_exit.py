@@ -29,10 +29,7 @@ _HELP: Final = "hint: pytest --help lists the options, fsjoule's in their own gr
 
 
 def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
-    """End with the exit code of wrong input if pytest cannot parse the command line of a bench.
-
-    `options` are the options that only a bench has. pytest has no hook for a wrong option.
-    """
+    """End with the exit code of wrong input if pytest cannot parse a bench's command line; it has no hook for that."""
     asks = ("--lg-env", *options)
 
     def guarded(parse: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,10 +99,7 @@ def _tell(line: str) -> None:
 
 
 class ExitCode:
-    """Notes why tests fail, and decides the exit code of the bench.
-
-    `lost_energy` says how many measurements have no energy, and why; empty if all have, or if that is accepted.
-    """
+    """Decides the exit code of the bench; `lost_energy` says how many measurements lack energy, and why, or ""."""
 
     NAME: Final = "fsjoule-exit-code"
 

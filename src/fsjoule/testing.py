@@ -118,10 +118,7 @@ class FakeStore:
 
 @dataclass
 class FakeBoard:
-    """A board that boots into `shell`, or raises the next of `faults`; a cut returns the console output `said`.
-
-    Setting `lost` takes the board away.
-    """
+    """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away."""
 
     shell: FakeShell
     board_facts: BoardFacts

@@ -52,10 +52,7 @@ def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:
 
 
 def check_meter(then: MeterInfo, now: MeterInfo) -> None:
-    """Raise InstrumentError unless this is the run's meter, with the same settings and calibration.
-
-    Every setting counts, because each affects the joules made from raw samples, or their uncertainty.
-    """
+    """Raise InstrumentError unless it is the run's meter with the same settings, which all affect the joules."""
     was, found = _flat(asdict(then)), _flat(asdict(now))
     differs = [_change(name, was[name], found[name]) for name in was if was[name] != found[name]]
     if differs:

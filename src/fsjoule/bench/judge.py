@@ -83,10 +83,7 @@ def judge(
     card: ImageFacts,
     started_utc: str,
 ) -> Measurement:
-    """The measurement, with every reason not to believe it.
-
-    `storage` is the device under test, `card` the card that the board booted from.
-    """
+    """The measurement, with every reason not to believe it; `card` is the board's, `storage` the device under test."""
     jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:

@@ -88,10 +88,7 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of one board. `seed` belongs to the boot's repetition.
-
-    `storage_model` is the name that the storage device under test reports, empty for the card.
-    """
+    """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card)."""
 
     shell: Shell
     meter: Meter
@@ -157,10 +154,7 @@ class Measurer:
         return self.around(entry, work)
 
     def around(self, entry: Planned, work: Callable[[Filesystem], Evidence]) -> Evidence:
-        """Load the modules of an entry's filesystem, do its work and keep the kernel's log.
-
-        Raises LabError when the board does not answer.
-        """
+        """Do an entry's work with its modules loaded, and keep the kernel's log. Raises LabError."""
         kind = filesystem(entry.filesystem)
         # Parts share names of workloads, and workloads of one part can differ in size only.
         self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
@@ -194,10 +188,7 @@ class Measurer:
         return uuid5(_UUIDS, f"{self.seed} {self._measured} {self._made}") if self.profile.guest_time else None
 
     def load_modules(self, *names: str) -> None:
-        """Load a filesystem's modules; otherwise the first mount of a boot takes a second longer.
-
-        Failure is ignored: a kernel may have them built in, and the mount fails if a module is missing.
-        """
+        """Load modules before the first mount, which would take longer; missing ones may be built in."""
         with self.phases("provisioning"):
             for module in set(names) - self._loaded:
                 self.shell.run(("modprobe", module))

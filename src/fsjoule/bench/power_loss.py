@@ -49,10 +49,7 @@ class PowerLoss:
         return dataclasses.replace(plain, mount_options=options)
 
     def begin(self, measurer: Measurer) -> None:
-        """Make and mount the filesystem, and leave the writer running on it.
-
-        Raises LabError when the board does not answer, MeasurementInvalid if the filesystem cannot be made or mounted.
-        """
+        """Make and mount the filesystem, and leave the writer running. Raises LabError, MeasurementInvalid."""
         kind = self.kind
         with measurer.phases("provisioning"):
             # Times tell an old ext4 journal on the disk from the new one. A board without a clock starts every boot at

@@ -179,8 +179,6 @@ class Bench:
         self.store.finish(self.run)
         return self.run
 
-    # ------------------------------------------------------------------------------------------------------------
-
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
@@ -253,10 +251,7 @@ class Bench:
             self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
-        """Record facts of board, card and meter at the first boot of each kernel and card.
-
-        Raises LabError if the board does not run its card's kernel, or is not the run's board.
-        """
+        """Record board, card and meter at each kernel's first boot. Raises LabError for another kernel or board."""
         run, image = self.run, self.board.image()
         if entry.kernel not in self._met:
             board = self.board.facts()

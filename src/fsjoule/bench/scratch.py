@@ -41,10 +41,7 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 
 @dataclass
 class Scratch:
-    """The partition or device of one boot that may be overwritten; `purge` discards it before each make.
-
-    `identity` returns the next filesystem's UUID, or None for a random one.
-    """
+    """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs."""
 
     shell: Shell
     device: str

@@ -85,10 +85,7 @@ class SquareLoad:
 def square_load(
     shell: Shell, meter: Meter, clock: Clock, mark_device: str, say: Callable[[str], None]
 ) -> tuple[SquareLoad, MeterInfo]:
-    """Have a booted board draw a square load and find its steps, in up to three tries: a busy host can spoil one.
-
-    Raises LabError, or MeasurementInvalid with the reason of the last try.
-    """
+    """Draw a square load and find its steps, in up to three tries. Raises LabError, MeasurementInvalid."""
 
     def attempt() -> tuple[SquareLoad, MeterInfo]:
         say("the board draws a square load")

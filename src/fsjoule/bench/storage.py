@@ -53,16 +53,10 @@ def takes_discards(shell: Shell, storage: Storage) -> bool:
 
 
 def name_of(told: str, further: Iterable[str]) -> str:
-    """The board's name for the storage `told` by `attach` and kept in a series; the card's name for any other.
-
-    `further` are the names of the board's further storage devices.
-    """
+    """The board's name for a series' storage, as `told` by `attach`; the card's name for any other."""
     return next((name for name in further if told == name or told.startswith(f"{name} ")), CARD)
 
 
 def scratch_node(storage: Storage) -> str:
-    """The node through which an attached device is overwritten; no program takes its name for a disk's.
-
-    zpool would partition a whole disk, and wait for udev to announce the partitions.
-    """
+    """A node that no program takes for a whole disk's: zpool would partition it, and wait for udev."""
     return f"/dev/fsjoule/{storage.device}"

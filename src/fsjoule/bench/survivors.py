@@ -24,10 +24,7 @@ _WARNINGS: Final = ("dmesg", "--level", "emerg,alert,crit,err,warn")
 
 @dataclass
 class Survey:
-    """Looks on the scratch partition for files that the filesystem promised to keep.
-
-    Each step stores its findings, so that a board which panics over the filesystem has a result too.
-    """
+    """Looks for files that a filesystem promised to keep. Findings are stored at once, in case the board panics."""
 
     measurer: Measurer
     kind: Filesystem

@@ -46,10 +46,7 @@ class TimedWork:
         return _FILES_TIME_LIMIT_S if self.workload.operation.on_files else _TIME_LIMIT_S
 
     def prepare(self) -> tuple[str, ...]:
-        """Bring the scratch partition into the operation's initial state; returns the operation's command.
-
-        Raises MeasurementInvalid if the filesystem fails meanwhile.
-        """
+        """Bring about the operation's initial state; returns the operation's command. Raises MeasurementInvalid."""
         workload, device = self.workload, self.scratch.device
         self.scratch.unmount()
         if workload.operation is not TimedKind.MKFS:

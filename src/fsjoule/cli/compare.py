@@ -93,10 +93,7 @@ class Limits:
     smallest_effect: float
 
     def criteria(self) -> Criteria:
-        """The criteria; a smallest effect below the default negligible change lowers that too.
-
-        Raises ConfigError unless each limit is between 0 and 1.
-        """
+        """The criteria; a small smallest effect lowers `negligible` too. Raises ConfigError unless in (0, 1)."""
         for name in ("alpha", "false_discoveries", "smallest_effect"):
             value = getattr(self, name)
             if not 0 < value < 1:

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[str, typer.Option(help="The card's recipe, a folder in images/.")] = DEFAULT_RECIPE,
+    recipe: Annotated[str, typer.Option(help="The card's recipe, a file in images/.")] = DEFAULT_RECIPE,
     check: Annotated[bool, typer.Option("--check", help="Build it twice and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache, and print its path.

@@ -176,9 +176,6 @@ def _only(index: Index, key: str) -> IndexedSeries:
     return found[0]
 
 
-# ---------------------------------------------------------------------------------------------------- showing
-
-
 @contextmanager
 def _watcher() -> Generator[Watcher]:
     """A progress bar on a terminal, a line every 10 s in a log."""

@@ -85,10 +85,7 @@ def read_matrix(file: Path) -> Matrix:
 
 
 def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, file: Path) -> tuple[MatrixJob, ...]:
-    """The jobs of all boards that have a place; environment files are relative to `project`.
-
-    Raises ConfigError if a job cannot be measured on its board, or if no job is left.
-    """
+    """The jobs of all boards with a place. Raises ConfigError if a job cannot be measured, or if there is none."""
     places = {
         name: variables.get(board.place_variable) if board.place_variable else None
         for name, board in matrix.boards.items()

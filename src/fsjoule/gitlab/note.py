@@ -38,10 +38,7 @@ class Job:
 
 
 def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
-    """The merge request and token that GitLab's variables name, or why no note can be posted.
-
-    Raises ConfigError for malformed numbers.
-    """
+    """The merge request and token of GitLab's variables, or why no note can be posted. Raises ConfigError."""
     if not variables.get("CI_MERGE_REQUEST_IID"):
         return "this is not a merge request's pipeline (CI_MERGE_REQUEST_IID is not set)"
     # Stray white space, for example from a file, would cause an error message that contains the token.
@@ -84,10 +81,7 @@ def _links(job: Job) -> Iterator[str]:
 
 
 def post_note(where: MergeRequest, text: str) -> str:
-    """Post the note, or update the existing one. Returns what was done.
-
-    Raises GitLabError when the server cannot be reached or refuses. No message contains the token.
-    """
+    """Post the note or update the existing one; returns what was done. Raises GitLabError, without the token."""
     body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
     # A bearer token, because requests removes it when a server redirects to another server.
     what = f"the note of merge request !{where.number} at {where.server} could not be written"

@@ -49,10 +49,7 @@ def most_important(findings: Sequence[F], *, everything: bool = False) -> tuple[
 
 
 def notable(findings: Sequence[F]) -> tuple[list[F], list[F]]:
-    """The findings that a document shows, and those that it folds.
-
-    Shown are changes and undecided losses that would matter; if there are none, undecided findings.
-    """
+    """The findings that a document shows (changes and undecided losses, else all undecided), and the rest."""
     ordered = important_first(findings)
     noted = [one for one in ordered if one.changed or one.far or (one.undecided and one.lost >= 1)]
     shown = (noted or [one for one in ordered if one.undecided])[:_SHOWN]
@@ -73,10 +70,7 @@ def rest_text(rest: Sequence[Finding[object]]) -> str:
 def finding_table(
     title: str, findings: Sequence[F], more: Mapping[Column, Callable[[F], str]], *, simulated: bool
 ) -> Table:
-    """A row per finding; a narrow terminal leaves out the last of the columns in `more`.
-
-    If all files have one size, the title tells it.
-    """
+    """A row per finding; narrow terminals leave out the last of `more` columns. The title tells a common size."""
     sizes = {size for one in findings for size in _SIZE.findall(one.subject.name)}
     shared = sizes.pop() if len(sizes) == 1 else ""
     told = f"files of {size_label(int(shared.split('KiB')[0]) * KIB)}" if shared else ""

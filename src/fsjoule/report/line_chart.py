@@ -34,10 +34,7 @@ def line_chart(
     simulated: bool,
     name: Callable[[float], str] = "{:g}".format,
 ) -> str | None:
-    """One line per label over a logarithmic x; `axes` are the titles of both axes.
-
-    `name` gives the label at an x. None if there are fewer than two values of x.
-    """
+    """One line per label over a logarithmic x; None for fewer than two x. `axes` are titles, `name` labels an x."""
     values = sorted({point.x for point in points})
     if len(values) < 2:  # noqa: PLR2004 - a line needs two
         return None

@@ -26,10 +26,7 @@ _P99: Final = "99.000000"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The common part of all rows: one series on one kernel.
-
-    `label` is the filesystem, with its options if the run has several; `kernel` is the kernel's label.
-    """
+    """One series on one kernel. `label` is the filesystem, with its options if the run has several."""
 
     label: str
     kernel: str
@@ -42,10 +39,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A card's projected time and energy for the requests of a fio workload.
-
-    `both_*` is the measured part followed by the card's.
-    """
+    """A card's projected time and energy; `both_*` is the measured part followed by the card's."""
 
     card: str
     requests_per_mib: Spread | None
@@ -189,9 +183,6 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
     )
 
 
-# --------------------------------------------------------------------------------------------------------- grouping
-
-
 def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[SeriesKey, str], list[Measurement]]:
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for measurement in measurements:
@@ -224,9 +215,6 @@ def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | N
 def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> float | None:
     spread = _spread(group, get)
     return None if spread is None else spread.mean
-
-
-# ------------------------------------------------------------------------------------------------------------- rows
 
 
 def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
@@ -313,9 +301,6 @@ def _idle_power_w(measurement: Measurement) -> float | None:
 def _latency_p99_ms(measurement: Measurement) -> float | None:
     p99_ns = measurement.fio.latency_percentiles_ns.get(_P99) if measurement.fio else None
     return None if p99_ns is None else p99_ns / 1e6
-
-
-# ------------------------------------------------------------------------------------------------------ the whole run
 
 
 def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:

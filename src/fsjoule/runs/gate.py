@@ -105,10 +105,7 @@ def gate_measured(
 
 
 def keep_gate(gated: Gated, folder: Path) -> None:
-    """Put the answer into its run folder.
-
-    Raises StorageError, which tells the answer: a verdict that nobody can look up later must not block a merge.
-    """
+    """Store the answer in the run folder. Raises StorageError: a verdict that nobody can look up must not block."""
     file = folder / GATE_FILE
     try:
         write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())

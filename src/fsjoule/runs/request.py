@@ -167,10 +167,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
-    """The plan's entries (kernels by label), and the notes of entries left out or adjusted.
-
-    Raises ConfigError if a workload cannot be measured on this board, or does not fit its card.
-    """
+    """The plan's entries (kernels by label), with notes. Raises ConfigError if one is impossible on this board."""
 
     def factor_for(name: str) -> float:
         return choice.factor_for(name, profile)

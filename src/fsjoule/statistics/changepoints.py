@@ -50,10 +50,7 @@ class Nominations:
 
 
 def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nominations:
-    """Candidates for change points in a series with one figure per run, in order.
-
-    Figures that are missing, not finite or not above zero are left out and named; they do not split the series.
-    """
+    """Candidates for change points, from one figure per run, in order; unusable figures are left out and named."""
     found = [(index, figure, complaint(figure)) for index, figure in enumerate(figures)]
     left_out = tuple(f"point {index}: {wrong}" for index, _, wrong in found if wrong)
     places = [index for index, _, wrong in found if not wrong]

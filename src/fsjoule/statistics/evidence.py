@@ -51,10 +51,7 @@ _WEIGHT_OF_FIRST: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class KnownNoise:
-    """The noise of the baseline's earlier boots: relative standard deviation, and degrees of freedom.
-
-    It counts as at most four degrees of freedom, so that it speeds a decision up without forcing it.
-    """
+    """The noise of earlier boots: relative SD and degrees of freedom, of which at most four count."""
 
     relative_sd: float
     degrees: float
@@ -62,10 +59,7 @@ class KnownNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
-    """Effects with the logarithms of their weights: `losses` from the smallest effect, `gains` from zero.
-
-    All arrays are one-dimensional; an effect and its weight share an index.
-    """
+    """Effects with log weights, shape (n,): `losses` from the smallest effect, `gains` from zero."""
 
     losses: Floats
     loss_weights: Floats

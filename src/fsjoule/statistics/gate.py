@@ -62,10 +62,7 @@ class State:
 
 
 class SequentialTest:
-    """Takes one pair of boots after the other and says whether it needs more.
-
-    Pairs must be interleaved (see `fsjoule.statistics.order`), and must not be chosen by their figures.
-    """
+    """Takes interleaved pairs of boots, not chosen by their figures, and says whether it needs more."""
 
     def __init__(self, rates: Rates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
         self._rates = rates

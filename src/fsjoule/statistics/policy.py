@@ -44,10 +44,7 @@ class Policy:
 
 
 def parse_policy(text: str, *, file: Path) -> Policy:
-    """Parse the text of a TOML file; `file` is only for error messages.
-
-    Raises ConfigError with file and line for anything but a valid `[gate]` table.
-    """
+    """Parse a policy from TOML; `file` is for messages. Raises ConfigError with file and line."""
     document = parse_toml(text, file)
     for table in document:
         if table != _TABLE:

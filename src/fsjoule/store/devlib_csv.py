@@ -23,10 +23,7 @@ _DECIMALS: Final = 7  # a tenth of a microwatt
 
 
 class DevlibCsv:
-    """Writes `timestamp_time_us` in the meter's clock, then voltage, current and power of one site.
-
-    A gap in the trace is a gap in the timestamps. It keeps nothing in memory.
-    """
+    """Writes `timestamp_time_us` (the meter's clock), voltage, current and power of one site, without buffering."""
 
     def __init__(self, sink: BinaryIO, *, site: str = "board") -> None:
         self._schema = pa.schema(

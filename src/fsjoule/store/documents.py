@@ -30,10 +30,7 @@ _ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
 
 
 def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = MOST_ENTRIES) -> tuple[Any, bytes]:
-    """A JSON document, and its text for a stricter reader.
-
-    Raises ValueError if it is not valid, or larger than `at_most` bytes, or a list or object has over `most_entries`.
-    """
+    """A JSON document, and its text for a stricter reader. Raises ValueError if it is invalid or too large."""
     if len(content) > at_most:
         raise ValueError(f"it is larger than {at_most // MIB} MiB")
     try:

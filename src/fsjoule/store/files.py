@@ -43,10 +43,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Try to write in an option's folder, or where it would be made, before any work.
-
-    Raises ConfigError if that is impossible, StorageError if the disk is full.
-    """
+    """Try to write where an option points, before any work. Raises ConfigError, StorageError if the disk is full."""
     try:
         # A command that fails for another reason should leave no empty folder.
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())

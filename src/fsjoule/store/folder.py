@@ -106,10 +106,7 @@ class RunFolder:
         self._write_run(run)
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
-        """Store one measurement; it is on the disk when this returns.
-
-        Raises StorageError if that fails (disk full); earlier measurements are then unchanged.
-        """
+        """Store one measurement durably. Raises StorageError (disk full); earlier measurements are then unchanged."""
         name = f"{measurement.number:02d}-{measurement.slug}"
         if measurement.number in self._stored:
             raise ResultError(f"{self.path} already holds a measurement {measurement.number}")

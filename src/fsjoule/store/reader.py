@@ -45,10 +45,7 @@ _NOT_FINISHED: Final = "it ended without writing its end (killed, or the host we
 
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A run that was read: measurements in the order of time.
-
-    `damaged` maps the names of unreadable measurement folders to reasons; `measurements` lacks these.
-    """
+    """A run with its readable measurements in the order of time; `damaged` maps other folders to reasons."""
 
     path: Path
     run: Run
@@ -57,10 +54,7 @@ class LoadedRun:
     folders: dict[int, Path] = field(repr=False)
 
     def trace(self, number: int) -> Trace | None:
-        """The trace of a measurement, read on each call; None if it has none.
-
-        Raises ResultError if the trace is damaged or the run has no such measurement.
-        """
+        """The trace of a measurement, read on each call; None if it has none. Raises ResultError if damaged."""
         name = self._folder(number).name
         content = read_inside(self.path, MEASUREMENTS_FOLDER, name, TRACE_FILE, at_most=TRACE_BYTES)
         return None if content is None else decode_trace(content, self._folder(number) / TRACE_FILE)
@@ -82,10 +76,7 @@ class LoadedRun:
         return {} if content is None else decode_programs(content, self.path / PROGRAMS_FILE)
 
     def attachment(self, number: int, name: str) -> bytes | None:
-        """The content of a measurement's attachment (`fio.json`, `console.log`), or None if it has none.
-
-        Raises ResultError if it is not a regular file, too large or unreadable.
-        """
+        """The content of an attachment (`fio.json`), or None. Raises ResultError if it cannot be read."""
         at_most = DOCUMENT_BYTES if name == MEASUREMENT_FILE else ATTACHMENT_BYTES
         return read_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name, name, at_most=at_most)
 

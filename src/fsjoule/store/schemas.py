@@ -92,10 +92,7 @@ _DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or
 
 
 def encode(kind: Kind[T], value: T, name: str) -> bytes:
-    """`value` as indented JSON, checked to be readable by `decode`.
-
-    Raises ResultError, with the path of each field, for a value of a wrong type (for example NaN).
-    """
+    """`value` as indented JSON, checked to be readable. Raises ResultError with the path of each wrong field."""
     content = kind.adapter.dump_json(value, indent=2) + b"\n"
     try:
         kind.read(kind.parse(content)[1])

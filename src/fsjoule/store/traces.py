@@ -152,10 +152,7 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a recorded trace of any length from a user's file.
-
-    Raises ResultError for a file that is missing, damaged or of another schema.
-    """
+    """Read a recorded trace of any length from a user's file. Raises ResultError if it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:

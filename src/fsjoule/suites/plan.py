@@ -140,10 +140,7 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
 
 
 def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
-    """Raise ConfigError if an entry does not fit the board's storage.
-
-    The hint is the size factor at which a published suite would fit; ours have fixed sizes.
-    """
+    """Raise ConfigError, with a hint of a fitting size factor, if an entry does not fit the board's storage."""
     published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None
     for entry in entries:
@@ -203,9 +200,6 @@ def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
     return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
 
-# ------------------------------------------------------------------------------------------------------------------
-
-
 def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...], tuple[str, ...]]:
     """The boots with their measurements, and the notes on entries left out and adjusted."""
     left_out: list[str] = []
@@ -263,10 +257,7 @@ def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str,
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
-    """The workload with no more blocks in flight than fit the board's memory, and a note if that changed it.
-
-    Raises ConfigError if not even one block of each job fits.
-    """
+    """The workload with blocks in flight that fit the memory, and a note if reduced. Raises ConfigError."""
     room = _BUFFERS * memory_bytes
     if not memory_bytes or workload.buffer_bytes <= room:
         return workload, ""

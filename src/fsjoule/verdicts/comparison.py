@@ -24,10 +24,7 @@ class Invalid:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: its name, and the part of it that was compared. Times are as in the index.
-
-    `only_here` are series (with their kernel) that the other side lacks.
-    """
+    """The compared part of one side; `only_here` are series (with their kernel) that the other side lacks."""
 
     kind: str
     name: str

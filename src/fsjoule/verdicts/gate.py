@@ -116,10 +116,7 @@ class Judge:
         return self._gate.state
 
     def _start(self) -> None:
-        """Make the gate once its tests are known, and feed it the waiting pairs.
-
-        Raises ConfigError if no workload has a figure of the policy's metrics.
-        """
+        """Make the gate once its tests are known, and feed it the waiting pairs. Raises ConfigError without a test."""
         if self._gate is None:
             if not self._seen:
                 wanted = ", ".join(self.policy.metrics)

@@ -47,10 +47,7 @@ class Side:
 
 
 class Sources:
-    """Sources of measurements: an index, opened on demand, and run folders, each read once.
-
-    `damaged` names damaged parts of the folders. Close it, or use it as a context manager.
-    """
+    """An index, opened on demand, and run folders, each read once; `damaged` names their damaged parts."""
 
     def __init__(self, location: str) -> None:
         self._location = location

@@ -185,10 +185,7 @@ class Spent:
 
 
 def spent(text: str, *, unmounted: bool) -> Spent:
-    """Parse the output of `timed`: its clock, and the shell's `times` of the programs that it ran.
-
-    These programs include the reading of the counters before the work, 0.01 s. Raises MeasurementInvalid.
-    """
+    """Parse the output of `timed`. Its CPU times include reading the counters, 0.01 s. Raises MeasurementInvalid."""
     lines = text.split("\n")
     try:
         begin, end, last, unit = (float(word) for word in lines[0].split())
@@ -220,10 +217,7 @@ def kernel_threads_s(before: str, after: str) -> dict[str, float]:
 
 
 def kernel_thread_count(text: str) -> int:
-    """The number of kernel threads in a reading of all `/proc/[pid]/stat`.
-
-    Workers do not count: the kernel's pool of them changes whatever is mounted. Raises LabError for an empty reading.
-    """
+    """The number of kernel threads in a reading, without workers, whose number varies. Raises LabError."""
     if not text.strip():
         raise LabError("the board's /proc shows no process", transient=True)
     return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())

@@ -158,9 +158,6 @@ def mark_text(mark: Mark) -> str:
     return _EDGES.get(mark.source) or mark.text
 
 
-# --------------------------------------------------------------------------------------------------- on a terminal
-
-
 def _on_screen(watching: _Watching, seconds: float | None, ended: Ending) -> None:
     from rich.live import Live as Screen
 

@@ -24,10 +24,7 @@ _Found = tuple[tuple[Path, Run], ...]
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """Runs in the order of time, the earlier ones as builds.
-
-    `problems` names missing runs and figures, with the reason; `left_out` counts older runs.
-    """
+    """Runs in the order of time, the earlier ones as builds; `problems` has reasons, `left_out` counts older runs."""
 
     current: tuple[LoadedRun, ...]
     earlier: tuple[Build, ...]
@@ -81,10 +78,7 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
 
 
 def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:
-    """Run folders at and below the paths, and problems: damaged run folders, or no run folder yet.
-
-    Raises ConfigError for paths that contain only other files.
-    """
+    """Run folders at and below the paths, and problems. Raises ConfigError for paths with only other files."""
     wanted = check_folders(paths)
     try:
         folders, faults = find_runs(wanted)

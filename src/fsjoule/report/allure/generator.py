@@ -39,10 +39,7 @@ _ANALYTICS: Final = re.compile(
 
 
 def install(say: Say) -> tuple[Path, Path]:
-    """Paths of Node and of Allure's program, which is installed from the lock file if necessary.
-
-    Raises LabError without Node, or if npm cannot install.
-    """
+    """Paths of Node and of Allure's program, installed if necessary. Raises LabError without Node, or from npm."""
     node = _node()
     locked = {name: files("fsjoule.report.allure").joinpath("npm", name).read_bytes() for name in _LOCK_FILES}
     digest = hashlib.sha256(b"".join(locked.values())).hexdigest()[:16]

@@ -34,10 +34,7 @@ class WrittenResults:
 
 
 def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResults:
-    """Write the result files of the current runs into a new folder.
-
-    Raises StorageError if they cannot be written, or if the folder is not empty.
-    """
+    """Write the result files of the current runs into a new folder. Raises StorageError, also if it is not empty."""
     legend: Legend = {}
     trends: dict[str, str] = {}
     problems = list(builds.problems)

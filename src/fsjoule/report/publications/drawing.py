@@ -31,10 +31,7 @@ def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
 def bars(
     view: View, title: str, rows: Sequence[Row], quantity: Quantity, group: Callable[[Row], str], *, ticks: bool = True
 ) -> Drawing:
-    """A quantity by group and filesystem, the published figure as a tick with `ticks`.
-
-    The title of a chart of one group names the group, because its axis does not.
-    """
+    """A quantity by group and filesystem, with `ticks` for published figures; the title names a single group."""
 
     def bar(row: Row) -> Bar | None:
         spread, published = row.spread(quantity), view.published(row, quantity) if ticks else None

@@ -177,10 +177,7 @@ def pivot(
     by_storage: bool = False,
     most: int = 3,
 ) -> Table:
-    """One quantity, with a column per value of `across`, which with `by_storage` is the storage device.
-
-    `growth` names one more column: the last value over the first.
-    """
+    """One quantity with a column per value of `across`; `growth` adds the last value over the first."""
     values = sorted({across(row) for row in rows})
     lines: dict[Hashable, dict[T, Row]] = {}
     for row in rows:

@@ -134,9 +134,6 @@ def _shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
-# --------------------------------------------------------------------------------------------------- engines
-
-
 def _wait_s(url: URL) -> float:
     """Seconds to wait for another writer: sqlite:///FILE?timeout=SECONDS, or the same for PostgreSQL."""
     wanted = str(url.query.get("timeout", _WAIT_S))
@@ -186,9 +183,6 @@ def _on_begin(connection: Connection) -> None:
 def _writing(engine: Engine) -> Generator[Connection]:
     with engine.connect().execution_options(**{_WRITING: True}) as connection, connection.begin():
         yield connection
-
-
-# ------------------------------------------------------------------------------------------------ complaints
 
 
 @contextmanager

@@ -58,10 +58,7 @@ class RunNames(NamedTuple):
 
 
 def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None) -> Newest:
-    """The newest measurements of each selected series, in total `at_most` (None: all), shared equally by the series.
-
-    A run that the limit would cut in two is left out.
-    """
+    """The newest measurements of each selected series, in total `at_most`, shared equally; only whole runs."""
     columns = measurements.c
     figures = [columns[COLUMNS[metric]] for metric in metrics]
     with index.reading() as connection:

@@ -28,10 +28,7 @@ from fsjoule.store.index.upgrade import revision_of
 def points(
     index: Index, where: Where = EVERYTHING, *, metrics: Sequence[Metric] = tuple(Metric), order: Order = Order.TIME
 ) -> dict[IndexedSeries, tuple[Point, ...]]:
-    """The selected measurements by series, each in the given order, with the given figures.
-
-    Fewer metrics are faster. Series are sorted.
-    """
+    """The selected measurements by series, sorted, each in the given order; fewer metrics are faster."""
     found: dict[int, list[Point]] = {}
     with index.reading() as connection:
         catalogue = Catalogue(connection)
@@ -97,9 +94,6 @@ def stats(index: Index) -> Stats:
             first_utc=first,
             last_utc=last,
         )
-
-
-# ---------------------------------------------------------------------------------------------------- statements
 
 
 class _PointReader:

@@ -50,10 +50,7 @@ class ReadMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """One row of `runs` with its measurements. `final_digest` is None for a run that is not complete.
-
-    `kernels` are those that the board booted, by the run's labels.
-    """
+    """One row of `runs` with its measurements; `final_digest` is None if incomplete, `kernels` are by label."""
 
     path: Path
     run_id: str
@@ -66,10 +63,7 @@ class ReadRun:
 
 
 def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
-    """The run folders at and below `paths`, sorted by name, and faults such as folders without run.json.
-
-    Raises ConfigError for a missing path, or if there is no run at all.
-    """
+    """The run folders at and below `paths`, sorted by name, and faults. Raises ConfigError if there is none."""
     wanted = check_folders(paths)
     found: dict[Path, None] = {}
     faults: list[Fault] = []

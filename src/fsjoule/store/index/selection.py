@@ -85,10 +85,7 @@ def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
 
 
 def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
-    """The series that both sides have, in the order of the first.
-
-    Raises ConfigError if there are none, which names the differences of the closest series.
-    """
+    """The series that both sides have, in the first's order. Raises ConfigError, which tells how they differ."""
     ours, theirs = list(one), list(other)
     common = tuple(series for series in ours if series in set(theirs))
     if common:

@@ -27,10 +27,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IndexedSeries:
-    """A series in the index: its key, and whether its figures are simulated.
-
-    A simulated figure is never compared with a real one, whatever the boards' names.
-    """
+    """A series in the index. Simulated figures are never compared with real ones, whatever the boards' names."""
 
     series: SeriesKey
     simulated: bool

@@ -75,8 +75,6 @@ class Writer:
         written.measurements = len(rows)
         return written
 
-    # ------------------------------------------------------------------------------------------------ rows
-
     def _row(self, read: ReadRun) -> dict[str, object]:
         return {**read.columns, "fixed_digest": read.fixed_digest, "final_digest": read.final_digest}
 
@@ -102,8 +100,6 @@ class Writer:
         if changes:
             connection.execute(update(runs).where(runs.c.id == row["id"]).values(changes))
         return anew or bool(changes.keys() - {"path"})
-
-    # --------------------------------------------------------------------------------------------- numbers
 
     def _number_kernels(self, connection: Connection, found: set[Kernel]) -> None:
         missing = sorted(found - self._kernels.keys(), key=lambda kernel: (kernel.release, kernel.version))
@@ -138,9 +134,6 @@ def _difference(read: ReadRun, row: RowMapping, known: Digests) -> str | None:
             return None
         what = f"measurement {', '.join(map(str, others))}"
     return f"the index has a run {read.run_id} from {row['path']} with another {what}"
-
-
-# ---------------------------------------------------------------------------------------------------- statements
 
 
 def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tuple[set[str], dict[str, RowMapping]]:

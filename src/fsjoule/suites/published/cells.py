@@ -87,10 +87,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A cell of a published table. `printed` is the value as printed, `sd` its deviation over `n` repetitions.
-
-    `hardware` names the machine in a publication with several.
-    """
+    """A published cell: `printed` is the value as printed, `sd` its deviation over `n` repetitions on `hardware`."""
 
     cell: Cell
     value: float

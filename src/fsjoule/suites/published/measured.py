@@ -138,9 +138,6 @@ def part_of(suite: str) -> str:
     return suite.partition("/")[2]
 
 
-# --------------------------------------------------------------------------------------------------------- figures
-
-
 def _times(factor: float, figure: float | None) -> float | None:
     return None if figure is None else factor * figure
 

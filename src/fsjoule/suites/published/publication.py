@@ -45,10 +45,7 @@ class Publication:
 
 
 def rows_of(table: str, *even: str) -> list[dict[str, str]]:
-    """The rows of a CSV table beside this module.
-
-    `even` columns were printed with equal decimals: final zeros, which the data lack, are added again.
-    """
+    """The rows of a CSV table beside this module; `even` columns get final zeros again."""
     text = files(__name__.rpartition(".")[0]).joinpath(table).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     for column in even:

@@ -82,10 +82,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair with its figures, and their probabilities if it is not as stated (`p_not`), and if it is (`p_so`).
-
-    `lead` is the first's lead as a share of both; it ranks equally probable pairs.
-    """
+    """A pair with its probabilities if it is not as stated, and if it is; `lead` ranks equally probable pairs."""
 
     pair: Pair
     readings: tuple[Reading, ...]

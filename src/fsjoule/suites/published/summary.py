@@ -15,10 +15,7 @@ from fsjoule.suites.published.statements import Answer, Origin, Statement
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A run's answer about a statement on one kernel and storage device.
-
-    `published` has the answers of the published figures by machine; it is empty for a statement without any.
-    """
+    """A run's answer on one kernel and storage device, and the answers of `published` figures by machine."""
 
     text: str
     origin: Origin

@@ -96,10 +96,7 @@ def _judged(
 
 
 def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels: Mapping[int, Kernel]) -> bool:
-    """Whether the change lies between the points measured again, and has the same direction.
-
-    When a history grows, the detector may see the same change a point earlier or later.
-    """
+    """Whether the change is between the confirmed points, wherever the detector sees it now, in their direction."""
     if (confirmation.nominated_ratio < 1) != (change.ratio < 1):
         return False
     sides = (confirmation.before, confirmation.after)

@@ -46,10 +46,7 @@ class HistoryPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Figures of one series in one metric, in order; `label` is the kernel's if runs have several kernels.
-
-    Every figure is finite and above zero; `unusable` counts other boots by reason.
-    """
+    """Usable figures of one series and metric, in order; `label` is a kernel's, `unusable` counts boots by reason."""
 
     series: IndexedSeries
     metric: Metric
