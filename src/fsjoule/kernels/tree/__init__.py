@@ -1,6 +1,6 @@
 """A kernel's repository for a bisection: its commits in a line, what each of them changes of a build, and the builds.
 
-For: `fsjoule bisect`. docs/kernels.md, "A range of commits", is the guide.
+For: `fsjoule bisect`. docs/bisect.md is the guide.
 Called by: `runs`.
 May call: the rest of `kernels`, `host`, `model`, `errors`.
 
