@@ -121,7 +121,7 @@ def test_a_board_counts_when_it_is_told_and_gives_each_window_by_name(
         profile = take_profile(_COORDINATOR, "7")
         assert take_profile(_COORDINATOR, "8") is None
         for elsewhere in (lambda: profile_next("lab-host:20408"), lambda: take_profile("lab-host:20408", "7")):
-            with pytest.raises(LabError, match="in a virtual lab of this machine"):
+            with pytest.raises(LabError, match="need a virtual lab of this machine"):
                 elsewhere()
     assert told == [("/profile", b"")]
     assert profile is not None

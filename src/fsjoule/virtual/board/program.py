@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import secrets
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +26,7 @@ from fsjoule.virtual.board.config import BoardConfig, BoardReady
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.mark_wire import MarkWire
+from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
 from fsjoule.virtual.board.power_feed import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
@@ -36,9 +34,6 @@ from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
-_WATCH_INTERVAL_S: Final = 0.1
-_ORDER_TIMEOUT_S: Final = 60.0
-_PATIENCE_S: Final = 1.0
 _SEED_BITS: Final = 32
 # A busy thread must not delay the marks by the interpreter's usual 5 ms.
 _SWITCH_INTERVAL_S: Final = 0.0005
@@ -251,54 +246,6 @@ class VirtualBoard:
     def _become(self, state: BoardState, message: str) -> None:
         _log.info("%s: %s", state, message)
         self._state, self._message = state, message
-
-
-class OrderQueue:
-    """Runs orders of other threads in the main thread, which must start all processes."""
-
-    def __init__(self) -> None:
-        self._orders: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = queue.SimpleQueue()
-
-    def do(self, order: Callable[[], None], *, hurry: Callable[[], None] | None = None) -> None:
-        """Run an order and wait for it. Raises its error, or LabError if it takes too long.
-
-        If it does not begin soon, `hurry` is called: it ends the operation that the main thread waits for.
-        """
-        done: Future[None] = Future()
-        self._orders.put((order, done))
-        if hurry is not None:
-            with suppress(TimeoutError):
-                done.result(_PATIENCE_S)
-                return
-            hurry()
-        try:
-            done.result(_ORDER_TIMEOUT_S)
-        except TimeoutError:
-            raise LabError("the virtual board is busy", transient=True) from None
-
-    def end(self, *_: object) -> None:
-        """Make `serve` return. It is a signal handler."""
-        self._orders.put(None)
-
-    def serve(self, between: Callable[[], None]) -> None:
-        """Carry out orders until `end`. It calls `between` after each order, and regularly without orders."""
-        while True:
-            with suppress(queue.Empty):
-                item = self._orders.get(timeout=_WATCH_INTERVAL_S)
-                if item is None:
-                    return
-                _carry_out(*item)
-            between()
-
-
-def _carry_out(order: Callable[[], None], done: Future[None]) -> None:
-    try:
-        order()
-    except Exception as error:  # noqa: BLE001 - raised again in the thread that gave the order
-        _log.warning("%s", error)
-        done.set_exception(error)
-    else:
-        done.set_result(None)
 
 
 def run(config: BoardConfig) -> None:

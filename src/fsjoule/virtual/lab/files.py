@@ -23,6 +23,7 @@ from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
 
+PLACE: Final = "virtual"
 LAB_SCHEMA: Final = "fsjoule.lab/1"
 # labgrid's exporter accepts serial ports only below /dev, and a unix socket's path has at most 107 bytes.
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)

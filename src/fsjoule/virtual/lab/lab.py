@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
@@ -29,13 +29,13 @@ from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
-from fsjoule.virtual.lab.files import LabPaths, LabRecord, forget, make_devices_directory
+from fsjoule.virtual.lab.files import PLACE, LabPaths, LabRecord, forget, make_devices_directory
 from fsjoule.virtual.lab.health import faults_of
 from fsjoule.virtual.lab.owner import refuse_to_touch
 from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
 from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
+from fsjoule.virtual.lab.status import LabState, LabStatus, ServiceStatus
 
-PLACE: Final = "virtual"
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
@@ -56,57 +56,6 @@ class LabHandle:
     place: str
     environment: dict[str, str]
     started: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceStatus:
-    """One program of the lab. `ended` says when and how it died, if known."""
-
-    name: str
-    pid: int
-    alive: bool
-    log: str
-    ended: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LabStatus:
-    """The state of a lab. `degraded`: it is up but a service died. `board` is the board's own status.
-
-    `holder` is HOST/USER of the place's owner. `faults` are sentences: dead and stopped parts, or why it is down.
-    """
-
-    name: str
-    state: Literal["up", "degraded", "down"]
-    directory: str
-    services: tuple[ServiceStatus, ...] = ()
-    coordinator: str | None = None
-    started_utc: str | None = None
-    owner_pid: int | None = None
-    holder: str | None = None
-    board: dict[str, Any] | None = None
-    faults: tuple[str, ...] = ()
-
-    @property
-    def running(self) -> bool:
-        return self.state != "down"
-
-    def text(self) -> str:
-        if not self.running:
-            return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
-        lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
-        lines += [
-            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
-            for each in self.services
-        ]
-        lines += [f"  FAULT        {fault}" for fault in self.faults]
-        lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
-        if self.board is not None:
-            card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
-            lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
-        if self.owner_pid is not None:
-            lines.append(f"  ends with its owner, process {self.owner_pid}")
-        return "\n".join(lines)
 
 
 def emulator_for(board: str) -> str | None:
@@ -228,7 +177,7 @@ def environment(name: str = PLACE) -> dict[str, str]:
     return _environment(paths, record)
 
 
-def _state(record: LabRecord) -> Literal["up", "degraded", "down"]:
+def _state(record: LabRecord) -> LabState:
     if record.supervisor is None or not record.supervisor.alive() or not record.ready:
         return "down"
     return "up" if all(service.process.alive() for service in record.services) else "degraded"
