@@ -17,7 +17,7 @@ from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.order import Turn, interleaved
 
 # What all other boots of the bisection tell of the noise counts as so many degrees of freedom.
-_DEGREES: Final = 12
+_DEGREES: Final = 20
 # No kind of drift is ruled out by them.
 _LEAST_ODDS: Final = math.log(0.01)
 # No verdict before so many boots of each image.

@@ -29,7 +29,7 @@ _GAIN_ODDS: Final = math.log(0.04)
 # Boots of an earlier time that disagree with the fresh ones must not outweigh them.
 _MOST_DEGREES: Final = 4
 # The noise without any earlier boot, as a share of the smallest loss that matters, and its degrees of freedom.
-_NOISE_OF_EFFECT: Final = 0.35
+_NOISE_OF_EFFECT: Final = 0.4
 _NOISE_DEGREES: Final = 2
 
 

@@ -21,13 +21,13 @@ from fsjoule.statistics.outcome import Confirmed
 
 # The ends are measured at least so often each, and until a loss is this probable.
 _LEAST_ENDS: Final = 3
-_ENDS_SHOW: Final = 0.97
+_ENDS_SHOW: Final = 0.9
 # A reference boot of an end follows so many other boots.
-_REFERENCE_EVERY: Final = 10
+_REFERENCE_EVERY: Final = 20
 # A candidate is confirmed from this probability on, and dropped below the second.
-_CANDIDATE: Final = 0.7
-_DROPPED: Final = 0.5
-# The fresh boots' own error rate against that of the whole bisection.
+_CANDIDATE: Final = 0.6
+_DROPPED: Final = 0.4
+# The confirming boots' own rate of wrong culprits against that of the whole bisection.
 _FRESH_SHARE: Final = 0.25
 # The share of the rate of overlooked losses that one look may take.
 _MISSED_SHARE: Final = 0.5
