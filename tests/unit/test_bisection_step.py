@@ -151,6 +151,15 @@ def test_a_position_whose_image_is_its_parents_is_never_blamed() -> None:
     assert apart.run(Question(100, (EFFECT,))).standing.members == (30, 31, 32, 33)
 
 
+def test_boots_of_another_line_do_not_replace_the_ends() -> None:
+    """A line inside of a merge begins with the boots of its commits that another line needed."""
+    known = tuple(Boot(50, number, (0.0,), purpose=Purpose.CONFIRMATION) for number in range(4))
+    world = Range(one_step(70), evidence=Evidence(known))
+    answer = world.run(Question(100, (EFFECT,)))
+    assert {boot.position for boot in world.evidence.boots[4:10]} == {0, 99}
+    assert answer.standing.members == (70,)
+
+
 def test_beyond_the_budget_nothing_is_decided() -> None:
     world = Range(one_step(37), noise=EFFECT)
     answer = world.run(Question(100, (EFFECT,), budget=25))

@@ -126,9 +126,8 @@ class _Step:
         return sure and fresh.enough and fresh.ratio >= -math.log(self._question.alpha * _FRESH_SHARE)
 
     def _at_ends(self, posterior: Posterior) -> bool:
-        if any(boot.purpose is not Purpose.END for boot in self._search.boots):
-            return False
-        return self._ends < _LEAST_ENDS or posterior.loss < _ENDS_SHOW
+        only_ends = all(boot.purpose is Purpose.END for boot in self._search.boots)
+        return self._ends < _LEAST_ENDS or (only_ends and posterior.loss < _ENDS_SHOW)
 
     def _end(self, standing: Standing) -> Measure:
         done = Paired(self._positions.count(0), self._positions.count(self._last))
