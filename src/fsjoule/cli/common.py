@@ -6,7 +6,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.host.interrupts import SIGNALS
+from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 
 out = PlainConsole()
@@ -26,6 +26,13 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 def progress(line: str) -> None:
     err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The names in an option's list or lists with commas, each once."""
+    texts = [given] if isinstance(given, str) else given or ()
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def print_json(document: object) -> None:
@@ -70,11 +77,8 @@ def ending() -> Generator[Ending]:
             raise KeyboardInterrupt
         ended.set()
 
-    heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, end) for each in heard}
     try:
-        yield ended
+        with heard(end):
+            yield ended
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
         ended.close()

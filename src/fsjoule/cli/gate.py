@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, listed, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.store.files import check_writable
@@ -126,7 +126,7 @@ def gate(
         from fsjoule.store.index.records import Where
         from fsjoule.verdicts.recorded_gate import gate_recorded
 
-        where = Where(filesystems=_listed(fs), suites=_listed(suite))
+        where = Where(filesystems=listed(fs), suites=listed(suite))
         gated = gate_recorded(
             baseline,
             candidate,
@@ -222,14 +222,9 @@ def _explain(gated: Gated, *, told: bool, everything: bool) -> None:
 
 def _policy(file: Path | None, budget: int | None) -> Policy:
     """The file's policy, or the default, with `budget` pairs of boots if given. Raises ConfigError."""
-    from fsjoule.statistics.policy import Policy, parse_policy
+    from fsjoule.statistics.policy import read_policy
 
-    policy = Policy()
-    if file is not None:
-        try:
-            policy = parse_policy(file.read_text(encoding="utf-8"), file=file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the policy cannot be read: {error}", file=file, hint="see env/gate.toml") from error
+    policy = read_policy(file)
     if budget is None:
         return policy
     if budget < policy.least_pairs:
@@ -244,10 +239,6 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
     given = [name for name, value in options.items() if value not in (None, False, [])]
     if given:
         raise ConfigError(f"{why} {', '.join(given)}")
-
-
-def _listed(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _again(*more: str) -> tuple[str, ...]:

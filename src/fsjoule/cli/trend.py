@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, listed, out, print_json, progress
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.confirmations import FOLDER, confirmations
@@ -91,17 +91,17 @@ def trend(
     from fsjoule.verdicts.trend.trend import trend_of
 
     where = Where(
-        series=_listed(series),
-        boards=_listed(board),
-        filesystems=_listed(fs),
-        suites=_listed(suite),
-        branches=_listed(branch),
-        workloads=_listed(workload),
+        series=listed(series),
+        boards=listed(board),
+        filesystems=listed(fs),
+        suites=listed(suite),
+        branches=listed(branch),
+        workloads=listed(workload),
         since_utc=_utc("--since", since),
         until_utc=_utc("--until", until),
     )
     everything = bool(json_output or page or svg)
-    wanted = _metrics(_listed(metric))
+    wanted = _metrics(listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
         known, faults = confirmations(kept)
@@ -146,13 +146,9 @@ def _confirm(
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
-    from fsjoule.statistics.policy import Policy, parse_policy
+    from fsjoule.statistics.policy import read_policy
 
-    try:
-        asked = Policy() if policy is None else parse_policy(policy.read_text(encoding="utf-8"), file=policy)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{policy} cannot be read: {error}") from error
-    fresh = Fresh(read_environment(environment), asked, results, kept, tree, tuple(sys.argv), progress)
+    fresh = Fresh(read_environment(environment), read_policy(policy), results, kept, tree, tuple(sys.argv), progress)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")
@@ -183,11 +179,6 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{file} could not be written: {error.strerror}") from error
-
-
-def _listed(given: _Names) -> tuple[str, ...]:
-    parts = (part.strip() for text in given or () for part in text.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:

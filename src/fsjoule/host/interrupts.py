@@ -85,6 +85,17 @@ def handled() -> Generator[None]:
     check()
 
 
+@contextmanager
+def heard(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    """While the body runs, the signals go to `handler`; ignored signals stay ignored."""
+    former = {each: signal.signal(each, handler) for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for each, before in former.items():
+            signal.signal(each, before)
+
+
 def pending() -> str | None:
     return None if _state.number is None else _NAMES[signal.Signals(_state.number)]
 

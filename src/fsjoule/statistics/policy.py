@@ -43,6 +43,16 @@ class Policy:
         return self.effects.get(metric, self.smallest_effect)
 
 
+def read_policy(file: Path | None) -> Policy:
+    """The file's policy, or the default without a file. Raises ConfigError."""
+    if file is None:
+        return Policy()
+    try:
+        return parse_policy(file.read_text(encoding="utf-8"), file=file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the policy cannot be read: {error}", file=file, hint="see env/gate.toml") from error
+
+
 def parse_policy(text: str, *, file: Path) -> Policy:
     """Parse a policy from TOML; `file` is for messages. Raises ConfigError with file and line."""
     document = parse_toml(text, file)

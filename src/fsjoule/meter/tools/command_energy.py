@@ -5,15 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Final
 
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host import process
-from fsjoule.host.interrupts import SIGNALS
+from fsjoule.host.interrupts import heard
 from fsjoule.meter.energy import Instrument, energy, validity
 from fsjoule.meter.links.client import MeterClient, Sent
 from fsjoule.meter.protocol import commands
@@ -144,22 +143,10 @@ def _to_its_end(argv: Sequence[str]) -> int:
         else:
             early.append(number)
 
-    with _handled_by(pass_on):
+    with heard(pass_on):
         command = process.foreground(argv)
         started.append(command)
         for number in early:
             command.send_signal(number)
         code = command.wait()
     return code if code >= 0 else _SIGNAL_EXIT - code
-
-
-@contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """While the body runs, signals that end a command go to `handler`; ignored signals stay ignored."""
-    heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, handler) for each in heard}
-    try:
-        yield
-    finally:
-        for each, former in before.items():
-            signal.signal(each, former)
