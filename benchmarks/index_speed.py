@@ -29,10 +29,10 @@ from sqlalchemy import Connection, Table, insert, select
 from fsjoule.errors import ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.index.database import Index, index_url, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.reading import Fault, ReadRun, read_run
 from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.run_rows import Fault, ReadRun, read_run
 from fsjoule.store.index.schema import kernels, measurements, runs, series
 
 # The runs are those of the tests.

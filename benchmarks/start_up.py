@@ -24,7 +24,7 @@ from compared_runs import write_kernels
 from synthetic_runs import SyntheticLab
 
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 
 _KERNELS: Final = {"6.1": 1.0, "6.12": 0.9}
 _COMPLETING: Final = {"_FSJOULE_COMPLETE": "complete_bash", "COMP_WORDS": "fsjoule meter cal", "COMP_CWORD": "2"}

@@ -23,7 +23,7 @@ from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
 from fsjoule.report.allure.server import serving
 from fsjoule.report.allure.site import make_site
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.comparison import Subject

@@ -57,7 +57,7 @@ _IMPORTED: Final = (
     "cli.results cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.session "
     "runs.request runs.explain report.allure.site report.trend.page report.trend.charts report.trend.document "
     "verdicts.trend.trend report.page report.comparison.page report.explanation.text store.traces store.folder "
-    "store.index.importing"
+    "store.index.importer"
 )
 # What rich itself tells a terminal: colours, and the lines of a progress bar.
 _STYLES: Final = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\x1b\]8;[^\x1b]*\x1b\\")

@@ -20,7 +20,7 @@ from fsjoule.model import Measurement, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importing import Progress, import_runs, rebuild
+from fsjoule.store.index.importer import Progress, import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.records import Point, Where
 
@@ -30,7 +30,7 @@ import json, os, signal, sys, time
 from dataclasses import asdict
 from pathlib import Path
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 
 location, go, kill_at, *paths = sys.argv[1:]
 

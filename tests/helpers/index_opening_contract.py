@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from fsjoule.errors import ResultError
 from fsjoule.store.index.database import index_url, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import points, stats
 from fsjoule.store.index.schema import metadata
 from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE, is_newest

@@ -15,7 +15,7 @@ from fsjoule.model import Measurement, RunStatus, Value
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import kernel_labels, newest, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats

@@ -20,12 +20,12 @@ from sqlalchemy import Connection, create_engine, func, select, text
 
 from fsjoule.errors import LabError
 from fsjoule.store.index.database import index_url, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
-from fsjoule.store.index.reading import ReadRun, read_run
+from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
-from fsjoule.store.index.writing import Writer
+from fsjoule.store.index.writer import Writer
 
 _LIMIT_S = 60.0
 

@@ -273,7 +273,9 @@ def test_the_storage_device_is_the_users() -> None:
     profile = read_environment(VIRTUAL).profile
 
     def measured_on(storage: str | None) -> set[str]:
-        options = cli_gate.Measuring(read_environment(VIRTUAL), "ext4", "quick", "scratch", Path("results"), 1, storage)
+        options = cli_gate.MeasureOptions(
+            read_environment(VIRTUAL), "ext4", "quick", "scratch", Path("results"), 1, storage
+        )
         choice = options.choice(sides, Policy())
         entries = planned(choice, profile, choice.kernels).entries
         return {entry.storage for entry in entries if isinstance(entry.workload, FioWorkload)}

@@ -25,7 +25,7 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.runs import confirm
 from fsjoule.runs.pairs import Pair
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.serieskeys import IndexedSeries

@@ -32,7 +32,7 @@ from fsjoule.store.documents import parse
 from fsjoule.store.files import write_file
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.reader import load_run
 
 SECRET = "glpat-a-token-of-a-job"

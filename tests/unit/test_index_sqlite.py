@@ -15,7 +15,7 @@ from index_runs import write_run
 
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.store.index.database import index_url, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
 
 

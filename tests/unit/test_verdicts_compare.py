@@ -16,7 +16,7 @@ from fsjoule.model.metrics import FIO_METRICS, Metric
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.records import Point, Where
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared, Judged

@@ -14,7 +14,7 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, confirmations, keep
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.changes import Status
 from fsjoule.verdicts.trend.history import interval

@@ -39,7 +39,7 @@ _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
 @dataclass
-class Recording:
+class MeterTrace:
     """The meter's trace, or a note why there is none."""
 
     trace: Trace | None = None
@@ -52,13 +52,13 @@ def lost_energy(notes: Iterable[str]) -> str:
 
 
 @contextmanager
-def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[Recording]:
+def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[MeterTrace]:
     """Record the meter around a body. A silent meter costs the energy, not the measurement.
 
     Raises MeterError, transient, if the meter restarted meanwhile: it may be another meter, and has lost the marks.
     `rest` lets seconds pass while the board is idle; it is not called after a body that failed.
     """
-    recording = Recording()
+    recording = MeterTrace()
 
     def failed(error: MeterError) -> None:
         recording.note = f"{_NO_ENERGY}{error.what}"

@@ -147,7 +147,7 @@ def gate(
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
         drawn = secrets.randbits(32) if seed is None else seed
-        options = Measuring(
+        options = MeasureOptions(
             read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
         )
         if explain:
@@ -176,7 +176,7 @@ def gate(
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class MeasureOptions:
     environment: EnvironmentFile
     filesystems: str
     suite: str

@@ -23,8 +23,8 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
-    from fsjoule.store.index.importing import ImportReport, Progress, Watcher
-    from fsjoule.store.index.reading import Fault
+    from fsjoule.store.index.importer import ImportReport, Progress, Watcher
+    from fsjoule.store.index.run_rows import Fault
 
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
@@ -74,8 +74,8 @@ def rebuild(
     Example: fsjoule index rebuild results copied/from/another/machine
     """
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.importing import rebuild as rebuild_index
-    from fsjoule.store.index.reading import check_folders
+    from fsjoule.store.index.importer import rebuild as rebuild_index
+    from fsjoule.store.index.run_rows import check_folders
 
     wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
     with open_index(index, create=True) as opened, _watcher() as watch:
@@ -96,8 +96,8 @@ def import_(
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.importing import import_runs
-    from fsjoule.store.index.reading import check_folders
+    from fsjoule.store.index.importer import import_runs
+    from fsjoule.store.index.run_rows import check_folders
 
     wanted = check_folders(folders)
     with open_index(index, create=True) as opened, _watcher() as watch:

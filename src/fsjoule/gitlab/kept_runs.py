@@ -30,7 +30,7 @@ from gitlab.v4.objects import Project
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.gitlab.server import needed, told_without_token
 from fsjoule.host.inside import list_inside, read_inside
-from fsjoule.store.index.reading import check_folders, find_runs
+from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import load_run
 
 PACKAGE: Final = "fsjoule-run"

@@ -26,7 +26,7 @@ from fsjoule.report.tables import (
     published_table,
     timed_table,
 )
-from fsjoule.report.templating import marked_up, render
+from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.suites.published import PUBLICATIONS
 

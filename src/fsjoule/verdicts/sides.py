@@ -14,11 +14,11 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import points, run_folders
-from fsjoule.store.index.reading import Fault
 from fsjoule.store.index.records import Origin, Point, Where
+from fsjoule.store.index.run_rows import Fault
 from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import load_run, load_run_file

@@ -13,7 +13,7 @@ from typing import Final
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Run
 from fsjoule.store.folder import board_name
-from fsjoule.store.index.reading import check_folders, find_runs
+from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 
 MOST: Final = 60

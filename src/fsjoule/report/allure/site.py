@@ -23,7 +23,7 @@ from fsjoule.report.allure.words import TRENDS
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importing import import_runs
+from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.trend import trend_of
 

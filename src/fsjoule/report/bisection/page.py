@@ -8,7 +8,7 @@ from typing import Final
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.chart import boot_chart, posterior_chart
 from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
-from fsjoule.report.templating import marked_up, render
+from fsjoule.report.template import marked_up, render
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State
 

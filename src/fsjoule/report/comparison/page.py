@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.chart import forest_chart, metrics_of
 from fsjoule.report.findings import TONES, comparison_table, notable, rest_text
-from fsjoule.report.templating import marked_up, render
+from fsjoule.report.template import marked_up, render
 from fsjoule.verdicts.comparison import Compared
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from fsjoule.model.labels import counted
 from fsjoule.report import style
-from fsjoule.report.templating import part, render
+from fsjoule.report.template import part, render
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.store.index.records import Order

@@ -2,12 +2,12 @@
 
 ::
 
-    run folders ── reading ── writing ──> tables ──> queries ──> points of series
-                      └─ importing ─┘     schema     selection
+    run folders ── run_rows ── writer ──> tables ──> queries ──> points of series
+                       └─ importer ─┘     schema     selection
 
 Called by: `verdicts`, `report`, `runs`, `cli`.
 
-Entry points: `database.open_index` opens one, in SQLite or PostgreSQL; `importing.import_runs` and `importing.rebuild`
+Entry points: `database.open_index` opens one, in SQLite or PostgreSQL; `importer.import_runs` and `importer.rebuild`
 fill it; `queries.points` returns the figures of series in the order of time or of kernels. docs/database.md describes
 the tables for queries in SQL.
 """

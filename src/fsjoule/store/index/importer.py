@@ -10,9 +10,9 @@ from typing import Final
 from sqlalchemy import delete, select
 
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.reading import Fault, ReadRun, find_runs, read_run
+from fsjoule.store.index.run_rows import Fault, ReadRun, find_runs, read_run
 from fsjoule.store.index.schema import measurements, run_kernels, runs
-from fsjoule.store.index.writing import Writer, Written
+from fsjoule.store.index.writer import Writer, Written
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, up
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.reading import Fault, ReadMeasurement, ReadRun
+from fsjoule.store.index.run_rows import Fault, ReadMeasurement, ReadRun
 from fsjoule.store.index.schema import kernels, measurements, run_kernels, runs, series
 from fsjoule.store.index.serieskeys import IndexedSeries
 
