@@ -199,6 +199,8 @@ def test_what_lies_between_functions_of_a_folder_is_of_that_folder() -> None:
     }
     symbols = replace(symbols_of(names), folders={"btrfs": "fs/btrfs"})
     assert subsystems(symbols) == [KERNEL, "fs", "fs", "fs", "fs", "fs/proc", KERNEL, "block", "fs/btrfs", KERNEL]
+    built_in = {1: "ext4_get_group_number", 2: "ext4_own", 3: "ext4_init_orphan_info", 4: "jbd2_journal_start"}
+    assert subsystems(symbols_of(built_in))[:3] == ["fs/ext4"] * 3
     assert subsystems(symbols_of({1: "nobody", 2: "zfs:open"})) == [KERNEL, "zfs"]
     assert subsystems(Symbols(symbols.addresses[:0], [], [])) == []
 

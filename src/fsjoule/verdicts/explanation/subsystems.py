@@ -37,6 +37,14 @@ _ANCHORS: Final = {
     "page_counter_memparse balloon_page_putback hmm_vma_walk_test",
     "fs": "do_sys_open vfs_read vfs_write path_lookupat dput iget_locked mpage_readahead bdev_open_by_dev "
     "sync_filesystem seq_read_iter",
+    # Built in, as `fsjoule kernel build` does.
+    "fs/ext4": "ext4_get_group_number ext4_bg_has_super ext4_file_write_iter ext4_map_blocks ext4_xattr_get "
+    "ext4_orphan_add ext4_init_orphan_info",
+    "fs/jbd2": "jbd2_journal_start jbd2_journal_commit_transaction jbd2_journal_init_inode",
+    "fs/btrfs": "btrfs_sync_fs btrfs_search_slot btrfs_lookup_csum btrfs_get_extent btrfs_readahead btrfs_submit_bio "
+    "btrfs_delalloc_reserve_metadata btrfs_free_path",
+    "fs/f2fs": "f2fs_sync_file f2fs_map_blocks f2fs_build_segment_manager",
+    "fs/xfs": "xfs_bmapi_read xfs_file_write_iter xfs_trans_commit xfs_log_force",
     "fs/proc": "proc_reg_read proc_tid_base_readdir",
     "fs/kernfs": "kernfs_fop_readdir",
     "fs/sysfs": "sysfs_kf_read",
