@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
 from fsjoule.errors import ConfigError, LabError, StorageError
+from fsjoule.runs.bisect.bisection import check_budget
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.statistics.bisection.question import Purpose
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.bisection import LOG_FILE, Booted, Event, Line, Skipped, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
@@ -227,3 +231,21 @@ def test_nothing_is_gone_on_with_where_one_loss_explains_all(tmp_path: Path) -> 
     bisection.run()
     with bisection_log(tmp_path) as log, pytest.raises(ConfigError, match="one loss explains all boots"):
         Search(log, bisection.builds, bisection.boots, "virtual", lambda _before, _merge: None, print).go_on()
+
+
+def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_path: Path) -> None:
+    bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])))
+    bisection.run()
+    [told] = [text for text in bisection.said if "builds" in text]
+    assert re.fullmatch(
+        r"a loss of just the size that matters takes about \d+ boots \(80 %: \d+ to \d+\) and \d+ builds, .*", told
+    )
+    said: list[str] = []
+    known = replace(asked(100), noise={name: KnownNoise(0.004, 9) for name in asked(100).figures})
+    check_budget(known, Line(COMMITS), said.append)
+    assert len(said) == 1
+    with pytest.raises(ConfigError, match="--budget 8 is too small") as refused:
+        check_budget(replace(known, budget=8), Line(COMMITS), said.append)
+    assert re.match(r"--budget \d+", refused.value.hint or "")
+    check_budget(asked(8), Line(COMMITS), said.append)
+    assert len(said) == 2, "nothing is known of the noise"

@@ -11,6 +11,7 @@ import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.errors import ConfigError
+from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.model.metrics import Metric
@@ -69,6 +70,9 @@ def bisect(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed for all random choices (default: new, recorded).")
     ] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Earlier boots tell the noise.")
+    ] = None,
     further: Annotated[
         bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")
     ] = False,
@@ -117,6 +121,7 @@ def bisect(
             provision=provision,
             storages=storage,
             config=tuple(config or ()),
+            index=index,
             further=further,
             jobs=_at_least(jobs, "--jobs", 1),
             say=progress,

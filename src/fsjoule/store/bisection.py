@@ -23,6 +23,7 @@ from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.statistics.bisection.question import Purpose
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.files import flush_folder
 
 SCHEMA: Final = "fsjoule.bisection/1"
@@ -39,7 +40,8 @@ class Asked:
 
     `repository` identifies the repository (`kernels.source_tree.Revision`), `good` and `bad` are commits. `select`
     names the measurements of the suite that count, all without one. `figures` are `<measurement> <metric>`, `effects`
-    the least losses that matter by metric, as fractions. `config` are the texts of kernel configuration fragments.
+    the least losses that matter by metric, as fractions. `noise` is
+    that of earlier boots, by figure. `config` are the texts of kernel configuration fragments.
     """
 
     made_utc: str
@@ -57,6 +59,7 @@ class Asked:
     budget: int
     seed: int
     simulated: bool
+    noise: dict[str, KnownNoise] = field(default_factory=dict[str, KnownNoise])
     config: tuple[str, ...] = ()
     schema: Literal["fsjoule.bisection/1"] = SCHEMA
     event: Literal["asked"] = "asked"

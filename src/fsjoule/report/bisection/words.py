@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from fsjoule.model.labels import counted
 from fsjoule.statistics.bisection.answer import Answer, Kind, Standing
+from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.answer import Bisected, Change
 from fsjoule.verdicts.bisection.state import State
@@ -74,6 +75,16 @@ def question(state: State) -> Iterator[tuple[str, str]]:
     )
     yield "loss", ", ".join(f"{metric.value} by {100 * effect:g} % or more" for metric, effect in asked.effects.items())
     yield "seed", str(asked.seed)
+
+
+def forecast_line(state: State, forecast: Forecast) -> str:
+    """What the search will take, once a boot's time is known in hours too."""
+    each_s = sum(boot.seconds for boot in state.booted) / len(state.booted) if state.booted else 0.0
+    hours = f", {_time(forecast.boots * each_s)} of the board's time" if each_s else ""
+    return (
+        f"a loss of just the size that matters takes about {forecast.boots:.0f} boots (80 %: {forecast.low:.0f} to "
+        f"{forecast.high:.0f}) and {forecast.builds:.0f} builds{hours}"
+    )
 
 
 def cost(answer: Bisected) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,13 +19,20 @@ from fsjoule.kernels.tree import commits as tree
 from fsjoule.kernels.tree.frozen import aligned, freeze
 from fsjoule.kernels.tree.outcomes import Builds
 from fsjoule.kernels.tree.repository import Repository, open_repository
+from fsjoule.model import BoardProfile
 from fsjoule.model.metrics import Metric, metrics_of
+from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import BoardBoots, selected
 from fsjoule.runs.bisect.builds import TreeBuilds
 from fsjoule.runs.bisect.search import Search
 from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Line, bisection_log
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.queries import points
+from fsjoule.store.index.records import Where
 from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.gate import known_noise
 
 Say = Callable[[str], None]
 
@@ -36,7 +44,7 @@ class Request:
     """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
     `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
-    bisection goes on to the next loss.
+    bisection goes on to the next loss. Earlier boots in the `index` tell the noise.
     """
 
     environment: lab.EnvironmentFile
@@ -58,6 +66,7 @@ class Request:
     config: tuple[str, ...] = ()
     jobs: int = 2
     further: bool = False
+    index: str | None = None
     say: Say = field(default=lambda _text: None)
 
 
@@ -75,6 +84,8 @@ def bisect(request: Request) -> State:
     configuration = board_configuration(load_recipe(recipes_folder(), recipe), request.config)
     asked = _asked(request, choice, repository, configuration.fragments)
     with bisection_log(request.state) as log, ExitStack() as closing:
+        if not log.events:
+            check_budget(asked, Line(tuple(commit.id for commit in line)), request.say)
         closing.enter_context(interrupts.handled())
         _begin(log, asked)
         ends = [repository.made(commit.id, commit.short) for commit in (line[0], line[-1])]
@@ -147,8 +158,41 @@ def _asked(request: Request, choice: Choice, repository: Repository, config: tup
         budget=request.budget,
         seed=request.seed,
         simulated=request.environment.profile.simulated,
+        noise=_noise(request.index, choice, request.environment.profile, request.metrics),
         config=config,
     )
+
+
+def check_budget(asked: Asked, line: Line, say: Say) -> None:
+    """Say what the search will take, if earlier boots tell the noise. Raises ConfigError if the budget is too small."""
+    state = State.of([asked, line])
+    forecast = state.forecast()
+    if forecast is None:
+        return
+    say(forecast_line(state, forecast))
+    if not forecast.within_budget:
+        found = min(forecast.effects)
+        larger = f", or --effect {100 * found:.1f}%, which it finds" if math.isfinite(found) else ""
+        raise ConfigError(
+            f"--budget {asked.budget} is too small: a loss of that size takes up to {forecast.high:.0f} boots",
+            hint=f"--budget {math.ceil(forecast.high)}{larger}",
+        )
+
+
+def _noise(
+    index: str | None, choice: Choice, profile: BoardProfile, metrics: tuple[Metric, ...]
+) -> dict[str, KnownNoise]:
+    """The noise of each figure in earlier boots on this board, by the figure's name."""
+    if index is None:
+        return {}
+    where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
+    with open_index(index) as opened:
+        found = known_noise(points(opened, where, metrics=metrics), metrics)
+    return {
+        f"{key.filesystem.replace(':', '.')}-{key.workload.split()[0]} {metric.value}": noise
+        for (series, metric), noise in found.items()
+        if (key := series.series).board == profile.name and series.simulated == profile.simulated
+    }
 
 
 def _begin(log: BisectionLog, asked: Asked) -> None:

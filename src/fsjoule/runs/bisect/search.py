@@ -11,8 +11,9 @@ from typing import Final
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
 from fsjoule.ports import KernelBoots, KernelBuilds
-from fsjoule.report.bisection.words import headline
+from fsjoule.report.bisection.words import forecast_line, headline
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure
+from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
 from fsjoule.suites import repetition_seed
@@ -86,6 +87,8 @@ class Search:
 
     def _measure(self, state: State, step: Measure) -> None:
         kernel = state.wanted(step)
+        if step.purpose is Purpose.SEARCH and all(each.purpose is not Purpose.SEARCH for each in state.booted):
+            self._predict(state, state.forecast(step.standing))
         self._tell(state, step, kernel)
         self.builds.expect(state.ahead(step))
         boot = self._boot(state, kernel, step.purpose)
@@ -143,6 +146,12 @@ class Search:
         if len(alike) >= _EMPTY_BOOTS and not any(v for each in alike for v in each.figures.values()):
             self.log.add(Skipped(kernel, "work", f"no valid figure in {len(alike)} boots"))
         return boot
+
+    def _predict(self, state: State, forecast: Forecast | None) -> None:
+        if forecast is not None:
+            self.say(forecast_line(state, forecast))
+            if not forecast.within_budget:
+                self.say(f"the budget of {state.asked.budget} boots may be too small for a loss of that size")
 
     def _tell(self, state: State, step: Measure, kernel: WantedKernel) -> None:
         standing = step.standing

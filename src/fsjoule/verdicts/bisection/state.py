@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 from fsjoule.errors import ResultError
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.bisection.answer import Answer, Measure
+from fsjoule.statistics.bisection.answer import Answer, Measure, Standing
+from fsjoule.statistics.bisection.forecast import Forecast, forecast
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
 from fsjoule.statistics.bisection.step import next_step
 from fsjoule.statistics.gate import smallest_loss
@@ -81,6 +82,7 @@ class State:
             budget=self.asked.budget - elsewhere,
             layout=True,
             cure=True,
+            noise=tuple(self.asked.noise.get(figure) for figure in self.asked.figures),
             seed=self.asked.seed,
         )
 
@@ -101,6 +103,14 @@ class State:
     def step(self) -> Measure | Answer:
         """The next boot, or the answer about this line."""
         return next_step(self.question(), self.evidence())
+
+    def forecast(self, standing: Standing | None = None) -> Forecast | None:
+        """What the search will take, by the noise of earlier boots, or of those so far; None without either."""
+        known = [self.asked.noise.get(figure) for figure in self.asked.figures]
+        noise = [0.0 if each is None else each.relative_sd for each in known]
+        if standing is not None:
+            noise = [loss.noise for loss in standing.losses]
+        return forecast(self.question(), noise) if any(noise) else None
 
     def wanted(self, step: Measure) -> WantedKernel:
         """The kernel that a step boots."""
