@@ -115,7 +115,7 @@ class Profiler(Protocol):
         ...
 
     def take(self, window: str) -> Profile | None:
-        """What was executed in the window of that name, once; None if the board has come to the end of none.
+        """The instructions executed in the window of this name, once; None if the board did not finish one.
 
         Raises LabError if the lab does not give it.
         """

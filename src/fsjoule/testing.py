@@ -167,7 +167,7 @@ class FakeBoard:
 
 @dataclass
 class FakeKernelBuilds:
-    """Kernels of commits, whose folder and image are named after the commit; `images` has those that share theirs.
+    """Kernels of commits, whose folder and image are named after the commit; `images` has shared images.
 
     `broken` are commits that do not build.
     """

@@ -140,7 +140,7 @@ def _outcome(
     if tested.p <= criteria.alpha and q <= criteria.false_discoveries and not ratio.interval.holds(1.0):
         return _direction(ratio.value, tested.comparison.metric, criteria), 0, ""
     if tested.p <= criteria.alpha and least_p(len(tested.baseline), len(tested.candidate)) > level:
-        return Outcome.TOO_FEW, at_least, f"so many comparisons at once need {at_least} repetitions of each side"
+        return Outcome.TOO_FEW, at_least, f"this many comparisons need {at_least} repetitions of each side"
     if ratio.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect):
         return Outcome.UNCHANGED, 0, ""
     return Outcome.NOT_REPRODUCIBLE, _enough(tested, level, criteria), _too_noisy(ratio, criteria)

@@ -105,7 +105,7 @@ def _check_workload(workload: Workload) -> None:
     }
     _refuse(_negative("workload", **numbers))
     least_one = ("block_size_bytes", "jobs", "depth", "files")
-    _refuse(f"workload.{name}: there is none" for name in least_one if numbers.get(name, 1) < 1)
+    _refuse(f"workload.{name}: it is below 1" for name in least_one if numbers.get(name, 1) < 1)
 
 
 def _wrong_times(*times: tuple[str, str | None]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def invalid(compared: Compared) -> list[tuple[str, str]]:
 
 
 def unused(compared: Compared) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What is not in the table, by title: names with their reasons."""
+    """Everything outside the table, by title: names with their reasons."""
     sections = {
         "Not compared": only_here(compared),
         "Figures that could not be used": left_out(compared),
