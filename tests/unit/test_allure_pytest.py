@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from interruptible import interruptible
+
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.results import write_results
 
@@ -120,9 +122,9 @@ def measured(folder: Path, *options: str, test: str = MEASURE, **environment: st
     (folder / "conftest.py").write_text(BENCH)
     (folder / "test_it.py").write_text(test)
     results = folder / f"allure-{len(list(folder.glob('allure-*')))}"
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--alluredir", str(results), *options, "."]
+    argv = ("-m", "pytest", "-p", "no:cacheprovider", "--alluredir", results, *options, ".")
     done = subprocess.run(
-        argv,
+        interruptible(sys.executable, *argv),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(PROJECT / "tests" / "helpers"), **environment},
         capture_output=True,
