@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Final
 
 from fsjoule.model.labels import counted
 from fsjoule.statistics.bisection.answer import Answer, Kind, Standing
@@ -12,7 +13,8 @@ from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.answer import Bisected, Change
 from fsjoule.verdicts.bisection.state import State
 
-SHORT = 12
+SHORT: Final = 12
+_LITTLE: Final = 0.001
 
 
 def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
@@ -50,7 +52,8 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
     for change in answer.changes:
         yield "change", f"{change.figure}: {change.words} (95 % interval {bounds(change)})"
     if answer.kind in {Kind.CULPRIT, Kind.SET}:
-        yield "sure", f"{100 * (1 - answer.error):.1f} %; the last good one measured is {named(state, answer.parent)}"
+        sure = "more than 99.9" if answer.error < _LITTLE else f"{100 * (1 - answer.error):.1f}"
+        yield "sure", f"{sure} %; the last good commit measured is {named(state, answer.parent)}"
     if answer.kind is Kind.CULPRIT:
         yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
         yield "cures", _CURE[answer.cure]
