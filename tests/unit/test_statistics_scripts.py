@@ -15,7 +15,7 @@ from rules import otava, threshold, verdict, welch
 from scipy import stats
 from simulation import PLAIN, Scenario, trials
 
-SCRIPTS = ["compare_rules", "gate_rates", "intervals", "detectable_effect", "change_points", "trend", "bisections"]
+SCRIPTS = ["compare_rules", "gate_rates", "intervals", "detectable_effect", "change_points", "trend", "bisection_rates"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
