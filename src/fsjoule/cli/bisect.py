@@ -181,9 +181,10 @@ def _show(state: State, *, everything: bool, json_output: bool) -> int:
 
 
 def _metrics(text: str) -> tuple[Metric, ...]:
+    from fsjoule.model.labels import listed
     from fsjoule.model.metrics import Metric
 
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = listed(text)
     known = {each.value: each for each in Metric}
     for name in names:
         if name not in known:

@@ -6,7 +6,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
@@ -26,13 +26,6 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 def progress(line: str) -> None:
     err.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The names in an option's list or lists with commas, each once."""
-    texts = [given] if isinstance(given, str) else given or ()
-    parts = (part.strip() for text in texts for part in text.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def print_json(document: object) -> None:

@@ -65,11 +65,12 @@ def explain(
         measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
         if given := [name for name, value in measuring.items() if value is not None]:
             raise ConfigError(f"only what is measured now (--lg-env FILE) takes {', '.join(given)}")
+        from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
         from fsjoule.store.reader import load_run
 
         loaded = load_run(within)
-        names = tuple(name.strip() for name in (fs or "").split(",") if name.strip())
+        names = listed(fs)
         folder = loaded.path
         found = explain_run(loaded, baseline, candidate, filesystems=names, workload=workload)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, listed, out, print_json, progress
+from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.store.files import check_writable
@@ -123,6 +123,7 @@ def gate(
                 "--explain": explain,
             },
         )
+        from fsjoule.model.labels import listed
         from fsjoule.store.index.records import Where
         from fsjoule.verdicts.recorded_gate import gate_recorded
 

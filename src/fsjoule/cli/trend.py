@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, listed, out, print_json, progress
+from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.confirmations import FOLDER, confirmations
@@ -85,6 +85,7 @@ def trend(
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
+    from fsjoule.model.labels import listed
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index

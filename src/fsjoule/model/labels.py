@@ -25,3 +25,10 @@ def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
 def counted(count: int, what: str, plural: str = "") -> str:
     """`1 pair`, `2 pairs`."""
     return f"{count} {what if count == 1 else plural or f'{what}s'}"
+
+
+def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The names in an option's list or lists with commas, each once."""
+    texts = [given] if isinstance(given, str) else given or ()
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))

@@ -14,6 +14,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Provision
+from fsjoule.model.labels import listed
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
@@ -80,7 +81,7 @@ def choose(
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = _listed(kernels) if isinstance(kernels, str) else kernels
+    wanted = listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
@@ -97,7 +98,7 @@ def choose(
         raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if storages is not None and not _listed(storages):
+    if storages is not None and not listed(storages):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
         raise ConfigError(f"--size-factor {size_factor:g}: it must be above 0 and at most 1, the published sizes")
@@ -112,7 +113,7 @@ def choose(
         meter_program,
         paired=not isinstance(kernels, str),
         size_factor=size_factor,
-        storages=None if storages is None else _listed(storages),
+        storages=None if storages is None else listed(storages),
         profiled=profiled,
         workloads=None if workload is None else slugs_of(chosen, workload),
     )
@@ -139,9 +140,9 @@ def choose_resumed(
     if given.get("--fs") is not None:
         asked["--fs"] = _filesystems(str(given["--fs"]))
     if given.get("--kernel") is not None:
-        asked["--kernel"] = _listed(str(given["--kernel"]))
+        asked["--kernel"] = listed(str(given["--kernel"]))
     if given.get("--storage") is not None:
-        asked["--storage"] = tuple(sorted(_listed(str(given["--storage"]))))
+        asked["--storage"] = tuple(sorted(listed(str(given["--storage"]))))
     resumed.check_options(asked)
     plan = resumed.run.plan
     return Choice(
@@ -159,11 +160,7 @@ def choose_resumed(
 
 
 def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in _listed(text)))
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text)))
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:

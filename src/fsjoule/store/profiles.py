@@ -106,7 +106,7 @@ def encode_profile(profile: Profile) -> bytes:
 
 
 def encode_symbols(symbols: Symbols) -> bytes:
-    """The symbols as a Parquet file, some 8 bytes each."""
+    """The symbols as a Parquet file, about 8 bytes each."""
     arrays = (symbols.addresses, symbols.names, symbols.modules)
     header = encode(_SYMBOLS, _SymbolsHeader(dict(symbols.folders)), "the symbols")
     return _encoded(_TABLES, arrays, header)

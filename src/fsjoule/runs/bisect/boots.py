@@ -20,6 +20,7 @@ from fsjoule.host import interrupts
 from fsjoule.host.cache.locks import discard
 from fsjoule.model import Measurement, Planned
 from fsjoule.model.bisection import KernelBoot
+from fsjoule.model.labels import listed
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.request import Choice
@@ -134,7 +135,7 @@ def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric])
 
     Raises ConfigError if there is none.
     """
-    parts = [part.strip() for part in select.split(",") if part.strip()]
+    parts = listed(select)
     named = [each for each in entries if not parts or any(part in each.slug for part in parts)]
     if not named:
         names = ", ".join(dict.fromkeys(each.slug for each in entries))
