@@ -126,6 +126,8 @@ def test_each_service_is_named_and_nothing_is_left(state: Path, sig: signal.Sign
     status = lab.status("virtual")
     assert status.state == ("up" if sig is _STOP else "degraded")
     assert all(f"the lab's {name} (process" in status.text() for name in _SERVICES)
+    assert (status.holder_known, status.holder) == (False, None), "it is held, and nobody can say so"
+    assert "place 'virtual' may be held: its coordinator does not answer" in status.text()
     devices = Path(_record().devices)
     begin = time.monotonic()
     assert lab.down("virtual")

@@ -314,7 +314,7 @@ def test_a_second_program_on_the_same_config_is_refused(empty_board: BoardProgra
     toml = empty_board.config.ready_file.with_name("board.toml")
     second = process.run([sys.executable, "-m", "fsjoule.virtual.board.program", toml], timeout_s=60, check=False)
     assert second.returncode == 4
-    assert b"is running on" in second.stderr
+    assert b"is already running on" in second.stderr
     assert empty_board.status()["state"] == "off"
 
 

@@ -40,7 +40,9 @@ REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
-_CLIENT_TIMEOUT_S: Final = 10.0
+_COORDINATOR: Final = "coordinator"
+# On a busy machine the client alone takes some of them to start.
+_CLIENT_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ def status(name: str = PLACE) -> LabStatus:
     if record is None or state == "down":
         epitaph = paths.read_epitaph()
         return LabStatus(name, "down", str(paths.root), faults=() if epitaph is None else (epitaph.text,))
-    faults = _texts(record)
+    faults = faults_of(record)
+    holder_known, holder = (
+        (False, None) if any(each.part == _COORDINATOR for each in faults) else _holder(paths, record)
+    )
     return LabStatus(
         name=name,
         state=state,
@@ -144,9 +149,10 @@ def status(name: str = PLACE) -> LabStatus:
         coordinator=record.coordinator,
         started_utc=record.started_utc,
         owner_pid=None if record.owner is None else record.owner.pid,
-        holder=_holder(paths, record),
+        holder=holder,
+        holder_known=holder_known,
         board=board_status(record),
-        faults=faults,
+        faults=tuple(fault.text for fault in faults),
     )
 
 
@@ -318,12 +324,12 @@ def _end(paths: LabPaths, record: LabRecord) -> None:
     forget(paths, record)
 
 
-def _holder(paths: LabPaths, record: LabRecord) -> str | None:
-    """HOST/USER who has acquired the place; None if nobody, or without an answer."""
+def _holder(paths: LabPaths, record: LabRecord) -> tuple[bool, str | None]:
+    """Whether the coordinator answers, and HOST/USER who has acquired the place; None if nobody has."""
     command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
     try:
         shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
     except LabError:
-        return None
+        return False, None
     found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
-    return found.group(1) if found else None
+    return shown.returncode == 0, found.group(1) if found else None

@@ -25,7 +25,8 @@ class ServiceStatus:
 class LabStatus:
     """The state of a lab. `degraded`: it is up but a service died. `board` is the board's own status.
 
-    `holder` is HOST/USER of the place's owner. `faults` are sentences: dead and stopped parts, or why it is down.
+    `holder` is HOST/USER of the place's owner, None if it is free, or if the coordinator does not answer
+    (`holder_known`). `faults` are sentences: dead and stopped parts, or why the lab is down.
     """
 
     name: str
@@ -36,6 +37,7 @@ class LabStatus:
     started_utc: str | None = None
     owner_pid: int | None = None
     holder: str | None = None
+    holder_known: bool = True
     board: dict[str, Any] | None = None
     faults: tuple[str, ...] = ()
 
@@ -52,7 +54,10 @@ class LabStatus:
             for each in self.services
         ]
         lines += [f"  FAULT        {fault}" for fault in self.faults]
-        lines.append(f"  place {PLACE!r} is {f'held by {self.holder}' if self.holder else 'free'}")
+        held = f"is {f'held by {self.holder}' if self.holder else 'free'}"
+        lines.append(
+            f"  place {PLACE!r} {held if self.holder_known else 'may be held: its coordinator does not answer'}"
+        )
         if self.board is not None:
             card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
             lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
