@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from bench_runs import all_valid, as_good_as_can_be
 from lab_leftovers import loop_devices, processes
 
 from faults.act import writers
@@ -44,9 +45,6 @@ _FILE: Final = re.compile(r"(?<![\w/])/[\w.@+-]+(?:/[\w.@+-]*)*")
 _PLAUSIBLE_W: Final = (0.8, 2.0)
 # What a bench runs, not folders that pytest has named.
 _STRAY: Final = re.compile(r"\bbmaptool |/pytest ")
-_INVALID: Final = 1
-# Of a measurement that is invalid although the lab did nothing wrong: `fsjoule.meter.energy.validity` says so.
-_MARK_LATE: Final = re.compile(r"^the window .* and the board's own time .* differ by ")
 _FINAL: Final = {RunStatus.COMPLETE, RunStatus.ABORTED}
 
 
@@ -56,23 +54,6 @@ def loaded(folder: Path | None) -> LoadedRun | None:
         return None if folder is None else load_run(folder)
     except FsjouleError:
         return None
-
-
-def all_valid(run: LoadedRun | None) -> bool:
-    """Whether the run is complete and all of it can be believed."""
-    return run is not None and run.run.status is RunStatus.COMPLETE and all(each.valid for each in run.measurements)
-
-
-def as_good_as_can_be(exit_code: int | None, run: LoadedRun | None) -> bool:
-    """Whether everything was measured. On a busy host a mark of the emulated board may come late, and bench says so."""
-    if exit_code == 0:
-        return all_valid(run)
-    return (
-        exit_code == _INVALID
-        and run is not None
-        and run.run.status is RunStatus.COMPLETE
-        and all(_MARK_LATE.search(reason) for each in run.measurements for reason in each.invalid_reasons)
-    )
 
 
 def code(exit_code: int | None, allowed: frozenset[int], run: LoadedRun | None, *, must_succeed: bool) -> list[str]:

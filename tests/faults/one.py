@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bench_runs import as_good_as_can_be
+
 from faults import checks
 from faults.kinds import Kind, Lab
 from faults.scene import SHORTEST, Bench, Scene
@@ -166,7 +168,7 @@ def _next_bench(kind: Kind, scene: Scene, outcome: Outcome, patience: float) -> 
         bench = scene.bench(chosen=SHORTEST)
     exit_code = bench.wait(_GOES_ON_S * patience)
     complaints = checks.message(bench.text(), exit_code, "")
-    if not checks.as_good_as_can_be(exit_code, checks.loaded(folder or scene.run_folder())):
+    if not as_good_as_can_be(exit_code, checks.loaded(folder or scene.run_folder())):
         complaints.append(f"it ended with {exit_code}; see {bench.output}")
     left = checks.standing_lab_idle(scene) if scene.standing else checks.own_lab_gone(scene)
     return complaints + [f"after it: {check}: {each}" for check, all_ in left.items() for each in all_]

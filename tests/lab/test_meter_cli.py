@@ -232,9 +232,10 @@ def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
 
 def test_watch_says_that_the_meter_is_gone(desk: Desk) -> None:
     simulator = desk.start_meter()
+    program, *arguments = interruptible(PROGRAM, "meter", "watch", "--meter", desk.stream)
     watch = pexpect.spawn(
-        str(PROGRAM),
-        ["meter", "watch", "--meter", str(desk.stream)],
+        program,
+        arguments,
         dimensions=(40, 100),
         timeout=LIMIT_S,
         encoding="utf-8",
