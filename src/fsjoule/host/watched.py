@@ -18,9 +18,12 @@ from fsjoule.host.process_ref import ending
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
 import os, signal, sys
-os.read(int(sys.argv[1]), 1)  # returns when the other end's process has ended
+with os.fdopen(int(sys.argv[1]), "rb") as line:
+    group = line.readline()
+    line.read()  # returns when the other end's process has ended
 try:
-    os.killpg(int(sys.argv[2]), signal.SIGKILL)
+    if group:
+        os.killpg(int(group), signal.SIGKILL)
 except ProcessLookupError:
     pass
 """
@@ -48,8 +51,15 @@ def run_watched(
     if a signal ends it or it takes longer than `timeout_s`, and what `progress` raises; it is ended then.
     """
     started = said = time.monotonic()
-    child = process.start(argv, log=log, cwd=cwd, env=env)
-    guard, line = _guarded(child.pid)
+    # The guard is there before what it guards: between the two this process may be killed.
+    guard, line = _guard()
+    try:
+        child = process.start(argv, log=log, cwd=cwd, env=env)
+        os.write(line, f"{child.pid}\n".encode())
+    except BaseException:
+        process.stop(guard)
+        os.close(line)
+        raise
     try:
         if nice > os.getpriority(os.PRIO_PROCESS, 0):
             with suppress(ProcessLookupError):  # it has ended
@@ -73,14 +83,14 @@ def run_watched(
         raise ExitError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
 
 
-def _guarded(group: int) -> tuple[subprocess.Popen[bytes], int]:
-    """A process that ends a process group when this process has ended in any way, and the pipe that it waits on.
+def _guard() -> tuple[subprocess.Popen[bytes], int]:
+    """A process that ends a process group when this process has ended in any way, and the pipe for the group's number.
 
     The kernel ends only the program itself with us, not its children: compilers below make, apt below mmdebstrap.
     """
     reader, writer = os.pipe()
     try:
-        command = [sys.executable, "-I", "-S", "-c", _GUARD, str(reader), str(group)]
+        command = [sys.executable, "-I", "-S", "-c", _GUARD, str(reader)]
         return process.start(command, pass_fds=(reader,), die_with_parent=False), writer
     except BaseException:
         os.close(writer)
