@@ -55,7 +55,9 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
     sys.stdout = cast("Any", output)
     try:
         status = yield
-        sys.stdout.flush()
+        # pytest's capturing has put back the stream that it found, which is not guarded.
+        last = GuardedOutput(sys.stdout)
+        last.flush()
     except pytest.UsageError as error:
         _tell_usage(error)
         return ConfigError.exit_code
@@ -72,9 +74,9 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
     code = _of_pytest(status) if plugin is None else plugin.final(status)
     if code == BUG:
         _tell("this is a bug in fsjoule; please report it, with the lines above")
-    if output.error is not None:
+    if (failed := output.error or last.error) is not None:
         output.drop()
-        error = cannot_be_written(output.error)
+        error = cannot_be_written(failed)
         _tell(str(error))
         code = code or error.exit_code
     return code

@@ -23,6 +23,7 @@ import resource
 import select
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -375,7 +376,7 @@ def try_case(work: Path, sources: Sequence[Path], seed: int, number: int, chains
     os.environ["TMPDIR"] = str(case.folder / "tmp")
     os.environ["FSJOULE_CANARY"] = case.token
     tempfile.tempdir = None
-    nobody = os.getuid() == 0 and rng.random() < 0.1 and number % 100 > 0
+    nobody = rng.random() < 0.1 and number % 100 > 0 and _can_be_nobody()
     if nobody:
         for name in ("out", "cwd", "tmp"):
             (case.folder / name).chmod(0o777)
@@ -404,6 +405,12 @@ class _Tried:
 
     ran: list[tuple[str, int, float, float]] = field(default_factory=list[tuple[str, int, float, float]])
     findings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def _can_be_nobody() -> bool:
+    """Whether a command may run as another user: in a clone below /root that user cannot import what it needs."""
+    folders = {_PROJECT, *_PROJECT.parents, Path(sys.prefix), *Path(sys.prefix).parents}
+    return os.getuid() == 0 and all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
 
 
 def _try(words: list[str], case: Case, tried: _Tried, *, terminal: bool, nobody: bool) -> tuple[list[str], str]:

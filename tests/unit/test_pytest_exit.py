@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fsjoule import pytest_exit
 
 PROJECT = Path(__file__).parents[2]
@@ -173,11 +175,13 @@ def test_a_user_without_a_bench_has_pytests_own_exit_codes(tmp_path: Path) -> No
         assert done.returncode == code
 
 
-def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", GUARDED],
             cwd=tmp_path,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -53,7 +53,7 @@ def install(say: Say) -> tuple[Path, Path]:
             for name, content in locked.items():
                 (folder / name).write_bytes(content)
             npm = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
-            process.run((*_npm(node), *npm), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=_path_of(node))
+            process.run((*_npm(node), *npm), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=_environment(node))
             (folder / _DONE).touch()
     return node, program
 
@@ -135,6 +135,9 @@ def _npm(node: Path) -> tuple[Path, ...]:
     return (Path(process.find_tool("npm")),)
 
 
-def _path_of(node: Path) -> dict[str, str]:
-    """A search path that begins with Node's folder, because npm starts Node by its name."""
-    return {"PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+def _environment(node: Path) -> dict[str, str]:
+    """For npm, which starts Node by its name and would leave compiled code in the folder for temporary files."""
+    return {
+        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "NODE_DISABLE_COMPILE_CACHE": "1",
+    }
