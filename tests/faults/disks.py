@@ -97,9 +97,9 @@ def _copied_cache(scene: Scene) -> Path:
     wanted = {"card": entry.name, "partition": f"{partitions}-*"}
     large = [rule for stage, name in wanted.items() for rule in (f"--include=/{stage}/{name}", f"--exclude=/{stage}/*")]
     scene.cache.mkdir(exist_ok=True)
-    for each in (folder for folder in cache_dir().iterdir() if folder.is_dir()):
-        filters = ["--exclude=.*", *(large if each.name == "images" else [])]
-        _run("rsync", "-a", "--sparse", *filters, f"{each}/", f"{scene.cache / each.name}/")
+    for name in ("images", "meter", "probe"):
+        filters = ["--exclude=.*", *(large if name == "images" else [])]
+        _run("rsync", "-a", "--sparse", *filters, f"{cache_dir() / name}/", f"{scene.cache / name}/")
     return scene.cache / "images" / "card" / entry.name
 
 
