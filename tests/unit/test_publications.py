@@ -10,7 +10,7 @@ import pytest
 from fsjoule.report.publications.statements import doubt_lines
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
-from fsjoule.suites.published import PUBLICATIONS, publication_of
+from fsjoule.suites.published.catalogue import PUBLICATIONS, publication_of
 from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import (
     energies,

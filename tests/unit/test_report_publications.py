@@ -21,6 +21,7 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
+from fsjoule.report import publications
 from fsjoule.report.page import render_page
 from fsjoule.report.publications import SuitePage, suite_page
 from fsjoule.report.summary import summarise
@@ -69,6 +70,21 @@ def test_tables_lie_beside_the_publications_own(energy: MadeRun) -> None:
         assert [column.name for column in table.columns].count(PUBLISHED) == 3
         assert [column.name for column in table.columns].count("ratio") == 3
     assert _column(tables[1], PUBLISHED) == ["44.3", "12.4", "20.0", "10.9"]
+
+
+def test_a_publication_without_a_form_of_its_own_has_published_figures_beside_measured_ones(
+    energy: MadeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(publications._FORMS, "energy-emmc-2025")
+    (section,) = _page(energy).sections
+    (table,) = section.tables
+    ext4 = [row for row in table.rows if row[1].joined == "ext4"]
+    published = [column.name for column in table.columns].index(PUBLISHED)
+    assert [row[published].joined for row in ext4 if row[0].joined == "read 32 KiB"] == ["44.3"]
+    titles = ["Figures: time", "Figures: throughput"]
+    assert [title for title, draw in zip(titles, section.charts, strict=True) if title in (draw() or "")] == titles
+    copies = _page(_of_suite(make_run(), "copy-2015")).sections
+    assert PUBLISHED not in {column.name for section in copies for table in section.tables for column in table.columns}
 
 
 def test_doubtful_cells_are_marked_where_they_stand_and_explained(energy: MadeRun) -> None:

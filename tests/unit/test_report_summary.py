@@ -17,7 +17,7 @@ from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text,
 from fsjoule.report.summary import summarise
 from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
 from fsjoule.statistics.spread import Spread
-from fsjoule.suites.published import row_for
+from fsjoule.suites.published.catalogue import row_for
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from fsjoule.report.tables import (
 )
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
-from fsjoule.suites.published import PUBLICATIONS
+from fsjoule.suites.published.catalogue import PUBLICATIONS
 
 # A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860

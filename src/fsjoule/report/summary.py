@@ -14,7 +14,7 @@ from fsjoule.model import MIB, FioWorkload, Measurement, Projection, Run, Sample
 from fsjoule.model.labels import series_labels
 from fsjoule.report.outcomes import OutcomeRow, outcome_row
 from fsjoule.statistics.spread import Spread, spread_of
-from fsjoule.suites.published import PublishedRow, row_for
+from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 
 # The order of phases in tables; a run's further phases follow.

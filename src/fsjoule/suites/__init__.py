@@ -6,17 +6,16 @@ May call: `filesystems`, `statistics`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
 `check_modules` (refuse impossible plans early), `estimate` (time, wear and energy). A suite is a module of
-`definitions/`. `published/` has the figures and statements of the publications that some suites repeat.
+`definitions/`, with the figures and statements of the publication that it repeats, if any; `published/` compares a run
+with them.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.suites import definitions
+from fsjoule.suites.discovery import defined
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
@@ -51,15 +50,8 @@ __all__ = [
 ]
 
 
-def _defined() -> dict[str, Suite]:
-    """All suites by name, ours before those of publications."""
-    names = [module.name for module in pkgutil.iter_modules(definitions.__path__)]
-    modules = [importlib.import_module(f"{definitions.__name__}.{name}") for name in names]
-    found = [each for module in modules for each in vars(module).values() if isinstance(each, Suite)]
-    return {each.name: each for each in sorted(found, key=lambda each: (bool(each.source), each.name))}
-
-
-SUITES: Final = _defined()
+# Ours before those of publications.
+SUITES: Final = {each.name: each for each in sorted(defined(Suite), key=lambda each: (bool(each.source), each.name))}
 
 
 def suite(name: str) -> Suite:

@@ -1,6 +1,7 @@
 """A run of a publication's suite in the publication's own form: sections, statements, and doubtful cells.
 
-One module per publication gives its sections; `suite_page` collects them for the terminal and the page.
+A module gives a publication's own sections, `plain` those of the others. `suite_page` collects them for the terminal
+and the page.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.report.publications import copies as copying
-from fsjoule.report.publications import elc2015, energy_emmc, ext4_zfs, home_usage
+from fsjoule.report.publications import elc2015, energy_emmc, ext4_zfs, home_usage, plain
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
 from fsjoule.report.publications.view import View
@@ -25,7 +25,6 @@ _FORMS: Final[dict[str, Callable[[View], list[Section]]]] = {
     "elc2015": elc2015.sections,
     "ext4-zfs-2023": ext4_zfs.sections,
     "home-usage-2016": home_usage.sections,
-    "copy-2015": copying.sections,
 }
 
 
@@ -53,7 +52,7 @@ def suite_page(summary: Summary) -> SuitePage | None:
     remarks = _suite_remarks(summary)
     sections = [
         replace(section, notes=(*remarks.get(section.anchor, ()), *section.notes))
-        for section in _FORMS[summary.suite.publication](view)
+        for section in _FORMS.get(summary.suite.publication, plain.sections)(view)
     ]
     return SuitePage(
         source=summary.suite.source,

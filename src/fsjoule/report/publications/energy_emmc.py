@@ -12,8 +12,8 @@ from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table, Tone
+from fsjoule.suites.definitions.energy_emmc import TABLES
 from fsjoule.suites.published.cells import Quantity
-from fsjoule.suites.published.energy_emmc import TABLES
 from fsjoule.suites.published.measured import Row
 
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")

@@ -14,7 +14,7 @@ from fsjoule.report.publications.sections import Drawing, Section
 from fsjoule.report.publications.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
 from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
 from fsjoule.statistics.spread import Spread
-from fsjoule.suites.published import PUBLICATIONS
+from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import PublishedFigure, Quantity
 from fsjoule.suites.published.measured import Row, measured_figures
 

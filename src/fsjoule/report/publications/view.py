@@ -13,7 +13,7 @@ from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, 
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
 from fsjoule.statistics.spread import Spread
-from fsjoule.suites.published import PUBLICATIONS
+from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import Cell as PublishedCell
 from fsjoule.suites.published.cells import PublishedFigure, Quantity
 from fsjoule.suites.published.measured import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from fsjoule.suites.published import figure_of_slug
+from fsjoule.suites.published.catalogue import figure_of_slug
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend

@@ -45,8 +45,8 @@ class Publication:
 
 
 def rows_of(table: str, *even: str) -> list[dict[str, str]]:
-    """The rows of a CSV table beside this module; `even` columns get final zeros again."""
-    text = files(__name__.rpartition(".")[0]).joinpath(table).read_text(encoding="utf-8")
+    """The rows of a CSV table of `definitions/`; `even` columns get final zeros again."""
+    text = files("fsjoule.suites.definitions").joinpath(table).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     for column in even:
         decimals = max(len(row[column].partition(".")[2]) for row in rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fsjoule.model import Measurement, Plan
-from fsjoule.suites.published import publication_of
+from fsjoule.suites.published.catalogue import publication_of
 from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.measured import Row, measured_figures, part_of, rows_of_run
 from fsjoule.suites.published.publication import Publication

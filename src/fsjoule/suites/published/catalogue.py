@@ -1,0 +1,77 @@
+"""All publications by the name of their suite, and their figures for our series."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.model import Workload
+from fsjoule.model.metrics import Metric
+from fsjoule.suites import SUITES
+from fsjoule.suites.discovery import defined
+from fsjoule.suites.published.cells import Cell, Quantity
+from fsjoule.suites.published.publication import Publication
+
+PUBLICATIONS: Final = {each.name: each for each in defined(Publication)}
+
+# Several suites can repeat one publication.
+_BY_SOURCE: Final = {each.source: each for each in PUBLICATIONS.values()}
+# Our suites with some workloads of a publication.
+_BORROWS: Final = {"quick": "energy-emmc-2025"}
+
+# A series' name of a workload: its slug, and perhaps a size.
+_SLUG: Final = re.compile(r"(\S+)(?: .*)?")
+_QUANTITIES: Final = {
+    Metric.THROUGHPUT: Quantity.THROUGHPUT,
+    Metric.ENERGY: Quantity.ENERGY,
+    Metric.POWER: Quantity.POWER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """A publication's figures for one fio workload on one filesystem."""
+
+    throughput_mib_per_s: float
+    power_mean_w: float
+    energy_mj_per_mib: float
+    source: str
+
+
+def publication_of(suite: str) -> Publication | None:
+    """The publication that a suite, or a part of one, repeats."""
+    known = SUITES.get(suite.partition("/")[0])
+    return _BY_SOURCE.get(known.source) if known else None
+
+
+def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | None:
+    """The published figures for this filesystem, pattern and block size with one buffered job, if any."""
+    publication = _compared_with(suite)
+    if publication is None:
+        return None
+    throughput, power, energy = (
+        _figure(publication, filesystem, workload.slug, quantity)
+        for quantity in (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
+    )
+    if throughput is None or power is None or energy is None:
+        return None
+    return PublishedRow(throughput, power, energy, publication.source)
+
+
+def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:
+    """The published figure for a series' name of a workload, in the metric's unit."""
+    publication, named = _compared_with(suite), _SLUG.fullmatch(workload)
+    if publication is None or named is None or metric not in _QUANTITIES:
+        return None
+    return _figure(publication, filesystem, named[1], _QUANTITIES[metric])
+
+
+def _compared_with(suite: str) -> Publication | None:
+    return publication_of(_BORROWS.get(suite, suite))
+
+
+def _figure(publication: Publication, filesystem: str, slug: str, quantity: Quantity) -> float | None:
+    # Publications with parts need more than a slug: their own tables show their figures.
+    cell = Cell("", filesystem, slug, quantity)
+    return next((figure.value for figure in publication.figures if figure.cell == cell), None)
