@@ -173,8 +173,10 @@ class KernelBuilds(Protocol):
 class KernelBoots(Protocol):
     """Boots kernels on a board and measures."""
 
-    def measure(self, kernel: Path, seed: int) -> KernelBoot:
+    def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         """Boot the kernel in a build folder and measure; `seed` gives the order and all random choices.
+
+        With `profiled` each measurement keeps a profile.
 
         Raises LabError if the lab does not do its part.
         """

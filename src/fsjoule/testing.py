@@ -197,18 +197,22 @@ class FakeKernelBoots:
     """A board on which a kernel has the figures that `figures` gives for its folder's name and the boot's seed.
 
     `unfit` are folders whose kernels do not boot; `faults` are raised by the boots to come, None for a good one.
+    `profiled` are the run folders of profiled boots.
     """
 
     figures: Callable[[str, int], dict[str, float | None]]
     unfit: frozenset[str] = frozenset()
     faults: list[Exception | None] = field(default_factory=list[Exception | None])
     booted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    profiled: dict[str, Path] = field(default_factory=dict[str, Path])
 
-    def measure(self, kernel: Path, seed: int) -> KernelBoot:
+    def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         if self.faults and (fault := self.faults.pop(0)) is not None:
             raise fault
         self.booted.append((kernel.name, seed))
         run = f"run{len(self.booted)}"
+        if profiled:
+            return KernelBoot(run, self.profiled[kernel.name], 1.0, {})
         if kernel.name in self.unfit:
             return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
         return KernelBoot(run, Path(run), 1.0, self.figures(kernel.name, seed))

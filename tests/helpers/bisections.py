@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fsjoule.model.metrics import Metric
+from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Answer
 from fsjoule.store.bisection import Asked, Line, bisection_log
@@ -51,6 +52,10 @@ class Bisection:
                 log.add(asked(self.budget))
                 log.add(Line(COMMITS, subjects=SUBJECTS))
             return Search(log, self.builds, self.boots, "virtual", self._enter, self.said.append).run()
+
+    def explain(self) -> State:
+        with bisection_log(self.folder) as log:
+            return profile_pair(log, self.builds, self.boots, self.said.append)
 
     def _enter(self, before: str, merge: str) -> Line | None:
         assert before < merge

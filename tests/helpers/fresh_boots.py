@@ -13,15 +13,17 @@ from results_factory import BOARD
 from fsjoule import kernels, lab
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import Bench
-from fsjoule.model import Plan, Run, RunStatus
+from fsjoule.model import Plan, Profile, Run, RunStatus
+from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import PairedRun, run_pairs
 from fsjoule.runs.request import Choice, planned
 from fsjoule.store.folder import RunFolder
-from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
 from fsjoule.verdicts.pairs import Enough
 
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
 _RUNTIME_MS = 1000
+_SYMBOLS = ("bf000000 t btrfs_read [btrfs]", "c0000000 T vfs_read")
 _RECIPE = "x86"
 
 
@@ -42,6 +44,11 @@ def taken(folder: Path) -> kernels.TakenKernel:
     return kernel
 
 
+def _answer(argv: tuple[str, ...]) -> CommandResult:
+    """Everything goes well; asked for symbols, the kernel has these."""
+    return CommandResult(argv, 0, f"{len(_SYMBOLS)}\n") if "/proc/kallsyms" in argv[-1] else answer(argv)
+
+
 @dataclass
 class _Board(FakeBoard):
     """Its fio is `speeds` times as fast on kernels that are named there; `releases` are of all kernels by label."""
@@ -60,11 +67,15 @@ class _Board(FakeBoard):
 
 @dataclass
 class FreshBoots:
-    """Stands where the lab would be: all above the ports is real. The meter is silent, so that there is no energy."""
+    """Stands where the lab would be: all above the ports is real. The meter is silent, so that there is no energy.
+
+    Each window of a profiled run has the same `profile`.
+    """
 
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     storage: str = BOARD.storage
     choices: list[Choice] = field(default_factory=list[Choice])
+    profile: Profile | None = None
 
     def measure_pairs(
         self,
@@ -86,13 +97,15 @@ class FreshBoots:
         facts = tuple(kernel.facts for kernel in taken)
         run = Run("fresh", "2026-03-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
         run = replace(run, command=command)
-        shell = FakeShell(answer)
+        shell = FakeShell(_answer)
         shell.files |= {onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: _DURATION}
+        shell.files["/tmp/fsjoule-symbols"] = "\n".join(_SYMBOLS).encode()
         told = replace(BOARD, name=profile.name, storage=self.storage)
         releases = {each.label: each.release for each in facts}
         board = _Board(shell, told, IMAGE, speeds=self.speeds, releases=releases)
         folder = RunFolder(choice.results, board=profile.name)
-        bench = Bench(run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None)
+        profiler = FakeProfiler(self.profile) if choice.profiled else None
+        bench = Bench(run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None, profiler=profiler)
         bench.begin()
         pairs, ended = run_pairs(bench, enough)
         bench.finish(expected=len(entries), ended_early=ended)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from results_factory import make_run
 
 from fsjoule.model import Profile, Symbols
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
 INSTRUCTION_NS = 4
+_KERNEL_SYMBOLS = {0xC0000000: "vfs_read", 0xBF000000: "btrfs:btrfs_read"}
+_OF_TWO = {"6.1": 100, "6.12": 200}
 
 
 def profile_of(executed: Mapping[int, int], *, pages: Mapping[int, int] | None = None, idle_ns: int = 0) -> Profile:
@@ -38,3 +45,21 @@ def written(*rows: tuple[int, int, int], busy_ns: int = 0) -> bytes:
     """A window as the probe writes it; rows are address, page and count."""
     header = struct.pack("<8sQqqqq", b"FSJPROF\0", len(rows), 1000, 9000, busy_ns, INSTRUCTION_NS)
     return header + b"".join(struct.pack("<QQQ", *row) for row in rows)
+
+
+def write_profiled(
+    results: Path, executed: Mapping[str, int] = _OF_TWO, *, symbols: bool = True, profiles: bool = True
+) -> Path:
+    """A run of these kernels, each boot of which executes that many instructions of btrfs, and 7 others."""
+    made = make_run(kernels=tuple(executed), repeat=1)
+    folder = RunFolder(results)
+    folder.begin(made.run)
+    boots = {kernel: number for number, kernel in enumerate(executed, start=1)}
+    for measurement in made.measurements:
+        profile = profile_of({0xBF000004: executed[measurement.kernel], 0xC0000004: 7})
+        files = {PROFILE_FILE: encode_profile(profile)} if profiles else {}
+        folder.add(replace(measurement, boot=boots[measurement.kernel]), None, files)
+    for boot in boots.values() if symbols else ():
+        folder.keep(symbols_file(boot), encode_symbols(symbols_of(_KERNEL_SYMBOLS)))
+    folder.finish(made.run)
+    return folder.path

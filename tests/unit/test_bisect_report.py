@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from bisections import COMMITS, Bisection, figures
 from command_line import CommandLine, command_line
+from profiles import write_profiled
 
 from fsjoule.store.bisection import LOG_FILE
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
@@ -22,6 +24,19 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     builds = FakeKernelBuilds(broken=frozenset({COMMITS[32]}))
     Bisection(folder, FakeKernelBoots(figures(_CULPRIT)), builds).run()
     return folder
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> Bisection:
+    """One with a profiled boot of each side: the culprit's executes twice as much of btrfs."""
+    commits = (COMMITS[40], _CULPRIT)
+    folders = {
+        commit: write_profiled(tmp_path / commit, {f"v{times}": 100 * times}) for times, commit in enumerate(commits, 1)
+    }
+    bisection = Bisection(tmp_path / "state", FakeKernelBoots(figures(_CULPRIT), profiled=folders))
+    bisection.run()
+    bisection.explain()
+    return bisection
 
 
 @pytest.fixture
@@ -112,6 +127,7 @@ def test_a_folder_that_holds_none_is_told(content: bytes | None, told: str, run:
         (("--effect", "80%"), "--effect 80%"),
         (("--budget", "1"), "--budget 1: it is at least 6"),
         (("--jobs", "0"), "--jobs 0: it is at least 1"),
+        (("--explain",), "the board virtual is not in guest time"),
     ],
 )
 def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, run: CommandLine, tmp_path: Path) -> None:
@@ -119,3 +135,42 @@ def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, run: Comm
     refused = run("bisect", *given, *arguments)
     assert refused.code == 2
     assert told in refused.err
+
+
+def test_what_the_loss_is_made_of_is_told_by_function(explained: Bisection, run: CommandLine, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    told = run("bisect", "show", explained.folder, "--html", page)
+    assert told.code == 0, told.err
+    assert told.out.startswith(f"first bad commit: {_CULPRIT}")
+    assert f"btrfs randread-16k: {_CULPRIT} is busy for " in told.out
+    assert "btrfs_read" in told.out
+    document = run("bisect", "show", explained.folder, "--json").document
+    randread = next(each for each in document["explanations"] if each["series"] == "btrfs randread-16k")
+    assert randread["functions"][0]["name"] == "btrfs_read"
+    assert randread["baseline"]["kernel"] == COMMITS[40]
+    assert [each["kernel"]["commit"] for each in document["profiled"]] == [COMMITS[40], _CULPRIT]
+    text = page.read_text()
+    assert '<td class="name" data-name="function">btrfs_read</td>' in text
+    assert 'class="icicle"' in text
+
+
+def test_an_explanation_takes_one_boot_of_each_side_and_changes_no_answer(explained: Bisection) -> None:
+    before = explained.answer()
+    booted = len(explained.boots.booted)
+    state = explained.explain()
+    assert len(explained.boots.booted) == booted
+    assert state.answered is not None
+    assert len(state.booted) == before.boots
+    assert explained.answer() == before
+    without = Bisection(explained.folder.with_name("none"), FakeKernelBoots(figures(None)))
+    without.run()
+    assert without.explain().profiled == (), "there is nothing to explain"
+
+
+def test_an_explanation_whose_runs_are_gone_costs_no_answer(explained: Bisection, run: CommandLine) -> None:
+    shutil.rmtree(explained.boots.profiled[_CULPRIT])
+    told = run("bisect", "show", explained.folder)
+    assert told.code == 0
+    assert told.out.startswith("first bad commit")
+    assert "warning: it cannot be explained:" in told.err
+    assert "is not a run folder" in told.err

@@ -17,6 +17,7 @@ import pytest
 from command_line import CommandLine, command_line
 from fresh_boots import FreshBoots, kernel_folder, taken
 from nights import Nights, debian
+from profiles import profile_of
 
 from fsjoule.cli import main
 from fsjoule.filesystems import filesystem
@@ -129,6 +130,7 @@ def test_nothing_of_that_kind_is_said_to_be_so(run: CommandLine) -> None:
         (("--metric", "speed"), "unknown metric 'speed'"),
         (("--since", "yesterday"), "--since 'yesterday' is not a time"),
         (("--confirm",), "--confirm needs a board"),
+        (("--explain",), "only --confirm takes --explain"),
         (("--index", "none.sqlite"), "there is no index at"),
     ],
 )
@@ -302,6 +304,35 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     assert "confirm with" not in again.out
     run(*CONFIRM, "--metric", "throughput")
     assert len(history.boots.choices) == 1
+
+
+def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
+    run: CommandLine, history: History, tmp_path: Path
+) -> None:
+    board = tmp_path / "guest.yaml"
+    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
+    history.boots.speeds = {"6.1.107": 0.93}
+    history.boots.profile = profile_of({0xBF000004: 100, 0xC0000004: 7})
+    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
+    assert done.code == 0, done.err
+    assert history.boots.choices[0].profiled
+    *_, told = done.out.partition("1 change confirmed")
+    assert "btrfs randwrite-16k: 6.1.107 is busy for " in told
+    assert "btrfs_read" in told
+    assert "explain  fsjoule explain 6.1.106 6.1.107 --within results/" in done.err
+
+
+def test_what_fresh_boots_refute_is_not_explained(run: CommandLine, history: History, tmp_path: Path) -> None:
+    board = tmp_path / "guest.yaml"
+    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
+    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
+    assert done.code == 0, done.err
+    assert "busy for" not in done.out
+    assert "explain" not in done.err
+    assert history.boots.choices
+    refused = run(*CONFIRM, "--explain")
+    assert refused.code == 2
+    assert "is not in guest time" in refused.err
 
 
 def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, history: History) -> None:

@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 import exact_profiles
 import pytest
 from command_line import CommandLine, command_line
-from profiles import INSTRUCTION_NS, profile_of, symbols_of
-from results_factory import make_run
+from profiles import INSTRUCTION_NS, profile_of, symbols_of, write_profiled
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Symbols
@@ -24,8 +23,7 @@ from fsjoule.runs.explain import explain_gated
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.folder import RunFolder
-from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
+from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
 from fsjoule.verdicts.explanation.functions import Function, base_name, executed
@@ -218,25 +216,6 @@ def test_folded_stacks_and_the_picture_hold_every_function() -> None:
     assert "<script" not in draw(made)
 
 
-KERNEL_SYMBOLS = {0xC0000000: "vfs_read", 0xBF000000: "btrfs:btrfs_read"}
-
-
-def write_profiled(results: Path, *, symbols: bool = True, profiles: bool = True) -> Path:
-    """A run of 6.1 and 6.12 in which all of 6.12's work takes twice the instructions."""
-    made = make_run(kernels=("6.1", "6.12"), repeat=1)
-    folder = RunFolder(results)
-    folder.begin(made.run)
-    for measurement in made.measurements:
-        boot = 1 if measurement.kernel == "6.1" else 2
-        profile = profile_of({0xBF000004: 100 * boot, 0xC0000004: 7})
-        files = {PROFILE_FILE: encode_profile(profile)} if profiles else {}
-        folder.add(replace(measurement, boot=boot), None, files)
-    for boot in (1, 2) if symbols else ():
-        folder.keep(symbols_file(boot), encode_symbols(symbols_of(KERNEL_SYMBOLS)))
-    folder.finish(made.run)
-    return folder.path
-
-
 @pytest.fixture
 def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
     monkeypatch.chdir(tmp_path)
@@ -287,11 +266,8 @@ def test_what_cannot_be_explained_is_refused(
 
 
 def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLine, tmp_path: Path) -> None:
-    for kept, said in (
-        ({"profiles": False}, "no profiles of both 6.1 and 6.12"),
-        ({"symbols": False}, "no symbols of boot 1, 2"),
-    ):
-        run = write_profiled(tmp_path / said.replace(" ", "-"), **kept)
+    for profiles, said in ((False, "no profiles of both 6.1 and 6.12"), (True, "no symbols of boot 1, 2")):
+        run = write_profiled(tmp_path / said.replace(" ", "-"), profiles=profiles, symbols=False)
         done = fsjoule("explain", "6.1", "6.12", "--within", run)
         assert done.code == 2
         assert said in " ".join(done.err.split())

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import secrets
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.model.metrics import Metric
     from fsjoule.verdicts.bisection.state import State
+    from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
 
@@ -76,6 +79,9 @@ def bisect(
     further: Annotated[
         bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Then say which functions cost it (board in guest time; two more boots).")
+    ] = False,
     everything: All = False,
     json_output: Json = False,
 ) -> None:
@@ -123,6 +129,7 @@ def bisect(
             config=tuple(config or ()),
             index=index,
             further=further,
+            explained=explain,
             jobs=_at_least(jobs, "--jobs", 1),
             say=progress,
         )
@@ -160,7 +167,7 @@ def show(
 
         check_writable(html.parent, "--html")
         html.parent.mkdir(parents=True, exist_ok=True)
-        write_file(html, render_page(found).encode())
+        write_file(html, render_page(found, _why(found)).encode())
         progress(f"page  {html}")
     _show(found, everything=everything, json_output=json_output)
 
@@ -172,12 +179,19 @@ def _show(state: State, *, everything: bool, json_output: bool) -> int:
     if json_output:
         from fsjoule.report.bisection.document import to_document
 
-        print_json(to_document(state))
+        print_json(to_document(state, _why(state)))
     else:
         from fsjoule.report.bisection.text import print_bisection
 
         print_bisection(out, state, everything=everything)
+        tell_after(_why(state), everything=everything)
     return 0 if state.answered is None else EXIT_CODES[state.answered.kind]
+
+
+def _why(state: State) -> tuple[Explanation, ...]:
+    from fsjoule.runs.bisect.explanation import explain_bisection
+
+    return found_or_warned(partial(explain_bisection, state))
 
 
 def _metrics(text: str) -> tuple[Metric, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.store.files import check_writable
 
 if TYPE_CHECKING:
@@ -97,6 +98,24 @@ def explain(
         folder, found = explain_measured(choice, environment, say=progress, command=again)
     _show(found, folder, json_output=json_output, everything=everything)
     _write_files(found, svg, folded)
+
+
+def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explanation, ...]:
+    """What another command's answer is made of. Whatever fails, that answer stays: it is a warning."""
+    try:
+        return find()
+    except FsjouleError as error:
+        progress(f"warning: it cannot be explained: {error.what}")
+        return ()
+
+
+def tell_after(found: tuple[Explanation, ...], *, everything: bool) -> None:
+    """Print explanations below another command's answer."""
+    from fsjoule.report.explanation.text import print_explanation
+
+    for each in found:
+        out.print("")
+        print_explanation(out, each, everything=everything)
 
 
 def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, everything: bool) -> None:

@@ -7,14 +7,16 @@ import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
-from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.errors import ConfigError
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
 
@@ -210,14 +212,7 @@ def _explain(gated: Gated, *, told: bool, everything: bool) -> None:
     from fsjoule.runs.explain import explain_gated
 
     if told:
-        from fsjoule.report.explanation.text import print_explanation
-
-        try:
-            for each in explain_gated(gated):
-                out.print("")
-                print_explanation(out, each, everything=everything)
-        except FsjouleError as error:
-            progress(f"warning: it cannot be explained: {error.what}")
+        tell_after(found_or_warned(partial(explain_gated, gated)), everything=everything)
     progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
 
 

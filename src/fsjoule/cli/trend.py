@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.confirmations import FOLDER, confirmations
@@ -18,6 +19,7 @@ from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Where
 
 if TYPE_CHECKING:
+    from fsjoule.runs.confirm import Again
     from fsjoule.store.index.database import Index
     from fsjoule.verdicts.trend.changes import Change
     from fsjoule.verdicts.trend.trend import Trend
@@ -66,6 +68,10 @@ def trend(
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="With --confirm: effects, error rates and budget.")
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="With --confirm: say which functions cost what changed (board in guest time)."),
+    ] = False,
     results: Annotated[
         Path, typer.Option("--results", metavar="DIR", help="With --confirm: where the new run folders go.")
     ] = _RESULTS,
@@ -120,12 +126,15 @@ def trend(
                 finder=finder,
             )
 
+    if explain and not confirm:
+        raise ConfigError("only --confirm takes --explain", hint="for profiles that were kept: fsjoule explain")
+    again: list[Again] = []
     if confirm:
         with open_index(index) as opened:
             candidates = look(opened, by)
         if lg_env is None:
             raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
-        _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept)
+        again = _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept, explain=explain)
     with open_index(index) as opened:
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
@@ -135,6 +144,8 @@ def trend(
         print_json(document(found))
     else:
         _show(found, index)
+    if explain:
+        _explain(again, told=not json_output)
     if page is not None and other is not None:
         _write_page(page, found, other)
     if svg is not None:
@@ -142,18 +153,38 @@ def trend(
 
 
 def _confirm(
-    candidates: Trend, environment: Path, policy: Path | None, *, tree: Path | None, results: Path, kept: Path
-) -> None:
+    candidates: Trend,
+    environment: Path,
+    policy: Path | None,
+    *,
+    tree: Path | None,
+    results: Path,
+    kept: Path,
+    explain: bool,
+) -> list[Again]:
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import read_policy
 
-    fresh = Fresh(read_environment(environment), read_policy(policy), results, kept, tree, tuple(sys.argv), progress)
+    fresh = Fresh(
+        read_environment(environment), read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain
+    )
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")
-    progress(f"{counted(len(done), 'change')} measured again, kept in {kept}" if done else "nothing was measured again")
+    count = sum(len(each.confirmations) for each in done)
+    progress(f"{counted(count, 'change')} measured again, kept in {kept}" if count else "nothing was measured again")
+    return done
+
+
+def _explain(again: list[Again], *, told: bool) -> None:
+    """Say which functions cost what was confirmed; documents have no room for it."""
+    for each in again:
+        if told:
+            tell_after(found_or_warned(each.explained), everything=False)
+        if each.confirmed:
+            progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
 
 
 def _write_page(file: Path, *trends: Trend) -> None:

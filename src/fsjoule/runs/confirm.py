@@ -15,19 +15,23 @@ from typing import Final
 from fsjoule import lab
 from fsjoule.bench.storage import name_of
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import BoardProfile, Provision
+from fsjoule.model import BoardProfile, Provision, SeriesKey
 from fsjoule.model.labels import counted
 from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
+from fsjoule.runs.explain import explain_run
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
+from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.rebuild import Kernels
 from fsjoule.runs.request import choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import Rates, SequentialTest
+from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
 from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
-from fsjoule.store.reader import load_run_file
+from fsjoule.store.reader import load_run, load_run_file
+from fsjoule.verdicts.explanation.changes import Explanation
 from fsjoule.verdicts.trend.changes import Change, Status
 from fsjoule.verdicts.trend.history import HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
@@ -40,7 +44,10 @@ _SMALLEST_EFFECT: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The board of fresh boots, the policy that they must meet, and where runs and confirmations go."""
+    """The board of fresh boots, the policy that they must meet, and where runs and confirmations go.
+
+    With `explained` these boots keep profiles.
+    """
 
     environment: lab.EnvironmentFile
     policy: Policy
@@ -49,6 +56,23 @@ class Fresh:
     tree: Path | None
     command: tuple[str, ...]
     say: Say
+    explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A run in which changes between two kernels were measured again, and the series of those that it confirmed."""
+
+    folder: Path
+    kernels: tuple[str, ...]
+    confirmations: tuple[Confirmation, ...]
+    confirmed: frozenset[SeriesKey]
+
+    def explained(self) -> tuple[Explanation, ...]:
+        """What the confirmed changes are made of, by the run's own profiles. Raises ResultError without any."""
+        baseline, candidate = self.kernels
+        found = load_run(self.folder)
+        return explain_run(found, baseline, candidate, series=self.confirmed) if self.confirmed else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +89,24 @@ class _Task:
         return f"{self.suite}, kernels {self.before} and {self.after}"
 
 
-def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Confirmation], list[str]]:
-    """Measure all nominated changes of a trend again; returns the confirmations, and why some were not measured.
+def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]:
+    """Measure all nominated changes of a trend again; returns what was found, and why some were not measured.
 
-    Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is another board's.
+    Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is another board's,
+    or of a board that cannot be profiled as `fresh` asks.
     """
     nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
+    if fresh.explained:
+        check_profiled(fresh.environment)
     if nominated:
         lab.check_places(fresh.environment)  # before a kernel is built for it
     tasks, refused = _planned(nominated, trend, fresh.environment.profile, fresh)
-    done: list[Confirmation] = []
+    done: list[Again] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):
         fresh.say(
             f"confirming {len(changes)} of {counted(len(nominated), 'change')}, task {number} of {len(tasks)}: {task}"
         )
-        done += _measured(task, changes, trend, fresh)
+        done.append(_measured(task, changes, trend, fresh))
     return done, refused
 
 
@@ -121,7 +148,7 @@ def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels)
     return _Task(series.series.suite, series.series.provision, storage, *found)
 
 
-def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> list[Confirmation]:
+def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> Again:
     rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
     tests = Tests(changes, rates, fresh.say)
     filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
@@ -135,6 +162,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
         results=fresh.results,
         seed=None,
         environment=fresh.environment,
+        profiled=fresh.explained,
     )
     run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:
@@ -142,14 +170,19 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
             f"this board does not measure the series that changed: {tests.stranger}",
             hint="only boots of the same board, card, filesystem options and workload can confirm a change",
         )
-    run_id, now = load_run_file(run.folder).run_id, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    measured, now = load_run_file(run.folder), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     done: list[Confirmation] = []
     for change in changes:
         key = (change.history.series, change.history.metric)
-        told = _told(change, trend, tests.of[key], rates[key], run_id=run_id, made_utc=now)
+        told = _told(change, trend, tests.of[key], rates[key], run_id=measured.run_id, made_utc=now)
         keep(fresh.confirmations, told)
         done.append(told)
-    return done
+    confirmed = {
+        change.history.series.series
+        for change, told in zip(changes, done, strict=True)
+        if told.outcome is Confirmed.CONFIRMED
+    }
+    return Again(run.folder, measured.plan.kernels, tuple(done), frozenset(confirmed))
 
 
 def _rates(change: Change, policy: Policy) -> Rates:

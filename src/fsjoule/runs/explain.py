@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -52,30 +53,31 @@ def explain_run(
     `filesystems`, `workload` and `series` choose the series; the default is all.
     Raises ConfigError for what the run has not, ResultError for a run without profiles, or without a boot's symbols.
     """
-    kernels, sides_of = loaded.run.plan.kernels, (baseline, candidate)
-    for kernel in sides_of:
-        if kernel not in kernels:
-            raise ConfigError.unknown(f"kernel of the run {loaded.path.name}", kernel, kernels)
+    for kernel in (baseline, candidate):
+        if kernel not in loaded.run.plan.kernels:
+            raise ConfigError.unknown(f"kernel of the run {loaded.path.name}", kernel, loaded.run.plan.kernels)
     if baseline == candidate:
         raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
-    chosen = [each for each in loaded.measurements if each.valid and each.kernel in sides_of]
-    chosen = _with(chosen, "filesystem", filesystems, lambda each: (each.series.filesystem,))
-    names = () if workload is None else (workload,)
-    chosen = _with(chosen, "workload", names, lambda each: (each.workload.slug, each.workload.operation.value))
     kept = _Kept(loaded)
-    labels = series_labels([each.series for each in chosen])
-    found: list[Explanation] = []
-    for key in dict.fromkeys(each.series for each in chosen if series is None or each.series in series):
-        sides = [[each for each in chosen if (each.series, each.kernel) == (key, kernel)] for kernel in sides_of]
-        first, last = (Windows(kernel, kept.windows(side)) for kernel, side in zip(sides_of, sides, strict=True))
-        if first.windows and last.windows:
-            measured = sides[0][0]
-            unit = "operation" if measured.throughput_mib_per_s is None else "MiB"
-            title = f"{labels[key]} {measured.workload.slug}"
-            found.append(explain(title, unit, first, last, simulated=measured.simulated))
-    if not found:
-        raise kept.why_not(baseline, candidate)
-    return tuple(found)
+    valid = [each for each in loaded.measurements if each.valid and each.kernel in (baseline, candidate)]
+    valid = _with(valid, "filesystem", filesystems, lambda each: (each.series.filesystem,))
+    names = () if workload is None else (workload,)
+    valid = _with(valid, "workload", names, lambda each: (each.workload.slug, each.workload.operation.value))
+    chosen = [each for each in valid if series is None or each.series in series]
+    sides = [_Side(name, kept, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
+    return _explained(*sides)
+
+
+def explain_pair(baseline: tuple[str, LoadedRun], candidate: tuple[str, LoadedRun]) -> tuple[Explanation, ...]:
+    """Explain the difference between two runs of a kernel each, by the names that they are to have here.
+
+    Raises ResultError if one of them has no profiles, or no symbols.
+    """
+    sides = [
+        _Side(name, _Kept(loaded), [each for each in loaded.measurements if each.valid])
+        for name, loaded in (baseline, candidate)
+    ]
+    return _explained(*sides)
 
 
 def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
@@ -89,11 +91,40 @@ def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
     return explain_run(load_run(Path(gated.folder)), gated.baseline.name, gated.candidate.name, series=worse)
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A kernel's valid measurements, and the profiles of their run."""
+
+    kernel: str
+    kept: _Kept
+    measurements: Sequence[Measurement]
+
+    def windows(self, key: SeriesKey) -> Windows:
+        return Windows(self.kernel, self.kept.windows(each for each in self.measurements if each.series == key))
+
+
+def _explained(baseline: _Side, candidate: _Side) -> tuple[Explanation, ...]:
+    """Explain each series that both sides have measured with a profile."""
+    measured = {each.series: each for each in (*baseline.measurements, *candidate.measurements)}
+    labels = series_labels(list(measured))
+    found: list[Explanation] = []
+    for key, each in measured.items():
+        first, last = baseline.windows(key), candidate.windows(key)
+        if first.windows and last.windows:
+            unit = "operation" if each.throughput_mib_per_s is None else "MiB"
+            title = f"{labels[key]} {each.workload.slug}"
+            found.append(explain(title, unit, first, last, simulated=each.simulated))
+    if not found:
+        raise _why_not(baseline, candidate)
+    return tuple(found)
+
+
 class _Kept:
     """The profiles that a run has kept, by function."""
 
     def __init__(self, loaded: LoadedRun) -> None:
         self._loaded = loaded
+        self.path = loaded.path
         self._symbols: dict[int, Symbols | None] = {}
         self._without_symbols: set[int] = set()
         self._programs = loaded.programs()
@@ -115,16 +146,23 @@ class _Kept:
             windows.append((executed(profile, symbols, self._programs), units or 1.0))
         return windows
 
-    def why_not(self, baseline: str, candidate: str) -> ResultError:
-        """Why nothing can be explained."""
-        path = self._loaded.path
-        if self._without_symbols:
-            boots = ", ".join(map(str, sorted(self._without_symbols)))
-            return ResultError(
-                f"{path} has profiles, but no symbols of boot {boots}",
-                hint="its kernel was built without CONFIG_KALLSYMS, or the run was broken off on that boot",
-            )
-        return ResultError(f"{path} has no profiles of both {baseline} and {candidate} for any series", hint=_KEEP)
+    def without(self) -> ResultError | None:
+        """Why profiles of this run tell nothing: boots without symbols."""
+        if not self._without_symbols:
+            return None
+        boots = ", ".join(map(str, sorted(self._without_symbols)))
+        return ResultError(
+            f"{self.path} has profiles, but no symbols of boot {boots}",
+            hint="its kernel was built without CONFIG_KALLSYMS, or the run was broken off on that boot",
+        )
+
+
+def _why_not(baseline: _Side, candidate: _Side) -> ResultError:
+    """Why nothing can be explained."""
+    lacking = baseline.kept.without() or candidate.kept.without()
+    both = f"{baseline.kernel} and {candidate.kernel}"
+    where = " and ".join(dict.fromkeys(str(side.kept.path) for side in (baseline, candidate)))
+    return lacking or ResultError(f"{where}: no profiles of both {both} for any series", hint=_KEEP)
 
 
 def _with(

@@ -155,7 +155,19 @@ class Answered:
     event: Literal["answered"] = "answered"
 
 
-Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """A boot with a profile, after an answer, so that its loss can be explained. No figure of it counts."""
+
+    kernel: WantedKernel
+    run_id: str
+    folder: str
+    seconds: float
+    seed: int
+    event: Literal["profiled"] = "profiled"
+
+
+Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 

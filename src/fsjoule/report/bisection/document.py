@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.tables import first_bad
+from fsjoule.report.explanation.document import explained
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
 from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.explanation.changes import Explanation
 
 SCHEMA: Final = "fsjoule.bisected/1"
 
 
-def to_document(state: State) -> dict[str, Any]:
-    """The question, the answer (None before there is one), each commit's probability, and all boots and skips."""
+def to_document(state: State, explanations: Sequence[Explanation] = ()) -> dict[str, Any]:
+    """The question, the answer (None before there is one), each commit's probability, all boots and skips, and why."""
     standing, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
     probable = first_bad(state)
@@ -31,6 +34,8 @@ def to_document(state: State) -> dict[str, Any]:
         "boots": [asdict(each) for each in state.booted],
         "built": [asdict(each) for each in state.built],
         "skipped": [asdict(each) for each in state.skipped],
+        "profiled": [asdict(each) for each in state.profiled],
+        "explanations": [explained(each) for each in explanations],
     }
 
 

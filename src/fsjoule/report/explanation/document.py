@@ -18,11 +18,12 @@ def to_document(explanations: Sequence[Explanation], folder: Path) -> dict[str, 
     return {
         "schema": EXPLAIN_SCHEMA,
         "run": str(folder),
-        "explanations": [_explanation(each) for each in explanations],
+        "explanations": [explained(each) for each in explanations],
     }
 
 
-def _explanation(explanation: Explanation) -> dict[str, object]:
+def explained(explanation: Explanation) -> dict[str, object]:
+    """One of them, as a part of a document."""
     return {
         "headline": headline(explanation),
         "series": explanation.series,

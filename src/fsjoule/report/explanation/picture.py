@@ -24,7 +24,10 @@ _MARGIN: Final = 8
 _LEAST: Final = 0.4
 _LETTER: Final = 6.7
 _LETTERS: Final = 3
-_STYLE: Final = "text{font:12px ui-monospace,monospace;fill:#111}.t{font:bold 14px sans-serif}.n{font:12px sans-serif}"
+_STYLE: Final = (
+    ".icicle text{font:12px ui-monospace,monospace;fill:#111}.icicle .t{font:bold 14px sans-serif}"
+    ".icicle .n{font:12px sans-serif}"
+)
 
 
 @dataclass(slots=True)
@@ -60,7 +63,8 @@ def draw(explanation: Explanation) -> str:
     note = "as wide as the larger of both times; red: more in the candidate, blue: less; flat, without callers"
     height = _TOP + 4 * _ROW + _MARGIN
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="icicle" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'height="{height}">'
         f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
         f'<text class="t" x="{_MARGIN}" y="18">{_shown(title)}</text>'
         f'<text class="n" x="{_MARGIN}" y="36">{_shown(note)}</text>{drawn}</svg>\n'

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import kernels, lab
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.host import interrupts
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
@@ -24,7 +24,9 @@ from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import BoardBoots, selected
 from fsjoule.runs.bisect.builds import TreeBuilds
+from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice, choose, planned
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Line, bisection_log
@@ -44,7 +46,8 @@ class Request:
     """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
     `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
-    bisection goes on to the next loss. Earlier boots in the `index` tell the noise.
+    bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
+    answer's loss boot once more, with profiles.
     """
 
     environment: lab.EnvironmentFile
@@ -66,6 +69,7 @@ class Request:
     config: tuple[str, ...] = ()
     jobs: int = 2
     further: bool = False
+    explained: bool = False
     index: str | None = None
     say: Say = field(default=lambda _text: None)
 
@@ -76,6 +80,8 @@ def bisect(request: Request) -> State:
     Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
     cannot be configured; LabError if the lab or this machine does not do its part.
     """
+    if request.explained:
+        check_profiled(request.environment)
     lab.check_places(request.environment)
     repository = open_repository(request.tree)
     line = tree.find_line(repository, request.good, request.bad)
@@ -114,7 +120,13 @@ def bisect(request: Request) -> State:
         search = Search(log, builds, boots, request.environment.profile.name, builds.inside, request.say)
         if request.further:
             search.go_on()
-        return search.run()
+        found = search.run()
+        if request.explained:
+            try:
+                found = profile_pair(log, builds, boots, request.say)
+            except FsjouleError as error:  # the answer is there, and stays
+                request.say(f"warning: it cannot be explained: {error.what}")
+        return found
 
 
 def _choice(request: Request) -> Choice:

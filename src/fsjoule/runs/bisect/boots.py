@@ -64,12 +64,12 @@ class BoardBoots:
         interrupts.tell(self.say)
         self._open.close()
 
-    def measure(self, kernel: Path, seed: int) -> KernelBoot:
+    def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
 
         Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
         """
-        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed)
+        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed, profiled=profiled)
         with interrupts.interruptible():
             taken = kernels.take_kernels(
                 choice.kernels,

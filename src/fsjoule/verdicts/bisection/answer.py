@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from fsjoule.model.bisection import WantedKernel
 from fsjoule.statistics.bisection.answer import Answer, Kind, Second
 from fsjoule.statistics.bisection.losses import Loss
 from fsjoule.statistics.outcome import Confirmed
@@ -14,6 +15,7 @@ from fsjoule.verdicts.bisection.state import State, metric_of
 
 # Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
 EXIT_CODES: Final = {Kind.CULPRIT: 0, Kind.SET: 10, Kind.NO_REGRESSION: 11, Kind.UNDECIDED: 3, Kind.UNTESTABLE: 12}
+_FOUND: Final = {Kind.CULPRIT, Kind.SET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,20 @@ class Bisected:
     waited_s: float
 
 
+def pair(state: State) -> tuple[WantedKernel, WantedKernel] | None:
+    """The two kernels between which the answer's loss lies, the good one first; None without such an answer."""
+    answer = state.step() if state.answered is not None else None
+    if not isinstance(answer, Answer) or answer.kind not in _FOUND:
+        return None
+    return WantedKernel(state.commit(answer.standing.parent)), WantedKernel(state.commit(answer.standing.bad))
+
+
 def bisected(state: State, answer: Answer) -> Bisected:
     """The answer about the state's line."""
     standing = answer.standing
-    found = answer.kind in {Kind.CULPRIT, Kind.SET}
     return Bisected(
         kind=answer.kind,
-        commits=tuple(state.commit(position) for position in standing.members) if found else (),
+        commits=tuple(state.commit(position) for position in standing.members) if answer.kind in _FOUND else (),
         parent=state.commit(standing.parent),
         error=answer.error,
         changes=changes(state, answer.losses or standing.losses),

@@ -15,7 +15,7 @@ from fsjoule.statistics.bisection.forecast import Forecast, forecast
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
 from fsjoule.statistics.bisection.step import next_step
 from fsjoule.statistics.gate import smallest_loss
-from fsjoule.store.bisection import Answered, Asked, Booted, Built, Event, Line, Pools, Skipped, Waited
+from fsjoule.store.bisection import Answered, Asked, Booted, Built, Event, Line, Pools, Profiled, Skipped, Waited
 
 _E = TypeVar("_E")
 
@@ -37,6 +37,7 @@ class State:
     skipped: tuple[Skipped, ...]
     waited_s: float
     answered: Answered | None
+    profiled: tuple[Profiled, ...] = ()
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> State:
@@ -45,7 +46,7 @@ class State:
         lines = _all(events, Line)
         if asked is None or not lines:
             raise ResultError("the bisection has not begun: its log names no commits")
-        last = events[-1]
+        last = next(each for each in reversed(events) if not isinstance(each, Profiled))
         return cls(
             asked=asked,
             line=lines[-1],
@@ -56,6 +57,7 @@ class State:
             skipped=_all(events, Skipped),
             waited_s=sum(each.seconds for each in _all(events, Waited)),
             answered=last if isinstance(last, Answered) else None,
+            profiled=_all(events, Profiled),
         )
 
     def commit(self, position: int) -> str:
