@@ -64,6 +64,29 @@ def test_a_build_that_is_killed_leaves_no_process(number: signal.Signals, tmp_pa
     assert all_ended(pids)
 
 
+# Killed as soon as the program runs, before anything else was done.
+KILLED_AT_ONCE = """
+import os, signal, time
+from fsjoule.host import process
+real = process.start
+def start(argv, **options):
+    child = real(argv, **options)
+    while "log" in options and not (Path("first").exists() and Path("second").exists()):
+        time.sleep(0.01)
+    if "log" in options:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return child
+process.start = start
+"""
+
+
+def test_a_build_that_is_killed_as_soon_as_it_runs_leaves_no_process(tmp_path: Path) -> None:
+    head, sep, run = BUILD.partition("run_watched(")
+    program = head + KILLED_AT_ONCE + sep + run
+    subprocess.run([sys.executable, "-c", program, PROGRAM], cwd=tmp_path, timeout=LIMIT_S, check=False)
+    assert all_ended(started(tmp_path))
+
+
 def test_a_build_that_takes_too_long_leaves_no_process(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="took longer than 2 s"):
         run_watched(

@@ -51,11 +51,11 @@ def run_watched(
     if a signal ends it or it takes longer than `timeout_s`, and what `progress` raises; it is ended then.
     """
     started = said = time.monotonic()
-    # The guard is there before what it guards: between the two this process may be killed.
+    # This process may be killed at any moment: the guard is there first, and the program names its group by itself.
     guard, line = _guard()
     try:
-        child = process.start(argv, log=log, cwd=cwd, env=env)
-        os.write(line, f"{child.pid}\n".encode())
+        named = ["bash", "-c", f'echo $$ >&{line}; exec "$@" {line}>&-', "bash", process.find_tool(str(argv[0]))]
+        child = process.start([*named, *argv[1:]], log=log, cwd=cwd, env=env, pass_fds=(line,))
     except BaseException:
         process.stop(guard)
         os.close(line)
