@@ -17,6 +17,7 @@ from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write
 from results_factory import LAB, make_run
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.report.allure import tests
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import environment, write_results
@@ -141,6 +142,12 @@ def test_attachments_are_there_and_can_be_read(files: Path, written: Written) ->
     again = attached["repeat it.sh"].read_text()
     assert f"pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs --seed 7 -k {entry.number:02d}-r1-" in again
     assert "#   mount -t ext4 /dev/mmcblk1p3 /mnt" in again
+
+
+def test_names_are_no_markup() -> None:
+    measurement = replace(make_run(repeat=1).measurements[0], notes=("the card <b> has two_parts | three",))
+    text = tests._description(measurement, ())
+    assert text.splitlines()[-1] == r"- the card &lt;b&gt; has two\_parts \| three"
 
 
 def test_a_measurement_without_a_trace_says_so(files: Path) -> None:

@@ -17,6 +17,7 @@ from fsjoule.report.allure.documents import Result, Status, Step
 from fsjoule.report.allure.metrics import metrics_of
 from fsjoule.report.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
 from fsjoule.report.facts import measurement_facts
+from fsjoule.report.markdown import named_list, plain
 from fsjoule.store.folder import board_name, measurement_number
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun
@@ -176,9 +177,9 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
     """Every known figure in Markdown: a table of short texts, and a list of longer ones."""
     key = IndexedSeries(measurement.series, measurement.simulated).key
     facts = [("series", key), *measurement_facts(measurement)]
-    rows = [f"| {name} | {text} |" for name, text in facts if len(text) <= _SHORT]
-    rest = [f"- {name}: {text}" for name, text in facts if len(text) > _SHORT]
-    rest += [f"- {text}" for text in (*measurement.notes, *problems)]
+    rows = [f"| {plain(name)} | {plain(text)} |" for name, text in facts if len(text) <= _SHORT]
+    rest = named_list([(name, text) for name, text in facts if len(text) > _SHORT])
+    rest += [f"- {plain(text)}" for text in (*measurement.notes, *problems)]
     head = ["| figure | simulated |" if measurement.simulated else "| figure | |", "|---|---|"]
     return "\n".join([*head, *rows, "", *rest]) + "\n"
 

@@ -11,6 +11,7 @@ from fsjoule.report.allure.words import REGRESSION, UNDECIDED
 from fsjoule.report.findings import figure_text
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline
+from fsjoule.report.markdown import named_list, plain
 from fsjoule.report.numbers import range_text
 from fsjoule.report.words import metric_change
 from fsjoule.statistics.outcome import Outcome
@@ -57,9 +58,9 @@ def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:
 
 
 def _description(gated: Gated, told: str) -> str:
-    sides = f"- baseline: {gated.baseline.title}\n- candidate: {gated.candidate.title}"
+    sides = "\n".join(named_list([("baseline", gated.baseline.title), ("candidate", gated.candidate.title)]))
     again = f"\n\nTo repeat it:\n\n    {command(gated)}" if gated.command else ""
-    return f"{headline(gated)}\n\n- {told}\n{sides}{again}\n"
+    return f"{plain(headline(gated))}\n\n- {plain(told)}\n{sides}{again}\n"
 
 
 def _told(gated: Gated, one: Tested) -> str:
