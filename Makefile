@@ -1,7 +1,7 @@
 # make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
 # make test           set up, run all tests, also those on the virtual lab
 # make check          check style, types and layers, run unit tests: before each commit
-# make test-fresh     lint and unit tests on a minimal Debian 12; with FULL=1 also make bench and make test
+# make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
@@ -51,7 +51,7 @@ check: lint
 	$(BIN)/pytest -n auto --dist loadfile tests/unit
 
 test-fresh: build/packages.stamp
-	$(AS_ROOT) tests/fresh/run $(if $(FULL),lint unit bench test)
+	$(AS_ROOT) tests/fresh/run $(if $(FULL),check bench test)
 
 test-fuzz: setup
 	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)
