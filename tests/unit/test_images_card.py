@@ -10,11 +10,14 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.images.card import copy_data, extlinux_text, kernel_arguments, partition_table
+from fsjoule.images.boot_files import extlinux_text, kernel_arguments
+from fsjoule.images.card import copy_data
 from fsjoule.images.initramfs import CpioArchive
 from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
+from fsjoule.images.partition_table import partition_table
+from fsjoule.kernels.legacy_image import legacy_image
 from fsjoule.kernels.recipe import Recipe, RootFilesystem, load_recipe
-from fsjoule.kernels.zimage import legacy_image, text_offset, unpacked_kernel
+from fsjoule.kernels.zimage import text_offset, unpacked_kernel
 from fsjoule.model import MIB
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")
@@ -41,7 +44,7 @@ def test_extlinux_names_the_files_of_the_boot_partition() -> None:
 
 
 def test_partitions_are_aligned_and_in_sectors() -> None:
-    lines = [line for line in partition_table(RECIPE.card).splitlines() if line.startswith("start=")]
+    lines = [line for line in partition_table(RECIPE).splitlines() if line.startswith("start=")]
     assert lines == [
         "start=8192, size=131072, type=e, bootable",
         "start=139264, size=851968, type=83",

@@ -12,7 +12,9 @@ from pathlib import Path
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache, sweep
-from fsjoule.images.card import STAGE_VERSION, build_card_files, kernel_arguments, read_facts
+from fsjoule.images.boot_files import kernel_arguments
+from fsjoule.images.boot_loader import boot_loader, loader_key
+from fsjoule.images.card import STAGE_VERSION, build_card_files, read_facts
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.steady import steady_environment
@@ -107,6 +109,7 @@ def _card(
     chosen = _recipe(recipe)
     kind = chosen.filesystem(root_filesystem)
     needed = kind.modules
+    loader = boot_loader(chosen, progress=progress)  # it is checked before anything is built
     taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
     label, kernel_files = taken.facts.label, taken.files
     if lacking := sorted(set(needed) & set(kernel_files.lacks)):
@@ -125,11 +128,12 @@ def _card(
     inputs = {
         "version": STAGE_VERSION,
         "partition": root_key,
-        "layout": chosen.card.model_dump(),
+        "layout": chosen.card.model_dump(exclude_defaults=True),
         "arguments": kernel_arguments(chosen, root_filesystem),
         "modules": [*chosen.modules.card, *needed],
         "init": init.read_text(),
         "memory_base": chosen.boot.memory_base,
+        **loader_key(chosen, loader),
     }
 
     def build(folder: Path) -> None:
@@ -156,7 +160,9 @@ def _card(
             userland=files,
             root_image=root_image,
             init=init,
+            loader=loader,
             steady=steady_environment(progress=progress),
+            progress=progress,
         )
         progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
 

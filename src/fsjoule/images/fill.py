@@ -15,10 +15,11 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.filesystems import filesystem
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
-from fsjoule.images.card import copy_data, partition_table
+from fsjoule.images.card import copy_data
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.make_filesystem import fill_holes, make_filesystem
+from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
@@ -61,7 +62,7 @@ def fill_on_board(
     make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, steady=steady)
     with card.open("wb") as file:
         file.truncate(layout.size_mib * MIB)
-    process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(layout).encode(), timeout_s=60)
+    process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(recipe).encode(), timeout_s=60)
     copy_data(source, card, layout.scratch_start_mib * MIB)
     modules = [*recipe.modules.card, *_SOURCE.modules, *kind.modules]
     initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))

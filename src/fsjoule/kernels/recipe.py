@@ -7,21 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
+from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
 from fsjoule.model import DEFAULT_RECIPE
 from fsjoule.model.filesystem import Filesystem
 
 # pydantic's own last part of the path to a key that is wrong.
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
-Mebibytes = Annotated[int, Field(gt=0, le=65536)]
 
 
 def _root_name(name: str) -> str:
@@ -35,40 +34,7 @@ RootName = Annotated[Name, AfterValidator(_root_name)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
-
-
-class CardLayout(_Table):
-    """Three partitions in an MBR: boot (FAT), root, and scratch in the remaining space. Sizes in MiB."""
-
-    size_mib: Mebibytes
-    align_mib: Mebibytes
-    boot_mib: Mebibytes
-    root_mib: Mebibytes
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.size_mib & (self.size_mib - 1):
-            raise ValueError(f"size_mib = {self.size_mib} is not a power of two, as QEMU's card requires")
-        if self.scratch_mib < self.align_mib:
-            raise ValueError(f"boot and root leave no room for the scratch partition on a card of {self.size_mib} MiB")
-        return self
-
-    @property
-    def boot_start_mib(self) -> int:
-        return self.align_mib
-
-    @property
-    def root_start_mib(self) -> int:
-        return self.boot_start_mib + self.boot_mib
-
-    @property
-    def scratch_start_mib(self) -> int:
-        return self.root_start_mib + self.root_mib
-
-    @property
-    def scratch_mib(self) -> int:
-        return self.size_mib - self.scratch_start_mib
+    model_config = FROZEN
 
 
 class Boot(_Table):
@@ -170,6 +136,7 @@ class Recipe(_Table):
     hostname: Name
     card: CardLayout
     boot: Boot
+    boot_loader: BootLoader = BootLoader()
     modules: Modules
     userland: Userland
     emulator: Emulator
@@ -182,6 +149,20 @@ class Recipe(_Table):
         for name, row in self.modules.dkms.items():
             if unknown := set(row.kernels) - self.kernels.keys():
                 raise ValueError(f"modules.dkms.{name} names unknown kernels: {', '.join(sorted(unknown))}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_places_for_its_boot_loader(self) -> Self:
+        partitions = len(self.boot_loader.partitions)
+        if partitions and self.card.table != "gpt":
+            raise ValueError('a boot loader has partitions of its own only in a GPT: table = "gpt" in [card]')
+        if partitions and not self.boot.root_device.endswith(str(partitions + 2)):
+            raise ValueError(
+                f"boot.root_device = {self.boot.root_device} is not the root: with {partitions} partitions of the boot "
+                f"loader before it, the root is partition {partitions + 2}"
+            )
+        if problem := overlap(self.card, self.boot_loader, {}):
+            raise ValueError(problem)
         return self
 
     def kernel(self, choice: str) -> KernelSource:

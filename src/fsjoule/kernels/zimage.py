@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from fsjoule.kernels.legacy_image import legacy_image
+
 _ZIMAGE_MAGIC: Final = 0x016F2818  # at 0x24; Linux: arch/arm/boot/compressed/head.S
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
@@ -21,12 +23,6 @@ _DECOMPRESSOR_BYTES: Final = 16384  # the code before the packed kernel ends wit
 _ADD_R4: Final = 0xE2804000  # add r4, rN, #constant (ARM Architecture Reference Manual, A8.8.5, encoding A1)
 _ADD_R4_MASK: Final = 0xFFF0F000
 _TEXT_OFFSET_END: Final = 0x8000  # the same on all machines: Linux, arch/arm/Makefile
-
-_LEGACY_MAGIC: Final = 0x27051956  # U-Boot: include/image.h
-_OS_LINUX: Final = 5
-_ARCH_ARM: Final = 2
-_TYPE_KERNEL: Final = 2
-_NOT_COMPRESSED: Final = 0
 
 
 def unpacked_kernel(zimage: bytes, *, memory_base: int, name: str) -> bytes | None:
@@ -91,17 +87,3 @@ def _immediate(instruction: int) -> int:
     """The constant of an ARM data processing instruction: eight bits, rotated right by twice the upper four."""
     rotation, value = (instruction >> 8 & 0xF) * 2, instruction & 0xFF
     return (value >> rotation | value << (32 - rotation)) & 0xFFFFFFFF
-
-
-def legacy_image(content: bytes, *, load_address: int, name: str) -> bytes:
-    """A kernel in U-Boot's legacy format: a 64-byte header, big endian, without a time, and the unchanged content."""
-
-    def header(checksum: int) -> bytes:
-        return struct.pack(
-            ">7I4B32s",
-            *(_LEGACY_MAGIC, checksum, 0, len(content), load_address, load_address, zlib.crc32(content)),
-            *(_OS_LINUX, _ARCH_ARM, _TYPE_KERNEL, _NOT_COMPRESSED),
-            name.encode()[:31],
-        )
-
-    return header(zlib.crc32(header(0))) + content

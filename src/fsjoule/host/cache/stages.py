@@ -36,7 +36,7 @@ from fsjoule.host.watched import size_mib
 Progress = Callable[[str], None]
 
 # In the order of building.
-STAGES: Final = ("steady", "emulator", "dkms", "kernel", "userland", "partition", "card")
+STAGES: Final = ("steady", "emulator", "boot_loader", "dkms", "kernel", "userland", "partition", "card")
 LOCK_TIMEOUT_S: Final = 1800.0
 _CLEAN_TIMEOUT_S: Final = 5.0
 _ENTRY_FILE: Final = "entry.json"

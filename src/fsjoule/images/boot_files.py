@@ -1,0 +1,119 @@
+"""The files of a card's boot partition: kernel, initramfs, device tree, and how the boot loader finds them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.images.boot_loader import Loader
+from fsjoule.images.load_addresses import collision
+from fsjoule.kernels.card_layout import Address
+from fsjoule.kernels.image import unpacked_kernel
+from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.kernels.recipe import Recipe
+from fsjoule.model import MIB
+
+_BOOT_COMMANDS: Final = {"uImage": "bootm", "zImage": "bootz"}
+_ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdisk_addr_r")
+
+
+def write_boot_files(
+    boot: Path, recipe: Recipe, filesystem: str, *, kernel: Kernel, initramfs: bytes, loader: Loader, progress: Progress
+) -> dict[str, str]:
+    """Fill the folder `boot`. Returns the SHA-256 of its files. Raises ConfigError if the loader cannot load them."""
+    (boot / "initrd.img").write_bytes(initramfs)
+    tree = kernel.device_tree
+    if tree is not None:
+        shutil.copyfile(tree, boot / "board.dtb")
+    name, content = _kernel_file(kernel, recipe, loader, len(initramfs), progress)
+    (boot / name).write_bytes(content)
+    arguments = kernel_arguments(recipe, filesystem)
+    (boot / "extlinux").mkdir()
+    (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(name, arguments, device_tree=tree is not None))
+    if recipe.boot_loader.script:
+        (boot / "boot.scr").write_bytes(legacy_script(script_text(recipe, loader, name, arguments)))
+    checksums = {path.name: file_sha256(path) for path in boot.iterdir() if path.is_file()}
+    _put_loader_files(loader, boot, recipe)
+    return checksums
+
+
+def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
+    boot, kind = recipe.boot, recipe.filesystem(filesystem)
+    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait", "rw"]
+    if options := kind.as_root.mount_options:
+        words.append(f"rootflags={','.join(options)}")
+    return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
+
+
+def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str:
+    """extlinux.conf for U-Boot (its doc/develop/distro.rst); paths are on partition 1."""
+    tree = "    FDT /board.dtb\n" if device_tree else ""
+    return (
+        "DEFAULT fsjoule\n"
+        "LABEL fsjoule\n"
+        f"    LINUX /{kernel_file}\n"
+        "    INITRD /initrd.img\n"
+        f"{tree}"
+        f"    APPEND {arguments}\n"
+    )
+
+
+def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str) -> str:
+    """The same as a script for a U-Boot that knows no extlinux.conf. Raises ConfigError without load addresses."""
+    found, command = loader.addresses, _BOOT_COMMANDS.get(kernel_file)
+    lacking = [name for name in _ADDRESSES if name not in found]
+    if lacking or command is None:
+        what = f"for {kernel_file}" if command is None else f"without {', '.join(lacking)}"
+        raise ConfigError(
+            f"images/{recipe.name}.toml: boot.scr cannot be written {what}",
+            hint="name the places in the board's memory: [boot_loader] addresses; docs/images.md explains them",
+        )
+    kernel, tree, initramfs = (f"{found[name]:#x}" for name in _ADDRESSES)
+    load = f"load {recipe.boot_loader.script}"
+    # The initramfs last: U-Boot's variable `filesize` is the length of the last file.
+    return (
+        f"setenv bootargs '{arguments}'\n"
+        f"{load} {kernel} /{kernel_file}\n{load} {tree} /board.dtb\n{load} {initramfs} /initrd.img\n"
+        f"{command} {kernel} {initramfs}:${{filesize}} {tree}\n"
+    )
+
+
+def _kernel_file(
+    kernel: Kernel, recipe: Recipe, loader: Loader, initramfs_bytes: int, progress: Progress
+) -> tuple[str, bytes]:
+    """The kernel for the boot partition: unpacked, if it can be and has room in memory. Raises ConfigError."""
+    image, tree = kernel.image.read_bytes(), kernel.device_tree
+    unpacked = unpacked_kernel(image, memory_base=recipe.boot.memory_base, name=kernel.release)
+    tree_bytes = 0 if tree is None else tree.stat().st_size
+    problem: str | None = None
+    for name, content in [*([unpacked] if unpacked else []), (kernel.image.name, image)]:
+        if problem:
+            progress(f"card: {problem}; taking the packed {name}, {len(content) / MIB:.1f} MiB")
+        problem = collision(loader.addresses, kernel=content, initrd=initramfs_bytes, device_tree=tree_bytes)
+        if problem is None:
+            return name, content
+    raise ConfigError(
+        f"the boot loader of {recipe.name} cannot boot the kernel {kernel.release}: {problem}",
+        hint="take a smaller kernel, or a boot loader with other addresses; docs/images.md explains [boot_loader]",
+    )
+
+
+def _put_loader_files(loader: Loader, boot: Path, recipe: Recipe) -> None:
+    """Put the loader's files onto the boot partition. Raises ConfigError if one has the name of another file."""
+    for file in loader.files:
+        if file.piece.boot_file is None:
+            continue
+        path = boot / file.piece.boot_file
+        taken = {each.relative_to(boot).as_posix().lower() for each in boot.rglob("*")}  # FAT ignores case
+        if file.piece.boot_file.lower() in taken:
+            raise ConfigError(
+                f"images/{recipe.name}.toml: the boot loader's {file.name} is to be {file.piece.boot_file} on the boot "
+                "partition, where another file has that name",
+                hint="give it another boot_file",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)

@@ -1,0 +1,50 @@
+"""The partition table of a card, as text for sfdisk."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import NAMESPACE_DNS, UUID, uuid5
+
+from fsjoule.kernels.card_layout import SECTOR_BYTES
+from fsjoule.kernels.recipe import Recipe
+from fsjoule.model import MIB
+
+_DISK_ID: Final = "0x66736a6c"
+# Fixed, so that equal recipes give equal tables.
+_CARD: Final = uuid5(NAMESPACE_DNS, "card.fsjoule.invalid")
+_FAT: Final = UUID("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7")
+_LINUX: Final = UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+_PER_MIB: Final = MIB // SECTOR_BYTES
+
+
+def partition_table(recipe: Recipe) -> str:
+    """Partitions boot, root and scratch; in a GPT behind those of the boot loader."""
+    card = recipe.card
+    boot, root, scratch = (
+        f"start={start * _PER_MIB}, size={size * _PER_MIB}"
+        for start, size in (
+            (card.boot_start_mib, card.boot_mib),
+            (card.root_start_mib, card.root_mib),
+            (card.scratch_start_mib, card.scratch_mib),
+        )
+    )
+    if card.table == "dos":
+        return (
+            f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n"
+            f"{boot}, type=e, bootable\n{root}, type=83\n{scratch}, type=83\n"
+        )
+    lines = [
+        f"start={piece.sector}, size={piece.partition_sectors}, type={_LINUX}, {_named(piece.partition)}"
+        for piece in recipe.boot_loader.partitions
+    ]
+    lines += [
+        f'{boot}, type={_FAT}, attrs="LegacyBIOSBootable", {_named("boot")}',
+        f"{root}, type={_LINUX}, {_named('root')}",
+        f"{scratch}, type={_LINUX}, {_named('scratch')}",
+    ]
+    header = f"label: gpt\nlabel-id: {_CARD}\nunit: sectors\nfirst-lba: {card.table_sectors}\n"
+    return header + "".join(f"{line}\n" for line in lines)
+
+
+def _named(name: str | None) -> str:
+    return f'name="{name}", uuid={uuid5(_CARD, str(name))}'
