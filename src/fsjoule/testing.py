@@ -197,7 +197,7 @@ class FakeKernelBoots:
     """A board on which a kernel has the figures that `figures` gives for its folder's name and the boot's seed.
 
     `unfit` are folders whose kernels do not boot; `faults` are raised by the boots to come, None for a good one.
-    `profiled` are the run folders of profiled boots.
+    `profiled` are the run folders of profiled boots, `absent` the figures that the board does not give, and why.
     """
 
     figures: Callable[[str, int], dict[str, float | None]]
@@ -205,6 +205,7 @@ class FakeKernelBoots:
     faults: list[Exception | None] = field(default_factory=list[Exception | None])
     booted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     profiled: dict[str, Path] = field(default_factory=dict[str, Path])
+    absent: dict[str, str] = field(default_factory=dict[str, str])
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         if self.faults and (fault := self.faults.pop(0)) is not None:
@@ -215,4 +216,5 @@ class FakeKernelBoots:
             return KernelBoot(run, self.profiled[kernel.name], 1.0, {})
         if kernel.name in self.unfit:
             return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
-        return KernelBoot(run, Path(run), 1.0, self.figures(kernel.name, seed))
+        figures = self.figures(kernel.name, seed) | dict.fromkeys(self.absent)
+        return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent)

@@ -14,7 +14,7 @@ import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
 from fsjoule.errors import ConfigError, LabError, StorageError
-from fsjoule.runs.bisect.bisection import check_budget
+from fsjoule.runs.bisect.question import check_budget
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.statistics.bisection.question import Purpose

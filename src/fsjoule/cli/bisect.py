@@ -105,8 +105,8 @@ def bisect(
     assert lg_env is not None
     assert tree is not None
     from fsjoule.lab import read_environment
-    from fsjoule.runs.bisect.bisection import Request
     from fsjoule.runs.bisect.bisection import bisect as run
+    from fsjoule.runs.bisect.question import Request
 
     found = run(
         Request(

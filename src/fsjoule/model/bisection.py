@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -44,6 +44,7 @@ class KernelBoot:
     """One boot of a kernel: figures by `<measurement> <metric>` in the metric's unit, None if absent.
 
     `unfit` is the reason why the kernel gave no figures in a healthy lab; `booted` is false if it did not even boot.
+    `absent` says why a figure is lacking though its measurement went well: the kernel is not at fault.
     """
 
     run_id: str
@@ -52,3 +53,4 @@ class KernelBoot:
     figures: dict[str, float | None]
     unfit: str | None = None
     booted: bool = True
+    absent: dict[str, str] = field(default_factory=dict[str, str])

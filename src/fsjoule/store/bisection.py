@@ -30,6 +30,7 @@ SCHEMA: Final = "fsjoule.bisection/1"
 LOG_FILE: Final = "bisection.jsonl"
 _LOCK_FILE: Final = ".lock"
 _LOCK_TIMEOUT_S: Final = 1.0
+_SOME: Final = 4
 
 Stage = Literal["build", "boot", "work"]
 
@@ -65,13 +66,19 @@ class Asked:
     event: Literal["asked"] = "asked"
 
     def differences(self, other: Asked) -> tuple[str, ...]:
-        """What another question has otherwise, in words; the budget and the seed may differ."""
+        """What another question has otherwise, in words; the budget, the seed and the figures' order may differ."""
         names = ("repository", "good", "bad", "board", "suite", "filesystems", "provision", "storages", "select")
-        return tuple(
+        found = [
             f"{name}: {_shown(getattr(self, name))}, not {_shown(getattr(other, name))}"
-            for name in (*names, "figures", "effects", "config")
+            for name in (*names, "effects")
             if getattr(self, name) != getattr(other, name)
-        )
+        ]
+        for name in ("figures", "config"):
+            ours, theirs = _parts(getattr(self, name)), _parts(getattr(other, name))
+            if ours != theirs:
+                only = (f"{_shown(sorted(one - two)[:_SOME])}" for one, two in ((ours, theirs), (theirs, ours)))
+                found.append(f"{name}: {', not '.join(only)}")
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,15 @@ class Profiled:
     event: Literal["profiled"] = "profiled"
 
 
-Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A larger budget than the question's: boots at most from now on."""
+
+    boots: int
+    event: Literal["budget"] = "budget"
+
+
+Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -257,7 +272,13 @@ def _read(folder: Path) -> tuple[list[Event], int]:
 
 def _reason(error: ValidationError) -> str:
     first: Any = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
+def _parts(texts: tuple[str, ...]) -> set[str]:
+    """The lines of figures, or of a configuration's fragments, in whatever order."""
+    return {line for text in texts for line in text.splitlines() if line.strip()}
 
 
 def _shown(value: object) -> str:

@@ -15,6 +15,7 @@ from fsjoule.verdicts.bisection.state import State
 
 SHORT: Final = 12
 _LITTLE: Final = 0.001
+_LEAST_EFFECT: Final = 0.1  # percent, the least that can be asked for
 
 
 def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
@@ -49,8 +50,14 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
         return
     if answer.kind is Kind.SET:
         yield from (("one of", named(state, commit)) for commit in answer.commits)
+    name = "ends" if answer.kind is Kind.NO_REGRESSION and answer.layout is None else "change"
     for change in answer.changes:
-        yield "change", f"{change.figure}: {change.words} (95 % interval {bounds(change)})"
+        yield name, f"{change.figure}: {change.words} (95 % interval {bounds(change)})"
+    if answer.kind is Kind.NO_REGRESSION and (least := _smaller_loss(answer)):
+        yield (
+            "smaller",
+            f"they differ by less than was asked for: --effect {least:.1f}% and another --state find it",
+        )
     if answer.kind in {Kind.CULPRIT, Kind.SET}:
         sure = "more than 99.9" if answer.error < _LITTLE else f"{100 * (1 - answer.error):.1f}"
         yield "sure", f"{sure} %; the last good commit measured is {named(state, answer.parent)}"
@@ -142,6 +149,14 @@ def _why_none(answer: Bisected) -> str:
     if answer.layout is Confirmed.REFUTED:
         return ": the loss goes when functions are aligned, so only their layout has changed"
     return ": the bad end is better than the good one" if answer.swapped else ""
+
+
+def _smaller_loss(answer: Bisected) -> float:
+    """The largest loss that the ends show, in percent, if there is one that can be asked for; 0 without."""
+    if answer.layout is not None or answer.swapped:
+        return 0.0
+    found = max((100 * abs(change.ratio - 1) for change in answer.changes if change.is_loss), default=0.0)
+    return found if found >= _LEAST_EFFECT else 0.0
 
 
 def _time(seconds: float) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from fsjoule import kernels, lab
+from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import modules_of
@@ -91,11 +92,13 @@ class BoardBoots:
                 session.stopped = unfit
         folder = session.folder
         assert folder is not None, "session.run has made one"
+        figures, absent = figures_of_boot(entries, measured, self.metrics)
         return KernelBoot(
             run_id=load_run_file(folder).run_id,
             folder=folder,
             seconds=round(time.monotonic() - started_s, 1),
-            figures=self._figures(entries, measured),
+            figures=figures,
+            absent=absent,
             unfit=unfit,
             booted=bool(measured) or bool(bench.run.boards),
         )
@@ -120,34 +123,43 @@ class BoardBoots:
         for stage in self.cards.glob("partition/*"):
             discard(stage)  # only a card is made of it
 
-    def _figures(self, entries: tuple[Planned, ...], measured: list[Measurement]) -> dict[str, float | None]:
-        by_slug = {each.slug: each for each in measured if each.valid}
-        return {
-            f"{entry.slug} {metric.value}": figure_of(by_slug[entry.slug], metric) if entry.slug in by_slug else None
-            for entry in entries
-            for metric in self.metrics
-            if metric in metrics_of(entry.workload)
-        }
+
+def figures_of_boot(
+    entries: Sequence[Planned], measured: Sequence[Measurement], metrics: Sequence[Metric]
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """The figures of a boot by `<measurement> <metric>`; and why some are lacking though their measurement is valid."""
+    by_slug = {each.slug: each for each in measured if each.valid}
+    figures: dict[str, float | None] = {}
+    absent: dict[str, str] = {}
+    for entry in entries:
+        found = by_slug.get(entry.slug)
+        for metric in metrics:
+            if metric not in metrics_of(entry.workload):
+                continue
+            name = f"{entry.slug} {metric.value}"
+            figures[name] = None if found is None else figure_of(found, metric)
+            if found is not None and figures[name] is None:
+                absent[name] = lost_energy(found.notes) or "this board does not measure it"
+    return figures, absent
 
 
 def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric]) -> tuple[Planned, ...]:
     """The measurements of a plan that count: those with a part of `select` in their names, and with a metric.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if there is none, or none with one of the metrics.
     """
     parts = listed(select)
     named = [each for each in entries if not parts or any(part in each.slug for part in parts)]
     if not named:
         names = ", ".join(dict.fromkeys(each.slug for each in entries))
         raise ConfigError(f"-k {select}: no measurement of the suite has this in its name", hint=f"it has {names}")
-    found = tuple(each for each in named if set(metrics_of(each.workload)) & set(metrics))
-    if not found:
-        told = ", ".join(dict.fromkeys(metric.value for each in named for metric in metrics_of(each.workload)))
+    told = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
+    if lacking := [metric.value for metric in metrics if metric not in told]:
         raise ConfigError(
-            f"--metric {','.join(metric.value for metric in metrics)}: no chosen measurement has it",
-            hint=f"choose {told}",
+            f"--metric {','.join(lacking)}: no chosen measurement has it",
+            hint=f"choose {', '.join(told)}, or other measurements (-k)",
         )
-    return found
+    return tuple(each for each in named if set(metrics_of(each.workload)) & set(metrics))
 
 
 def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurement], str | None]:

@@ -128,6 +128,7 @@ class Search:
         boot = self.boots.measure(built.folder, seed)
         if boot.unfit is not None:
             return boot
+        _check_given(state, boot)
         number = len(state.booted) + 1
         event = Booted(
             number=number,
@@ -160,6 +161,19 @@ class Search:
         self.say(
             f"boot {number} of at most {state.asked.budget}: {step.purpose.value}, {kernel.commit[:12]} ({at}); "
             f"no regression {100 * standing.nothing:.0f} %, first bad {likely} {100 * standing.probability:.0f} %"
+        )
+
+
+def _check_given(state: State, boot: KernelBoot) -> None:
+    """Raises LabError for figures that the board does not give, or a boot without any: no kernel is at fault then."""
+    ever = {name for each in state.booted for name, value in each.figures.items() if value is not None}
+    lacking = [name for name in state.asked.figures if name in boot.absent and name not in ever]
+    if not lacking and boot.absent.keys() >= set(state.asked.figures):
+        lacking = list(state.asked.figures)
+    if lacking:
+        raise LabError(
+            f"the board gives no {', '.join(lacking)}: {boot.absent[lacking[0]]}",
+            hint="see to the meter and run the same command again, or ask without it in another --state",
         )
 
 

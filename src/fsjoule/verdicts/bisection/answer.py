@@ -28,6 +28,11 @@ class Change:
     high: float
 
     @property
+    def is_loss(self) -> bool:
+        """Whether the whole interval is worse than no change."""
+        return self.high < 1 if metric_of(self.figure).more_is_better else self.low > 1
+
+    @property
     def words(self) -> str:
         """`4.9 % slower`."""
         return f"{abs(100 * (self.ratio - 1)):.1f} % {metric_of(self.figure).change(self.ratio)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from fsjoule.errors import ResultError
@@ -15,7 +15,19 @@ from fsjoule.statistics.bisection.forecast import Forecast, forecast
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
 from fsjoule.statistics.bisection.step import next_step
 from fsjoule.statistics.gate import smallest_loss
-from fsjoule.store.bisection import Answered, Asked, Booted, Built, Event, Line, Pools, Profiled, Skipped, Waited
+from fsjoule.store.bisection import (
+    Answered,
+    Asked,
+    Booted,
+    Budget,
+    Built,
+    Event,
+    Line,
+    Pools,
+    Profiled,
+    Skipped,
+    Waited,
+)
 
 _E = TypeVar("_E")
 
@@ -47,8 +59,9 @@ class State:
         if asked is None or not lines:
             raise ResultError("the bisection has not begun: its log names no commits")
         last = next(each for each in reversed(events) if not isinstance(each, Profiled))
+        budgets = [each.boots for each in _all(events, Budget)]
         return cls(
-            asked=asked,
+            asked=replace(asked, budget=max(asked.budget, *budgets)) if budgets else asked,
             line=lines[-1],
             lines=lines,
             booted=_all(events, Booted),

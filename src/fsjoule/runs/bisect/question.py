@@ -1,0 +1,162 @@
+"""What a bisection is asked: names checked, figures chosen, the noise of earlier boots, the budget, the log opened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fsjoule import kernels, lab
+from fsjoule.errors import ConfigError
+from fsjoule.kernels.tree.repository import Repository
+from fsjoule.model import BoardProfile
+from fsjoule.model.metrics import Metric, metrics_of
+from fsjoule.report.bisection.words import forecast_line
+from fsjoule.runs.bisect.boots import selected
+from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.statistics.evidence import KnownNoise
+from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.queries import points
+from fsjoule.store.index.records import Where
+from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.gate import known_noise
+
+Say = Callable[[str], None]
+
+_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
+
+    `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
+    bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
+    answer's loss boot once more, with profiles.
+    """
+
+    environment: lab.EnvironmentFile
+    tree: Path
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    filesystems: str
+    suite: str
+    select: str
+    state: Path
+    results: Path
+    command: tuple[str, ...]
+    metrics: tuple[Metric, ...] = _METRICS
+    effect: float = 0.05
+    budget: int = 120
+    seed: int = 1
+    provision: str = "scratch"
+    storages: str | None = None
+    config: tuple[str, ...] = ()
+    jobs: int = 2
+    further: bool = False
+    explained: bool = False
+    index: str | None = None
+    say: Say = field(default=lambda _text: None)
+
+
+def choice_of(request: Request) -> Choice:
+    """What each boot measures; its kernel is replaced by the commit's."""
+    recipe = request.environment.profile.recipe
+    return choose(
+        suite_name=request.suite,
+        filesystems=request.filesystems,
+        kernels=kernels.kernel_choices(recipe)[0],
+        repeat=1,
+        provision=request.provision,
+        results=request.results,
+        seed=request.seed,
+        storages=request.storages,
+        environment=request.environment,
+    )
+
+
+def asked_of(request: Request, choice: Choice, repository: Repository, config: tuple[str, ...]) -> Asked:
+    entries = planned(choice, request.environment.profile, choice.kernels).entries
+    chosen = {entry.slug: entry for entry in selected(entries, request.select, request.metrics)}
+    figures = tuple(
+        f"{slug} {metric.value}"
+        for slug, entry in sorted(chosen.items())  # a plan's order is another one for each seed
+        for metric in request.metrics
+        if metric in metrics_of(entry.workload)
+    )
+    revisions = [[repository.revision(name).commit for name in names] for names in (request.good, request.bad)]
+    return Asked(
+        made_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        repository=repository.revision(request.bad[0]).repository_id,
+        good=tuple(revisions[0]),
+        bad=tuple(revisions[1]),
+        board=request.environment.profile.name,
+        suite=choice.suite.name,
+        filesystems=choice.filesystems,
+        provision=request.provision,
+        storages=choice.storages,
+        select=request.select,
+        figures=figures,
+        effects=dict.fromkeys(request.metrics, request.effect),
+        budget=request.budget,
+        seed=request.seed,
+        simulated=request.environment.profile.simulated,
+        noise=_noise(request.index, choice, request.environment.profile, request.metrics),
+        config=config,
+    )
+
+
+def check_budget(asked: Asked, line: Line, say: Say) -> None:
+    """Say what the search will take, if earlier boots tell the noise. Raises ConfigError if the budget is too small."""
+    state = State.of([asked, line])
+    forecast = state.forecast()
+    if forecast is None:
+        return
+    say(forecast_line(state, forecast))
+    if not forecast.within_budget:
+        found = min(forecast.effects)
+        larger = f", or --effect {100 * found:.1f}%, which it finds" if math.isfinite(found) else ""
+        raise ConfigError(
+            f"--budget {asked.budget} is too small: a loss of that size takes up to {forecast.high:.0f} boots",
+            hint=f"--budget {math.ceil(forecast.high)}{larger}",
+        )
+
+
+def _noise(
+    index: str | None, choice: Choice, profile: BoardProfile, metrics: tuple[Metric, ...]
+) -> dict[str, KnownNoise]:
+    """The noise of each figure in earlier boots on this board, by the figure's name."""
+    if index is None:
+        return {}
+    where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
+    with open_index(index) as opened:
+        found = known_noise(points(opened, where, metrics=metrics), metrics)
+    return {
+        f"{key.filesystem.replace(':', '.')}-{key.workload.split()[0]} {metric.value}": noise
+        for (series, metric), noise in found.items()
+        if (key := series.series).board == profile.name and series.simulated == profile.simulated
+    }
+
+
+def begin(log: BisectionLog, asked: Asked, line: Line, say: Say) -> None:
+    """Ask, or go on with a log that asks the same; a larger budget than the log's is the log's from then on.
+
+    Raises ConfigError if it asks something else, or if the budget is known to be too small.
+    """
+    if not log.events:
+        check_budget(asked, line, say)
+        log.add(asked)
+        return
+    first = log.events[0]
+    assert isinstance(first, Asked), "bisection_log has checked it"
+    if differs := first.differences(asked):
+        raise ConfigError(
+            f"{log.folder} holds a bisection of another question:\n  " + "\n  ".join(differs),
+            hint="choose another --state, or ask the same again to go on with it",
+        )
+    if asked.budget > max(first.budget, *(each.boots for each in log.events if isinstance(each, Budget)), 0):
+        log.add(Budget(asked.budget))
