@@ -206,7 +206,9 @@ def test_a_figure_is_absent_for_a_reason_only_if_its_measurement_went_well() -> 
     entries = [Planned(n, 1, "6.1", "ext4", each, "quick", Provision.SCRATCH) for n, each in enumerate(workloads, 1)]
     read, write = (make_measurement(entry)[0] for entry in entries)
     silent = replace(read, energy=None, energy_mj_per_mib=None, notes=("no energy: the meter has been silent",))
-    found, absent = figures_of_boot(entries, [silent, replace(write, invalid_reasons=("clipped",))], [Metric.THROUGHPUT, Metric.ENERGY])
+    found, absent = figures_of_boot(
+        entries, [silent, replace(write, invalid_reasons=("clipped",))], [Metric.THROUGHPUT, Metric.ENERGY]
+    )
     assert found["ext4-read-16k throughput"] is not None
     assert {name for name, value in found.items() if value is None} == {
         "ext4-read-16k energy",
