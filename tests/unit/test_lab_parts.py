@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
+import pytest
+
 from fsjoule.host.process_ref import ProcessRef
+from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.ser2net import on_loopback
 
@@ -34,3 +38,19 @@ def test_ser2net_is_told_to_listen_on_loopback() -> None:
         "connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,127.0.0.1,4711",
         "-n",
     ]
+
+
+def test_ports_are_free_and_the_kernel_gives_them_to_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, other = services.free_ports(2)
+    assert max(port, other) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert port != other
+    only = tmp_path / "ip_local_port_range"
+    only.write_text(f"{port + 1}\t60999")
+    monkeypatch.setattr(services, "_LOWEST_PORT", port)
+    monkeypatch.setattr(services, "_KERNELS_PORTS", only)
+    assert services.free_ports(1) == [port]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        assert services.free_ports(1)[0] not in {0, port}

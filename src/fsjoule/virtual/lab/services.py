@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import random
 import signal
 import socket
 import sys
@@ -20,6 +22,8 @@ from fsjoule.virtual.lab.ssh import lab_path
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _START_TIMEOUT_S: Final = 60.0
+_LOWEST_PORT: Final = 10000
+_KERNELS_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,23 @@ def listens(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports of the loopback interface that are free now, and that nothing gets by chance before our services listen.
+
+    The kernel gives ports of its own range to outgoing connections and to whoever asks for any port: ours are below it.
+    """
+    end = int(_KERNELS_PORTS.read_text().split()[0])
+    below = range(min(_LOWEST_PORT, end), end)
+    candidates = [*random.SystemRandom().sample(below, len(below)), *[0] * count]
+    sockets: list[socket.socket] = []
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        while len(sockets) < count:
+            sockets.append(socket.socket())
+            try:
+                sockets[-1].bind(("127.0.0.1", candidates.pop(0)))
+            except OSError as error:
+                sockets.pop().close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
         return [each.getsockname()[1] for each in sockets]
     finally:
         for each in sockets:
