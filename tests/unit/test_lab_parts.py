@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,15 @@ def test_ports_are_free_and_the_kernel_gives_them_to_nobody_else(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         assert services.free_ports(1)[0] not in {0, port}
+
+
+def test_ser2net_does_not_start_on_a_port_that_somebody_else_has_taken() -> None:
+    command = [sys.executable, "-m", "fsjoule.virtual.lab.ser2net", "/bin/echo"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        argument = f"connection: &con01#  accepter: telnet(rfc2217,mode=server),tcp,{port}"
+        done = subprocess.run([*command, argument], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"ser2net cannot listen on port {port}: Address already in use\n"
+    done = subprocess.run([*command, argument], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{argument.replace('tcp,', 'tcp,127.0.0.1,')}\n")
