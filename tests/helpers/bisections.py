@@ -45,13 +45,14 @@ class Bisection:
     inside: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     said: list[str] = field(default_factory=list[str])
     budget: int = 120
+    scan: int = 0
 
     def run(self) -> State:
         with bisection_log(self.folder) as log:
             if not log.events:
                 log.add(asked(self.budget))
                 log.add(Line(COMMITS, subjects=SUBJECTS))
-            return Search(log, self.builds, self.boots, "virtual", self._enter, self.said.append).run()
+            return Search(log, self.builds, self.boots, "virtual", self._enter, self.said.append, self.scan).run()
 
     def explain(self) -> State:
         with bisection_log(self.folder) as log:

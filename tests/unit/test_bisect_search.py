@@ -14,6 +14,8 @@ import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
 from fsjoule.errors import ConfigError, LabError, StorageError
+from fsjoule.report.bisection.document import to_document
+from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Kind
@@ -249,3 +251,40 @@ def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_pa
     assert re.match(r"--budget \d+", refused.value.hint or "")
     check_budget(asked(8), Line(COMMITS), said.append)
     assert len(said) == 2, "nothing is known of the noise"
+
+
+def _cured(kernel: str, seed: int) -> dict[str, float | None]:
+    """A loss from the 20th commit on, which the 45th cures: both ends are equal."""
+    healthy = kernel.partition("-")[0] >= COMMITS[45]
+    return figures(None if healthy else COMMITS[20])(kernel, seed)
+
+
+def test_a_loss_and_its_cure_between_equal_ends_are_found_by_a_scan(tmp_path: Path) -> None:
+    bisection = Bisection(tmp_path, FakeKernelBoots(_cured))
+    state, answer = bisection.run(), bisection.answer()
+    assert answer.kind is Kind.NO_REGRESSION
+    assert "--scan N looks at N commits" in dict(facts(state, answer))["between"]
+    ends = len(bisection.boots.booted)
+    bisection.scan = 5
+    state, answer = bisection.run(), bisection.answer()
+    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (COMMITS[20],))
+    assert dict(facts(state, answer))["cured"].startswith(f"later: {COMMITS[-1]}")
+    with bisection_log(tmp_path) as log:
+        booted = [each for each in log.events if isinstance(each, Booted)]
+        assert [each.number for each in booted] == list(range(1, len(booted) + 1))
+    assert booted[ends].purpose is Purpose.SCAN
+    assert Bisection(tmp_path, FakeKernelBoots(_cured)).answer() == answer, "without --scan it shows the same"
+
+
+def test_a_scan_that_finds_nothing_says_what_it_has_seen(tmp_path: Path) -> None:
+    broken = COMMITS[31]
+    bisection = Bisection(tmp_path, FakeKernelBoots(figures(None)), FakeKernelBuilds(broken=frozenset({broken})))
+    bisection.scan = 3
+    state, answer = bisection.run(), bisection.answer()
+    assert answer.kind is Kind.NO_REGRESSION
+    assert answer.between is not None
+    assert (len(answer.between.clear), answer.between.undecided) == (2, (broken,))
+    told = list(facts(state, answer))
+    assert ("between", f"not decided: {broken}") in told
+    assert ("unseen", "a loss and its cure between two neighbours of these") in told
+    assert to_document(state)["answer"]["between"]["undecided"] == (broken,)

@@ -79,6 +79,9 @@ def bisect(
     further: Annotated[
         bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")
     ] = False,
+    scan: Annotated[
+        int, typer.Option("--scan", metavar="N", help="If the ends are equal, look at N commits between them, too.")
+    ] = 0,
     explain: Annotated[
         bool, typer.Option("--explain", help="Then say which functions cost it (board in guest time; two more boots).")
     ] = False,
@@ -129,6 +132,7 @@ def bisect(
             config=tuple(config or ()),
             index=index,
             further=further,
+            scan=_at_least(scan, "--scan", 0),
             explained=explain,
             jobs=_at_least(jobs, "--jobs", 1),
             say=progress,

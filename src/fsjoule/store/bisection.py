@@ -86,13 +86,15 @@ class Line:
     """The commits that are searched from now on, oldest first; the first is an end that is good.
 
     A commit may be one that was made for this: `adds` are the user's commits that the steps add, `subjects` the first
-    lines of their messages. `inside` is the merge whose commits these are, empty for the first line.
+    lines of their messages. `inside` is the merge whose commits these are, empty for the first line. A `scanned` line
+    ends with a commit that is worse than both equal ends of the line before.
     """
 
     commits: tuple[str, ...]
     adds: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     inside: str = ""
+    scanned: bool = False
     event: Literal["line"] = "line"
 
 
@@ -182,7 +184,15 @@ class Budget:
     event: Literal["budget"] = "budget"
 
 
-Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Look at these positions of the line, too, whose ends are equal."""
+
+    positions: tuple[int, ...]
+    event: Literal["scan"] = "scan"
+
+
+Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget | Scan
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 

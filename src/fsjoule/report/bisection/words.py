@@ -15,6 +15,7 @@ from fsjoule.verdicts.bisection.state import State
 
 SHORT: Final = 12
 _LITTLE: Final = 0.001
+_NEIGHBOURS: Final = 2
 _LEAST_EFFECT: Final = 0.1  # percent, the least that can be asked for
 
 
@@ -58,6 +59,8 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
             "smaller",
             f"they differ by less than was asked for: --effect {least:.1f}% and another --state find it",
         )
+    if answer.kind is Kind.NO_REGRESSION:
+        yield from _between(state, answer)
     if answer.kind in {Kind.CULPRIT, Kind.SET}:
         sure = "more than 99.9" if answer.error < _LITTLE else f"{100 * (1 - answer.error):.1f}"
         yield "sure", f"{sure} %; the last good commit measured is {named(state, answer.parent)}"
@@ -65,6 +68,8 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
         yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
         yield "cures", _CURE[answer.cure]
         yield "layout", _LAYOUT[answer.layout]
+        if any(line.scanned for line in state.lines):
+            yield "cured", f"later: {named(state, state.lines[0].commits[-1])}, the bad end, has not the loss"
     if answer.second is not None:
         other = answer.second
         way = "gain" if other.gain else "loss"
@@ -149,6 +154,21 @@ def _why_none(answer: Bisected) -> str:
     if answer.layout is Confirmed.REFUTED:
         return ": the loss goes when functions are aligned, so only their layout has changed"
     return ": the bad end is better than the good one" if answer.swapped else ""
+
+
+def _between(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
+    """What is known of the commits between equal ends."""
+    if answer.between is not None:
+        clear, undecided = answer.between.clear, answer.between.undecided
+        if clear:
+            yield "between", f"{counted(len(clear), 'commit')} as good as the ends: {', '.join(map(short, clear))}"
+        if undecided:
+            yield "between", f"not decided: {', '.join(map(short, undecided))}"
+        yield "unseen", "a loss and its cure between two neighbours of these"
+    elif state.line.scanned:
+        yield "between", "a scan found the end of these commits worse, which fresh boots do not show"
+    elif answer.layout is None and not answer.swapped and len(state.line.commits) > _NEIGHBOURS:
+        yield "between", "not looked at: a loss and its cure would cancel; --scan N looks at N commits"
 
 
 def _smaller_loss(answer: Bisected) -> float:

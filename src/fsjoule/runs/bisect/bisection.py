@@ -75,7 +75,7 @@ def bisect(request: Request) -> State:
                 request.command,
             )
         )
-        search = Search(log, builds, boots, request.environment.profile.name, builds.inside, request.say)
+        search = Search(log, builds, boots, request.environment.profile.name, builds.inside, request.say, request.scan)
         if request.further:
             search.go_on()
         found = search.run()

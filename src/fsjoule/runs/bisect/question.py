@@ -36,7 +36,7 @@ class Request:
 
     `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
     bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
-    answer's loss boot once more, with profiles.
+    answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at.
     """
 
     environment: lab.EnvironmentFile
@@ -58,6 +58,7 @@ class Request:
     config: tuple[str, ...] = ()
     jobs: int = 2
     further: bool = False
+    scan: int = 0
     explained: bool = False
     index: str | None = None
     say: Say = field(default=lambda _text: None)

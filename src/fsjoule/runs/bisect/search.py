@@ -10,6 +10,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
+from fsjoule.model.labels import counted
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.report.bisection.words import forecast_line, headline
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure
@@ -21,7 +22,7 @@ from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State
 
 # Random choices of confirming boots are none of those that led to the candidate.
-_FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000}
+_FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
 # A kernel that gives no valid figure so often is not measured again.
 _EMPTY_BOOTS: Final = 2
 
@@ -31,6 +32,7 @@ class Search:
     """A bisection under way.
 
     `enter` gives the line inside of a merge, by the commit before it and the merge; None for a commit that is no merge.
+    `scan` is how many commits between equal ends are looked at.
     """
 
     log: BisectionLog
@@ -39,6 +41,7 @@ class Search:
     board: str
     enter: Callable[[str, str], Line | None]
     say: Callable[[str], None]
+    scan: int = 0
 
     def run(self) -> State:
         """Measure until there is an answer, which is the log's last event then.
@@ -46,11 +49,12 @@ class Search:
         A log that was interrupted goes on where it was. Raises LabError if the lab or this machine does not do its
         part; the same call goes on then.
         """
+        self._scanning(State.of(self.log.events))
         while (state := State.of(self.log.events)).answered is None:
             step = state.step()
             if isinstance(step, Measure):
                 self._measure(state, step)
-            elif not self._entered(state, step):
+            elif not (self._scanning(state) or self._narrowed(state, step) or self._entered(state, step)):
                 answer = bisected(state, step)
                 self.log.add(Answered(_now(), answer.kind, headline(state, answer)))
         return state
@@ -70,6 +74,25 @@ class Search:
         part = slice(second.parent, second.bad + 1)
         line = state.line
         self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside))
+
+    def _scanning(self, state: State) -> bool:
+        """Begin to look between equal ends, if that is wanted and was not done."""
+        found = state.scan_of(self.scan) if self.scan else None
+        if found is None:
+            return False
+        self.say(f"the ends are equal: looking at {counted(len(found.positions), 'commit')} between them")
+        self.log.add(found)
+        return True
+
+    def _narrowed(self, state: State, answer: Answer) -> bool:
+        """Go on up to a commit that a scan found to be worse than both ends."""
+        if answer.scanned is None or answer.scanned.worse is None:
+            return False
+        line, part = state.line, slice(answer.scanned.worse + 1)
+        worse = state.commit(answer.scanned.worse)
+        self.say(f"{worse[:12]} is worse than both ends: searching the commits up to it")
+        self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
+        return True
 
     def _entered(self, state: State, answer: Answer) -> bool:
         """Go on inside of the culprit if it is a merge."""

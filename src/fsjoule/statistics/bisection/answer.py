@@ -71,6 +71,15 @@ class Second:
 
 
 @dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a scan found: the first point that is worse than the ends, if any; points that are not, and the others."""
+
+    worse: int | None
+    clear: tuple[int, ...]
+    undecided: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The end of a bisection.
 
@@ -79,7 +88,7 @@ class Answer:
     functions, `cure` whether the bad end is free of it without the culprit; both are None unless asked for and
     possible. A candidate whose loss goes with forced alignment only moves code: the answer then is NO_REGRESSION with
     `layout` refuted. `swapped` says that the bad end is better than the good one. `second` is there if one step alone
-    fits the boots poorly.
+    fits the boots poorly, `scanned` if the positions between equal ends were looked at.
     """
 
     kind: Kind
@@ -90,3 +99,4 @@ class Answer:
     cure: Confirmed | None = None
     swapped: bool = False
     second: Second | None = None
+    scanned: Scanned | None = None

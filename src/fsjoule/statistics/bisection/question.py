@@ -14,7 +14,7 @@ class Purpose(StrEnum):
     """Why a boot ran.
 
     `confirmation` boots are the fresh ones of a candidate and its parent, `cure` those of the bad end with and without
-    it, `layout` those of both with forced alignment of functions.
+    it, `layout` those of both with forced alignment of functions. `scan` boots look between two equal ends.
     """
 
     END = "end"
@@ -23,6 +23,7 @@ class Purpose(StrEnum):
     CONFIRMATION = "confirmation"
     LAYOUT = "layout"
     CURE = "cure"
+    SCAN = "scan"
 
 
 class Variant(StrEnum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model.bisection import WantedKernel
-from fsjoule.statistics.bisection.answer import Answer, Kind, Second
+from fsjoule.statistics.bisection.answer import Answer, Kind, Scanned, Second
 from fsjoule.statistics.bisection.losses import Loss
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.state import State, metric_of
@@ -50,11 +50,20 @@ class OtherStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """What was seen between equal ends: commits that are as good as these, and those of which nothing is known."""
+
+    clear: tuple[str, ...]
+    undecided: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Bisected:
     """The answer: `commits` are the culprit, or the commits that cannot be told apart, oldest first; empty without.
 
     `error` is the probability that it is wrong. `layout` and `cure` say what the second and third confirmation found,
-    None if they were not possible. `parent` is the last good commit that was tested.
+    None if they were not possible. `parent` is the last good commit that was tested. `between` has what a scan saw,
+    None without one.
     """
 
     kind: Kind
@@ -71,6 +80,7 @@ class Bisected:
     boot_s: float
     build_s: float
     waited_s: float
+    between: Between | None = None
 
 
 def pair(state: State) -> tuple[WantedKernel, WantedKernel] | None:
@@ -99,7 +109,15 @@ def bisected(state: State, answer: Answer) -> Bisected:
         boot_s=sum(each.seconds for each in state.booted),
         build_s=sum(each.seconds for each in state.built),
         waited_s=state.waited_s,
+        between=_between(state, answer.scanned),
     )
+
+
+def _between(state: State, scanned: Scanned | None) -> Between | None:
+    if scanned is None:
+        return None
+    clear, undecided = (tuple(map(state.commit, each)) for each in (scanned.clear, scanned.undecided))
+    return Between(clear, undecided)
 
 
 def _other_step(state: State, second: Second | None) -> OtherStep | None:

@@ -10,9 +10,10 @@ from typing import Literal, TypeVar
 from fsjoule.errors import ResultError
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.bisection.answer import Answer, Measure, Standing
+from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast, forecast
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.scan import next_scan, scan_points
 from fsjoule.statistics.bisection.step import next_step
 from fsjoule.statistics.gate import smallest_loss
 from fsjoule.store.bisection import (
@@ -25,6 +26,7 @@ from fsjoule.store.bisection import (
     Line,
     Pools,
     Profiled,
+    Scan,
     Skipped,
     Waited,
 )
@@ -50,6 +52,7 @@ class State:
     waited_s: float
     answered: Answered | None
     profiled: tuple[Profiled, ...] = ()
+    scan: Scan | None = None
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> State:
@@ -66,11 +69,12 @@ class State:
             lines=lines,
             booted=_all(events, Booted),
             built=_all(events, Built),
-            pools=_newest_pools(events),
+            pools=() if (pools := _newest(events, Pools)) is None else pools.numbers,
             skipped=_all(events, Skipped),
             waited_s=sum(each.seconds for each in _all(events, Waited)),
             answered=last if isinstance(last, Answered) else None,
             profiled=_all(events, Profiled),
+            scan=_newest(events, Scan),
         )
 
     def commit(self, position: int) -> str:
@@ -101,12 +105,13 @@ class State:
             seed=self.asked.seed,
         )
 
-    def evidence(self) -> Evidence:
+    def evidence(self, *, scanned: bool = False) -> Evidence:
+        """What was seen of the line. The boots of a scan, which were chosen to find something, count for it alone."""
         position = {commit: number for number, commit in enumerate(self.line.commits)}
         skipped = {each.kernel for each in self.skipped}
         boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
         return Evidence(
-            boots=tuple(boot for boot in boots if boot is not None),
+            boots=tuple(boot for boot in boots if boot is not None and (scanned or boot.purpose is not Purpose.SCAN)),
             untestable=frozenset(
                 position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
             ),
@@ -117,7 +122,19 @@ class State:
 
     def step(self) -> Measure | Answer:
         """The next boot, or the answer about this line."""
-        return next_step(self.question(), self.evidence())
+        step = next_step(self.question(), self.evidence())
+        if isinstance(step, Measure) or self.scan is None:
+            return step
+        seen, left = self.evidence(scanned=True), self.asked.budget - len(self.booted)
+        scan = next_scan(self.question(), seen, self.scan.positions, step.standing, left)
+        return scan if isinstance(scan, Measure) else replace(step, scanned=scan)
+
+    def scan_of(self, count: int) -> Scan | None:
+        """What to look at between the ends of the line; None unless they are equal, and that was not done."""
+        step = self.step()
+        if self.scan is not None or not isinstance(step, Answer) or not may_scan(step):
+            return None
+        return Scan(scan_points(self.question(), self.evidence(), count))
 
     def forecast(self, standing: Standing | None = None) -> Forecast | None:
         """What the search will take, by the noise of earlier boots, or of those so far; None without either."""
@@ -166,6 +183,11 @@ class State:
         )
 
 
+def may_scan(answer: Answer) -> bool:
+    """Whether a loss and its cure may lie between the ends of a range without a regression."""
+    return answer.kind is Kind.NO_REGRESSION and answer.layout is None and not answer.swapped
+
+
 def metric_of(figure: str) -> Metric:
     """The metric of `<measurement> <metric>`."""
     return Metric(figure.rpartition(" ")[2])
@@ -188,14 +210,14 @@ def _kind(purpose: Purpose) -> Purpose:
     return Purpose.SEARCH if purpose in {Purpose.END, Purpose.REFERENCE} else purpose
 
 
-def _newest_pools(events: Sequence[Event]) -> tuple[int, ...]:
-    """Those of the last line; none before its first build."""
+def _newest(events: Sequence[Event], kind: type[_E]) -> _E | None:
+    """The last such event about the last line."""
     for event in reversed(events):
-        if isinstance(event, Pools):
-            return event.numbers
+        if isinstance(event, kind):
+            return event
         if isinstance(event, Line):
             break
-    return ()
+    return None
 
 
 def _all(events: Iterable[Event], kind: type[_E]) -> tuple[_E, ...]:
