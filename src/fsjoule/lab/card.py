@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from labgrid.exceptions import InvalidConfigError
 
+from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import file_sha256
 from fsjoule.model import ImageFacts
 
@@ -38,6 +39,18 @@ def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a la
     except KeyError as error:
         raise wrong(f"the environment file has no image {name!r}; add it: images: {{{name}: PATH}}") from error
     try:
-        return NamedCard(path, ImageFacts("", name, "", file_sha256(path), {}, {}))
+        return _card(path, name)
     except OSError as error:
         raise wrong(f"the image {name!r}, {path}, cannot be read: {error.strerror}") from error
+
+
+def named_file(path: Path) -> NamedCard:
+    """An image file. Raises ConfigError if it cannot be read."""
+    try:
+        return _card(path, path.name)
+    except OSError as error:
+        raise ConfigError(f"the image cannot be read: {error.strerror}", file=path) from error
+
+
+def _card(path: Path, name: str) -> NamedCard:
+    return NamedCard(path, ImageFacts("", name, "", file_sha256(path), {}, {}))
