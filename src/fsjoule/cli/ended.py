@@ -33,7 +33,13 @@ class Group(TyperGroup):
         """Write each command with its whole first sentence; typer cuts it short."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items() if each])
+            formatter.write_dl(
+                [
+                    (name, each.get_short_help_str(_LONGEST))
+                    for name, each in commands.items()
+                    if each and not each.hidden
+                ]
+            )
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rich.console import Console
 
@@ -44,6 +44,20 @@ _RUN_ID_BYTES: Final = 5
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set-up, in seconds of the epoch
 
 
+class Observer(Protocol):
+    """Hears of a run as it goes on."""
+
+    def opened(self, run: Run) -> None:
+        """The run's folder is there, and nothing is measured yet."""
+        ...
+
+    def stored(self, measurement: Measurement) -> None: ...
+
+    def closed(self, run: Run) -> None:
+        """Nothing more is measured, and the board is off."""
+        ...
+
+
 @dataclass
 class Session:
     """One invocation. `open` and `close` bracket everything; `lab.place` and `run` are entered within.
@@ -51,7 +65,7 @@ class Session:
     Signals that end it (`interrupts`) are raised only where a body says so: in `open` while it builds, not in `close`.
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
-    `cards` is the folder of the card images; without it, the cache.
+    `cards` is the folder of the card images; without it, the cache. `observer` hears of the run.
     """
 
     choice: Choice
@@ -62,6 +76,7 @@ class Session:
     taken: tuple[kernels.TakenKernel, ...] = ()
     held: HeldLab | None = None
     cards: Path | None = None
+    observer: Observer | None = None
     lab: HeldLab = field(init=False)
     plan: Plan = field(init=False)
     expected: int = field(default=0, init=False)
@@ -198,6 +213,8 @@ class Session:
                 programs = card_programs(self.profile.recipe, progress=self.say)
                 folder.keep(PROGRAMS_FILE, encode_programs(programs))
             self.say(f"results go to {folder.path}")
+            if self.observer is not None:
+                self.observer.opened(bench.run)
             try:
                 yield bench
             except BaseException as error:
@@ -210,7 +227,9 @@ class Session:
     def _finish(self, bench: Bench, folder: Path, reason: str | None) -> None:
         interrupts.tell(self.say)
         reason = self._interrupted(bench) or self.stopped or reason
-        bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
+        run = bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
+        if self.observer is not None:
+            self.observer.closed(run)
         self._write_page(folder)
 
     def _interrupted(self, bench: Bench) -> str | None:
@@ -271,6 +290,8 @@ class Session:
         self._note_energy(measurement)
         line = one_line(measurement, kernel=len(self.plan.kernels) > 1)
         self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}")
+        if self.observer is not None:
+            self.observer.stored(measurement)
 
     def _write_page(self, folder: Path) -> None:
         try:
