@@ -8,6 +8,7 @@ Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test t
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import warnings
 from argparse import Namespace
@@ -23,6 +24,7 @@ from fsjoule.bench.run import Bench
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.lava.signals import signals_of
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, guard_parser
@@ -156,6 +158,7 @@ def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
         say=say,
         command=("pytest", *config.invocation_params.args),
         coordinator=config.option.lg_coordinator,
+        observer=signals_of(os.environ, say),
     )
 
 

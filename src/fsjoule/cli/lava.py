@@ -1,0 +1,196 @@
+"""`fsjoule lava`: a labgrid place as a LAVA device, a suite as a LAVA job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsjoule.cli.common import progress
+from fsjoule.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from fsjoule.lava.helpers import Bench
+
+app = typer.Typer(no_args_is_help=True, help="LAVA: a labgrid place is a device, a suite is a job (docs/lava.md).")
+
+Place = Annotated[str, typer.Argument(help="The labgrid place.")]
+LgEnv = Annotated[
+    Path, typer.Option("--lg-env", envvar="LG_ENV", help="The board's labgrid environment file, on the worker.")
+]
+Output = Annotated[Path | None, typer.Option(help="File to write (default: standard output).")]
+Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a place that somebody else has.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: a variable of the environment.")]
+
+_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.lava.helpers` has the same
+
+
+@app.command("device")
+def device(
+    place: Place,
+    lg_env: LgEnv,
+    *,
+    template: Annotated[
+        bool, typer.Option("--template", help="The server's jinja2 form, extending base.jinja2.")
+    ] = False,
+    device_type: Annotated[str | None, typer.Option(help="The device's type (default: the board's name).")] = None,
+    results: Annotated[Path | None, typer.Option(help="Where the worker keeps run folders.")] = None,
+    user: Annotated[str, typer.Option(help="LAVA's user of labgrid; who uses the place by hand has another.")] = "lava",
+    wait: Wait = _WAIT_S,
+    output: Output = None,
+) -> None:
+    """Print the device file of a place, for lava-run or (with --template) for a LAVA server. Run it on the worker.
+
+    Example: fsjoule lava device imx6ul-evk --lg-env env/sdmux.yaml --template --output imx6ul-evk.jinja2
+    """
+    from fsjoule.host.paths import state_dir
+    from fsjoule.lab import read_environment
+    from fsjoule.lava.device import device_dictionary, device_template
+    from fsjoule.lava.helpers import bench_of
+
+    bench = bench_of(place, lg_env, user=user, wait_s=wait)
+    kept = results or state_dir() / "lava" / "results"
+    named = device_type or read_environment(lg_env).profile.name
+    _write(device_template(bench, kept) if template else device_dictionary(bench, kept, named), output)
+
+
+@app.command("job")
+def job(
+    more: Annotated[list[str] | None, typer.Argument(help="Further options of pytest, after --: -k write.")] = None,
+    *,
+    suite: Annotated[str, typer.Option(help="What to measure.")] = "quick",
+    fs: Annotated[str | None, typer.Option("--fs", help="Filesystems, a,b (default: the suite's).")] = None,
+    kernel: Annotated[str, typer.Option(help="Kernels, a,b; paths are the worker's.")] = "6.1",
+    repeat: Annotated[int | None, typer.Option(help="Repetitions, each a boot (default: the suite's).")] = None,
+    provision: Annotated[str | None, typer.Option(help="Where the filesystem lives: root or scratch.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random choices (default: new in each job).")] = None,
+    lg_env: Annotated[
+        Path | None,
+        typer.Option("--lg-env", envvar="LG_ENV", help="The board's environment file, to check names with."),
+    ] = None,
+    device_type: Annotated[str | None, typer.Option(help="The devices' type (default: the board's name).")] = None,
+    place: Annotated[str | None, typer.Option(help="Only this place's device.")] = None,
+    priority: Annotated[str, typer.Option(help="low, medium, high, or 0 to 100.")] = "medium",
+    hours: Annotated[int, typer.Option(help="The job's time limit.")] = 12,
+    wait: Wait = _WAIT_S,
+    health_check: Annotated[bool, typer.Option("--health-check", help="Name it so; LAVA runs it by itself.")] = False,
+    output: Output = None,
+) -> None:
+    """Print the job that measures a suite, for lavacli or lava-run.
+
+    Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/sdmux.yaml --output job.yaml
+    """
+    from fsjoule.lab import read_environment
+    from fsjoule.lava.job import Job, bench_options, suite_job
+    from fsjoule.runs.request import choose
+
+    environment = None if lg_env is None else read_environment(lg_env)
+    choice = choose(
+        suite_name=suite,
+        filesystems=fs,
+        kernels=kernel,
+        repeat=repeat,
+        provision=provision,
+        results=Path(),
+        seed=seed,
+        environment=environment,
+    )
+    named = device_type or (None if environment is None else environment.profile.name)
+    if named is None:
+        raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
+    given = [("--suite", suite), ("--fs", fs), ("--kernel", kernel), ("--repeat", repeat)]
+    options = bench_options([*given, ("--provision", provision), ("--seed", seed)]) + tuple(more or ())
+    name = f"fsjoule {suite} on {','.join(choice.filesystems)}, kernel {kernel}"
+    made = Job(
+        f"health check: {name}" if health_check else name,
+        options,
+        device_type=named,
+        device=place,
+        priority=priority,
+        hours=hours,
+        wait_s=wait,
+    )
+    _write(suite_job(made), output)
+
+
+@app.command("connect", hidden=True)
+def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """Become a client of the board's console."""
+    from fsjoule.lava import helpers
+
+    helpers.connect(_entered(place, lg_env, wait, settings), progress)
+
+
+@app.command("power-on", hidden=True)
+def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """Acquire the place and switch its board on."""
+    from fsjoule.lava import helpers
+
+    helpers.power_on(_entered(place, lg_env, wait, settings), progress)
+
+
+@app.command("power-off", hidden=True)
+def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """End the job's bench, switch the board off and release its place. A place that LAVA has not is left alone."""
+    from fsjoule.lava import bench_shell
+
+    bench_shell.power_off(_entered(place, lg_env, wait, settings))
+
+
+@app.command("hard-reset", hidden=True)
+def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """Acquire the place and switch its board off and on."""
+    from fsjoule.lava import helpers
+
+    helpers.hard_reset(_entered(place, lg_env, wait, settings), progress)
+
+
+@app.command("flash", hidden=True)
+def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """Acquire the place and bring an image onto its board's card. The board is off then."""
+    from fsjoule.lava import helpers
+
+    helpers.flash(_entered(place, lg_env, wait, settings), image, progress)
+
+
+@app.command("bench-shell", hidden=True)
+def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+    """Acquire the place and become the shell in which a job measures."""
+    from fsjoule.lava import bench_shell
+
+    bench_shell.open_shell(_entered(place, lg_env, wait, settings), results, progress)
+
+
+@app.command("overlay", hidden=True)
+def overlay(url: str) -> None:
+    """Fetch LAVA's overlay into this folder."""
+    from fsjoule.lava.bench_shell import fetch_overlay
+
+    fetch_overlay(url, Path.cwd())
+
+
+@app.command("guard", hidden=True)
+def guard(place: Place, shell: int, folder: Path, lg_env: LgEnv) -> None:
+    """Wait for the end of a bench shell, and end what it leaves behind."""
+    from fsjoule.lava import bench_shell
+
+    bench_shell.guard(_entered(place, lg_env, _WAIT_S, None), shell, folder)
+
+
+def _entered(place: str, lg_env: Path, wait_s: float, settings: list[str] | None) -> Bench:
+    from fsjoule.lava import helpers
+
+    bench = helpers.Bench(place, lg_env, helpers.parsed(settings or []), wait_s)
+    helpers.enter(bench)
+    return bench
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{output} cannot be written: {error.strerror}") from error

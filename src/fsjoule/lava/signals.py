@@ -1,0 +1,100 @@
+"""A bench's measurements as results of a LAVA job, each as soon as it is stored.
+
+A job's own programs write the signals. They are on the PATH of a job's steps, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.model import Measurement, Run, RunStatus
+from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
+
+_CASE: Final = "lava-test-case"
+_SET: Final = "lava-test-set"
+_TIMEOUT_S: Final = 30.0
+# A name with another character would be cut, or split the server's address of it.
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def signals_of(environment: Mapping[str, str], say: Callable[[str], None]) -> Signals | None:
+    """The signals of the LAVA job that this process is part of; None outside of LAVA."""
+    if "LAVA_JOB_ID" not in environment or shutil.which(_CASE) is None:
+        return None
+    return Signals(say)
+
+
+class Signals:
+    """Tells LAVA of a run. `say` prints a line of the job's output; a signal is one of them.
+
+    The set is the suite, and says so if its figures are simulated. A case is a series, by its short name, and a metric:
+    `ext4-read-16k.throughput`; with several kernels the label comes first. The cases of an invalid measurement fail,
+    with its reasons in the log and without figures. A figure that a valid measurement lacks is skipped.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._several_kernels = False
+
+    def opened(self, run: Run) -> None:
+        self._several_kernels = len(run.plan.kernels) > 1
+        self._signal(_CASE, f"run-{run.run_id}", "--result", "pass")
+        self._signal(_SET, "start", safe(run.plan.suite) + ("-simulated" if run.simulated else ""))
+
+    def stored(self, measurement: Measurement) -> None:
+        name = self._name(measurement)
+        cases = {f"{name}.{metric.value}": metric for metric in metrics_of(measurement.workload)}
+        if not measurement.valid:
+            self._failed(name, cases or (name,), measurement.invalid_reasons)
+        elif not cases:
+            # A power cut has an outcome and no figures; the bench's own line tells it.
+            self._signal(_CASE, name, "--result", "pass")
+        else:
+            for case, metric in cases.items():
+                self._figure(case, metric, figure_of(measurement, metric))
+
+    def closed(self, run: Run) -> None:
+        self._signal(_SET, "stop")
+        complete = run.status is RunStatus.COMPLETE
+        if run.abort_reason:
+            self._say(f"the run was aborted: {run.abort_reason}")
+        self._signal(_CASE, "run-complete", "--result", "pass" if complete else "fail")
+
+    def _figure(self, case: str, metric: Metric, figure: Figure) -> None:
+        if figure is None:
+            self._signal(_CASE, case, "--result", "skip")
+            return
+        units = ["--units", metric.unit] if metric.unit else []
+        self._signal(_CASE, case, "--result", "pass", "--measurement", repr(float(figure)), *units)
+
+    def _failed(self, name: str, cases: Iterable[str], reasons: tuple[str, ...]) -> None:
+        with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
+            file.writelines(f"{name}: {reason}\n" for reason in reasons)
+            file.flush()
+            for case in cases:
+                self._signal(_CASE, case, "--result", "fail", "--output", file.name)
+
+    def _name(self, measurement: Measurement) -> str:
+        kernel = f"{measurement.kernel}-" if self._several_kernels else ""
+        return safe(f"{kernel}{measurement.slug}")
+
+    def _signal(self, *words: str) -> None:
+        """Write a signal. A job that LAVA has ended hears nothing any more: no reason to lose the run."""
+        try:
+            written = process.run(words, timeout_s=_TIMEOUT_S)
+        except LabError as error:
+            self._say(f"warning: LAVA was not told: {error.what}")
+            return
+        for line in written.stdout.decode(errors="replace").splitlines():
+            self._say(line)
+
+
+def safe(name: str) -> str:
+    """The name with only those characters that LAVA takes in the name of a case or a set."""
+    return _UNSAFE.sub("_", name)

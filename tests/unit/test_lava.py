@@ -1,0 +1,183 @@
+"""What a device file, a job and its signals hold; tests/lab/test_lava.py shows them to LAVA itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from command_line import CommandLine, command_line
+from results_factory import make_run
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.lava import bench_shell, helpers
+from fsjoule.lava.device import device_dictionary
+from fsjoule.lava.job import Job, suite_job
+from fsjoule.lava.signals import Signals, safe, signals_of
+from fsjoule.model import RunStatus
+from fsjoule.model.metrics import figure_of, metrics_of
+
+ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
+# Like LAVA's own programs: they print what they are told as one line. The real ones are in tests/lab/test_lava.py.
+PROGRAM = '#!/bin/sh\necho "<$(basename "$0") $*>"\nfor last; do :; done\n[ -f "$last" ] && cat "$last" || true\n'
+
+
+@pytest.fixture
+def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    monkeypatch.delenv("LG_ENV", raising=False)
+    return command_line(monkeypatch, capfd)
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lines of a job in which LAVA's programs are on the PATH."""
+    for name in ("lava-test-case", "lava-test-set"):
+        (tmp_path / name).write_text(PROGRAM)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return []
+
+
+def test_only_a_job_has_signals(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert signals_of({}, said.append) is None
+    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is not None
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is None
+
+
+def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[str]) -> None:
+    made = make_run()
+    signals = Signals(said.append)
+    signals.opened(made.run)
+    assert said == ["<lava-test-case run-k3v9q2 --result pass>", "<lava-test-set start quick-simulated>"]
+    for measurement in made.measurements:
+        said.clear()
+        signals.stored(measurement)
+        metrics = metrics_of(measurement.workload)
+        told = [re.findall(r"<lava-test-case (\S+) --result (\w+)", line) for line in said]
+        cases = dict(pair for pairs in told for pair in pairs)
+        assert list(cases) == [f"{measurement.slug}.{metric.value}" for metric in metrics]
+        if measurement.number == 2:
+            assert set(cases.values()) == {"fail"}
+            assert any("window 2.314 s and fio's runtime 2.101 s differ" in line for line in said)
+            assert not any("--measurement" in line for line in said)
+            continue
+        for metric, line in zip(metrics, said, strict=True):
+            figure = figure_of(measurement, metric)
+            wanted = "--result skip>" if figure is None else f"--result pass --measurement {figure!r}"
+            assert wanted in line
+            assert figure is None or not metric.unit or line.endswith(f"--units {metric.unit}>")
+
+
+def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
+    run = make_run(simulated=False).run
+    signals = Signals(said.append)
+    signals.opened(run)
+    assert said.pop() == "<lava-test-set start quick>"
+    signals.closed(run)
+    assert said[-2:] == ["<lava-test-set stop>", "<lava-test-case run-complete --result pass>"]
+    signals.closed(replace(run, status=RunStatus.ABORTED, abort_reason="interrupted by SIGTERM"))
+    assert said[-2:] == [
+        "the run was aborted: interrupted by SIGTERM",
+        "<lava-test-case run-complete --result fail>",
+    ]
+
+
+def test_several_kernels_are_told_apart(said: list[str]) -> None:
+    made = make_run(kernels=("6.1", "next/20261120"), repeat=1)
+    signals = Signals(said.append)
+    signals.opened(made.run)
+    said.clear()
+    for measurement in made.measurements:
+        signals.stored(measurement)
+    assert {line.split()[1].partition("-ext4")[0].partition("-btrfs")[0] for line in said if "<" in line} == {
+        "6.1",
+        "next_20261120",
+    }
+
+
+def test_a_signal_that_cannot_be_written_loses_no_measurement(
+    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}/none")
+    Signals(said.append).opened(make_run().run)
+    assert all(line.startswith("warning: LAVA was not told: ") for line in said)
+    assert len(said) == 2
+
+
+def test_names_are_what_lava_takes() -> None:
+    assert safe("6.1 ext4:nojournal-read 16k/x") == "6.1_ext4_nojournal-read_16k_x"
+
+
+def test_a_helper_carries_its_settings_and_splits_as_it_was_put_together() -> None:
+    bench = helpers.Bench("board 1", Path("/env/a b.yaml"), {"LG_COORDINATOR": "lab:20408", "PATH": "/a b:/c"}, 60)
+    device = yaml.safe_load(device_dictionary(bench, Path("/runs"), "imx6ul"))
+    assert device["devicetype"] == "imx6ul"
+    command = device["commands"]["power_off"]
+    assert command.startswith("/")
+    assert "--set 'PATH=/a b:/c'" in command
+    assert command.endswith("--wait 60 --set LG_COORDINATOR=lab:20408 --set 'PATH=/a b:/c'")
+    assert "'board 1'" in command
+
+
+def test_a_setting_needs_name_and_value() -> None:
+    assert helpers.parsed(["A=b=c", "D="]) == {"A": "b=c", "D": ""}
+    for wrong in ("A", "=b"):
+        with pytest.raises(ConfigError, match="is not NAME=VALUE"):
+            helpers.parsed([wrong])
+
+
+@pytest.mark.parametrize(("text", "priority"), [("high", "high"), ("0", 0), ("100", 100)])
+def test_a_job_has_the_priority_that_lava_takes(text: str, priority: object) -> None:
+    assert yaml.safe_load(suite_job(Job("job", (), "imx6ul", priority=text)))["priority"] == priority
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--priority", "urgent"), "--priority urgent: it is low, medium, high"),
+        (("--priority", "101"), "a number up to 100"),
+        (("--hours", "0"), "a job needs at least one"),
+        (("--suite", "none"), "unknown suite 'none'"),
+        (("--fs", "ext5"), "ext5"),
+        (("--kernel", "2.6"), "2.6"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(fsjoule: CommandLine, words: tuple[str, ...], message: str) -> None:
+    done = fsjoule("lava", "job", "--lg-env", ENVIRONMENT, *words)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_job_names_its_device_type(fsjoule: CommandLine) -> None:
+    done = fsjoule("lava", "job")
+    assert done.code == 2
+    assert "a job needs the type of its devices" in done.err
+    job = yaml.safe_load(fsjoule("lava", "job", "--device-type", "imx6ul", "--place", "desk", "--", "-k", "a b").out)
+    assert (job["device_type"], job["device"]) == ("imx6ul", "desk")
+    [test] = job["actions"][2]["test"]["definitions"]
+    assert any("-k 'a b'" in step for step in test["repository"]["run"]["steps"])
+
+
+def test_help_shows_what_people_call(fsjoule: CommandLine) -> None:
+    text = fsjoule("lava", "--help").out
+    assert re.findall(r"^  (\w[\w-]*)  ", text, re.MULTILINE) == ["device", "job"]
+
+
+def test_the_overlay_is_the_workers_own_file_or_comes_over_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, into = tmp_path / "dispatcher", tmp_path / "job"
+    (here / "tmp/7").mkdir(parents=True)
+    into.mkdir()
+    (here / "tmp/7/overlay-1.tar.gz").write_bytes(b"overlay")
+    monkeypatch.setattr(bench_shell, "_DOWNLOADS", here)
+    got = bench_shell.fetch_overlay("http://127.0.0.1/tmp/7/overlay-1.tar.gz", into)
+    assert got == into / "overlay-1.tar.gz"
+    assert got.read_bytes() == b"overlay"
+    for url in ("http://127.0.0.1:9/tmp/8/overlay-1.tar.gz", "nothing"):
+        with pytest.raises(LabError, match="overlay cannot be fetched"):
+            bench_shell.fetch_overlay(url, into)
