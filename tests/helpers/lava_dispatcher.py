@@ -1,0 +1,143 @@
+"""LAVA's dispatcher for tests: Debian's packages, unpacked into the cache, on this environment's Python.
+
+`lava-run` needs root and /var/lib/lava. It gets a mount namespace with an empty /var/lib/lava of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from fsjoule.host import process
+from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.cache.stages import build_once, cache_key
+from fsjoule.host.paths import cache_folder
+
+# The server's package has base.jinja2, which device templates extend; nothing of it runs.
+PACKAGES: Final = ("lava-dispatcher", "lava-common", "lava-server")
+SUITE: Final = "sid"
+_HOME: Final = Path("/var/lib/lava")
+_MODULES: Final = "usr/lib/python3/dist-packages"
+# What Debian's lava-worker gives its jobs.
+_PATH: Final = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+_START: Final = (
+    "mount -t tmpfs lava /var/lib/lava && mkdir -p /var/lib/lava/dispatcher/tmp && exec "
+    'env -i HOME=/root LC_ALL=C.UTF-8 "$@"'
+)
+_CHECK: Final = """
+import json, sys
+from lava_common import schemas
+from lava_common.schemas import device
+given = json.load(sys.stdin)
+device.validate(given["device"])
+schemas.validate(given["job"], strict=True)
+"""
+_RENDER: Final = """
+import sys, jinja2
+loader = jinja2.ChoiceLoader([jinja2.DictLoader({"it": sys.stdin.read()}), jinja2.FileSystemLoader(sys.argv[1])])
+print(jinja2.Environment(loader=loader, trim_blocks=True).get_template("it").render())
+"""
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    root: Path
+
+    @property
+    def modules(self) -> Path:
+        return self.root / _MODULES
+
+    @property
+    def version(self) -> str:
+        return (self.modules / "lava_common" / "VERSION").read_text().strip()
+
+    @contextmanager
+    def run(self, number: int, out: Path, device: str, job: str, *options: str) -> Generator[subprocess.Popen[bytes]]:
+        """lava-run in the background. Results are in `out`."""
+        out.mkdir()
+        for name, text in (("device", device), ("job", job), ("dispatcher", "dispatcher_ip: 127.0.0.1\n")):
+            (out / f"{name}.yaml").write_text(text)
+        words = [sys.executable, str(self.root / "usr/bin/lava-run"), "--job-id", str(number), "--output-dir", str(out)]
+        words += ["--device", f"{out}/device.yaml", "--dispatcher", f"{out}/dispatcher.yaml", *options]
+        start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, "sh"]
+        start += [f"PATH={_PATH}", f"PYTHONPATH={self.modules}", *words, f"{out}/job.yaml"]
+        made = not _HOME.exists()
+        _HOME.mkdir(exist_ok=True)
+        try:
+            with (out / "stderr").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log) as running:
+                try:
+                    yield running
+                finally:
+                    if running.poll() is None:
+                        running.kill()
+        finally:
+            if made:
+                _HOME.rmdir()
+
+    def check(self, device: str, job: str) -> None:
+        """Check both strictly, as a server does with what is submitted to it. Raises LabError with what is wrong."""
+        given = json.dumps({"device": yaml.safe_load(device), "job": yaml.safe_load(job)})
+        self._python(_CHECK, given)
+
+    def render(self, template: str) -> Any:
+        """A device template as a server renders it, parsed."""
+        types = str(self.root / "usr/share/lava-server/device-types")
+        return yaml.safe_load(self._python(_RENDER, template, types))
+
+    def _python(self, program: str, text: str, *words: str) -> str:
+        done = process.run(
+            [sys.executable, "-c", program, *words],
+            timeout_s=60,
+            input_bytes=text.encode(),
+            env={"PYTHONPATH": str(self.modules)},
+        )
+        return done.stdout.decode()
+
+
+def dispatcher() -> Dispatcher:
+    """The dispatcher of the cache, fetched if it is not there. Raises LabError."""
+    key = cache_key({"packages": PACKAGES, "suite": SUITE})
+    return Dispatcher(build_once("packages", "lava", key, _fetch, progress=print, root=cache_folder("lava")))
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    """The job's results so far, in their order."""
+    return [line["msg"] for line in _logged(out) if line["lvl"] == "results"]
+
+
+def output(out: Path) -> str:
+    """What the job's commands and its shell have printed so far."""
+    return "\n".join(str(line["msg"]) for line in _logged(out) if line["lvl"] in ("target", "debug", "error"))
+
+
+def _logged(out: Path) -> list[dict[str, Any]]:
+    log = out / "logs.yaml"
+    if not log.exists():
+        return []
+    # The last line may be half a line.
+    text = log.read_text().rpartition("\n")[0]
+    return yaml.load(text, yaml.CSafeLoader) or []
+
+
+def _fetch(folder: Path) -> None:
+    work = folder / "work"
+    architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
+    # The lists of sid look expired where a mirror is a few days behind.
+    source = source_line(debian_mirror(), SUITE, check_valid_until=False)
+    apt = PrivateApt(work / "apt", source=source, architecture=architecture)
+    apt.update(print)
+    (work / "debs").mkdir()
+    for package in apt.download(apt.show(PACKAGES), work / "debs", print):
+        process.run(["dpkg-deb", "--extract", package, folder], timeout_s=120)
+    shutil.rmtree(work)
+    assert os.access(folder / "usr/bin/lava-run", os.X_OK)

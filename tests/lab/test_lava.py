@@ -1,0 +1,238 @@
+"""Debian's lava-run drives the virtual lab's place: a device that LAVA accepts, jobs that complete, cancel and kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bench_runs import PROJECT
+from lava_dispatcher import Dispatcher, dispatcher, output, results
+
+from fsjoule.host import process
+from fsjoule.model import Measurement, RunStatus
+from fsjoule.model.metrics import figure_of, metrics_of
+from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.virtual.lab import lab
+
+ENVIRONMENT = PROJECT / "env" / "deterministic.yaml"
+FSJOULE = Path(sys.executable).with_name("fsjoule")
+# What the issue of a cancelled or killed job allows.
+FREE_WITHIN_S = 60.0
+_LIMIT_S = 900.0
+
+
+@dataclass
+class Place:
+    """The virtual lab's place as a device of LAVA's."""
+
+    lava: Dispatcher
+    folder: Path
+    environment: dict[str, str]
+    jobs: int = field(default=0)
+
+    def fsjoule(self, *words: str) -> str:
+        done = process.run([FSJOULE, "lava", *words], timeout_s=_LIMIT_S, env=self.environment)
+        return done.stdout.decode()
+
+    def device(self, *options: str) -> str:
+        results = ["--results", str(self.folder / "results")]
+        return self.fsjoule("device", "virtual", "--lg-env", str(ENVIRONMENT), *results, *options)
+
+    def job(self, *options: str) -> str:
+        words = ["--suite", "quick", "--fs", "ext4", "--repeat", "1", "--seed", "5", "--lg-env", str(ENVIRONMENT)]
+        return self.fsjoule("job", *words, *options)
+
+    @contextlib.contextmanager
+    def run(self, device: str, job: str, *options: str) -> Generator[tuple[subprocess.Popen[bytes], Path]]:
+        self.jobs += 1
+        out = self.folder / f"job-{self.jobs}"
+        with self.lava.run(self.jobs, out, device, job, *options) as running:
+            yield running, out
+
+    def complete(self, device: str, job: str, *options: str) -> tuple[int, Path]:
+        with self.run(device, job, *options) as (running, out):
+            code = running.wait(_LIMIT_S)
+        return code, out
+
+    def newest(self) -> LoadedRun:
+        return load_run(max((self.folder / "results").iterdir(), key=lambda run: run.stat().st_mtime))
+
+    def as_somebody_else(self, *words: str) -> None:
+        environment = {**self.environment, "LG_HOSTNAME": "desk", "LG_USERNAME": "somebody"}
+        client = FSJOULE.with_name("labgrid-client")
+        process.run([client, "-p", "virtual", *words], timeout_s=_LIMIT_S, env=environment)
+
+
+@pytest.fixture(scope="module")
+def place(module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
+    handle = lab.up("deterministic", owner_pid=os.getpid(), board="deterministic", progress=print)
+    folder = tmp_path_factory.mktemp("lava")
+    yield Place(dispatcher(), folder, {**handle.environment, "FSJOULE_STATE_DIR": str(module_state)})
+    assert lab.down("deterministic")
+
+
+def state() -> tuple[str | None, object]:
+    status = lab.status("deterministic")
+    assert status.board is not None
+    return status.holder, status.board["power"]
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.2)
+
+
+def case(result: dict[str, Any]) -> str:
+    return str(result["case"])
+
+
+def of_job(out: Path) -> dict[str, Any]:
+    """LAVA's word on the whole job."""
+    return next(each for each in reversed(results(out)) if each["definition"] == "lava" and case(each) == "job")
+
+
+def test_lava_accepts_the_device_and_the_job(place: Place) -> None:
+    for options in ((), ("--place", "virtual", "--priority", "70", "--health-check", "--", "-k", "read or write")):
+        device, job = place.device(), place.job(*options)
+        place.lava.check(device, job)
+        code, out = place.complete(device, job, "--validate")
+        assert code == 0, output(out)
+        assert of_job(out)["result"] == "pass"
+
+
+def test_the_template_renders_to_the_same_device(place: Place) -> None:
+    plain, rendered = yaml.safe_load(place.device()), place.lava.render(place.device("--template"))
+    for part in ("commands", "actions", "parameters"):
+        plain_part, rendered_part = plain[part], rendered[part]
+        for commands in (plain_part, rendered_part):
+            for name in ("hard_reset", "power_on", "power_off"):
+                if isinstance(commands.get(name), list):
+                    [commands[name]] = commands[name]
+        assert rendered_part == plain_part
+    constants = plain["constants"]
+    assert constants["posix"] == rendered["constants"]["posix"]
+    assert constants["kernel-start-message"] == rendered["constants"]["kernel-start-message"]
+    for name, limit in plain["timeouts"]["actions"].items():
+        assert rendered["timeouts"]["actions"][name] == limit
+
+
+def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Place) -> None:
+    code, out = place.complete(place.device(), place.job("--", "-k", "mkfs or randread"))
+    assert code == 0, output(out)
+    run = place.newest()
+    assert run.run.status is RunStatus.COMPLETE
+    told = {case(each): each for each in results(out) if each["definition"] == "0_fsjoule"}
+    assert told[f"run-{run.run.run_id}"]["result"] == "pass"
+    assert told["run-complete"]["result"] == "pass"
+    assert told["bench"]["result"] == "pass"
+    figures = {name: each for name, each in told.items() if "set" in each}
+    expected = dict(pair for each in run.measurements for pair in figures_of(each))
+    assert len(expected) == 11
+    assert {name: (float(each["measurement"]), each.get("units", "")) for name, each in figures.items()} == expected
+    assert {each["set"] for each in figures.values()} == {"quick-simulated"}
+    assert state() == (None, "off")
+    assert_nothing_of_a_job_left(place)
+
+
+def figures_of(measurement: Measurement) -> Generator[tuple[str, tuple[float, str]]]:
+    assert measurement.valid
+    for metric in metrics_of(measurement.workload):
+        figure = figure_of(measurement, metric)
+        assert figure is not None
+        yield f"{measurement.slug}.{metric}", (figure, metric.unit)
+
+
+def assert_nothing_of_a_job_left(place: Place) -> None:
+    kept = Path(place.environment["FSJOULE_STATE_DIR"]) / "lava"
+    wait_for(
+        lambda: {each.name for each in kept.iterdir()} == {"virtual.log"},
+        FREE_WITHIN_S,
+        lambda: str(list(kept.iterdir())),
+    )
+    assert (kept / "virtual.log").read_text() == ""
+    words = [str(place.folder).encode(), b"bench-shell"]
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
+            assert not any(word in line for word in words), line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
+    place: Place, number: signal.Signals
+) -> None:
+    with place.run(place.device(), place.job()) as (running, out):
+        wait_for(lambda: any("measurement" in each for each in results(out)), _LIMIT_S, lambda: output(out))
+        assert state() == (f"{os.uname().nodename}/lava", "on")
+        running.send_signal(number)
+        wait_for(lambda: state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        running.wait(_LIMIT_S)
+    assert_nothing_of_a_job_left(place)
+    run = place.newest()
+    assert run.run.status is RunStatus.ABORTED
+    assert (run.run.abort_reason or "").startswith("interrupted")
+    if number is signal.SIGTERM:
+        assert of_job(out)["error_type"] == "Canceled"
+        return
+    options = ["--lg-env", str(ENVIRONMENT), "--resume", str(run.path), "-k", "mkfs", "-p", "no:cacheprovider"]
+    process.run(
+        [sys.executable, "-m", "pytest", "tests/bench", *options],
+        timeout_s=_LIMIT_S,
+        cwd=PROJECT,
+        env=place.environment,
+        check=False,
+    )
+    assert len(load_run(run.path).measurements) > len(run.measurements)
+
+
+def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
+    place.as_somebody_else("acquire")
+    place.as_somebody_else("power", "on")
+    try:
+        code, out = place.complete(place.device("--wait", "3"), place.job())
+        assert code == 1
+        assert of_job(out)["error_type"] == "Infrastructure"
+        assert "the place 'virtual' is held by desk/somebody" in output(out)
+        assert state() == ("desk/somebody", "on")
+    finally:
+        place.as_somebody_else("power", "off")
+        place.as_somebody_else("release")
+    assert_nothing_of_a_job_left(place)
+
+
+def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
+    place.as_somebody_else("acquire")
+    with place.run(place.device(), place.job("--", "-k", "mkfs")) as (running, out):
+        wait_for(lambda: "is held by desk/somebody" in output(out), _LIMIT_S, lambda: output(out))
+        place.as_somebody_else("release")
+        assert running.wait(_LIMIT_S) == 0, output(out)
+    assert state() == (None, "off")
+
+
+def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
+    commands = yaml.safe_load(place.device())["commands"]
+
+    def call(name: str) -> None:
+        process.run(commands[name].split(), timeout_s=_LIMIT_S, env={"PATH": "/usr/bin:/bin"})
+
+    call("power_off")
+    call("power_on")
+    call("power_on")
+    assert state() == (f"{os.uname().nodename}/lava", "on")
+    call("hard_reset")
+    assert state() == (f"{os.uname().nodename}/lava", "on")
+    call("power_off")
+    call("power_off")
+    assert state() == (None, "off")
