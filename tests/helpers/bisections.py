@@ -11,6 +11,7 @@ import numpy as np
 
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.explanation import profile_pair
+from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Answer
 from fsjoule.store.bisection import Asked, Line, bisection_log
@@ -46,13 +47,16 @@ class Bisection:
     said: list[str] = field(default_factory=list[str])
     budget: int = 120
     scan: int = 0
+    earlier: EarlierRuns | None = None
 
     def run(self) -> State:
         with bisection_log(self.folder) as log:
             if not log.events:
                 log.add(asked(self.budget))
                 log.add(Line(COMMITS, subjects=SUBJECTS))
-            return Search(log, self.builds, self.boots, "virtual", self._enter, self.said.append, self.scan).run()
+            return Search(
+                log, self.builds, self.boots, "virtual", self._enter, self.said.append, self.scan, self.earlier
+            ).run()
 
     def explain(self) -> State:
         with bisection_log(self.folder) as log:

@@ -263,3 +263,49 @@ def test_a_question_without_sense_is_refused(positions: int, effects: tuple[floa
         Question(positions, effects)
     with pytest.raises(ValueError, match="noises"):
         Question(5, (0.1,), noise=(None, None))
+
+
+def recorded(loss: float, seed: int, runs: int = 2, boots: int = 5) -> tuple[Boot, ...]:
+    """Boots of both ends in turn, in earlier runs with levels of their own."""
+    rng = np.random.default_rng([seed, 99])
+    found: list[Boot] = []
+    for run in range(runs):
+        level = rng.normal(0, 10 * NOISE)
+        for number in range(2 * boots):
+            position = 99 * (number % 2)
+            figure = float(level + loss * (position > 0) + rng.normal(0, NOISE))
+            found.append(Boot(position, number - 2 * boots, (figure,), f"run {run}", Purpose.RECORDED))
+    return tuple(found)
+
+
+def test_recorded_boots_of_the_ends_save_fresh_ones_and_confirmation_is_fresh() -> None:
+    with_them, without = 0, 0
+    for seed in range(6):
+        known = Range(one_step(37), seed=seed, evidence=Evidence(recorded(EFFECT, seed)))
+        answer = known.run(Question(100, (EFFECT,), seed=seed))
+        assert (answer.kind, answer.standing.members) == (Kind.CULPRIT, (37,))
+        fresh = [boot for boot in known.evidence.boots if boot.purpose is not Purpose.RECORDED]
+        assert {boot.position for boot in fresh if boot.purpose is Purpose.CONFIRMATION} == {36, 37}
+        assert {0, 99} <= {boot.position for boot in fresh}
+        with_them += len(fresh)
+        alone = Range(one_step(37), seed=seed)
+        alone.run(Question(100, (EFFECT,), seed=seed))
+        without += len(alone.evidence.boots)
+    assert with_them <= without - 6 * 3
+
+
+def test_recorded_boots_that_the_board_does_not_show_any_more_blame_nobody() -> None:
+    for seed in range(6):
+        world = Range(lambda _position, _variant: (0.0,), seed=seed, evidence=Evidence(recorded(EFFECT, seed)))
+        answer = world.run(Question(100, (EFFECT,), seed=seed))
+        assert answer.kind is Kind.NO_REGRESSION
+        fresh = [boot.position for boot in world.evidence.boots if boot.purpose is not Purpose.RECORDED]
+        assert min(fresh.count(0), fresh.count(99)) >= 3
+
+
+def test_recorded_boots_that_show_nothing_end_nothing() -> None:
+    world = Range(one_step(37), evidence=Evidence(recorded(0.0, 1)))
+    assert world.run(Question(100, (EFFECT,))).standing.members == (37,)
+    budget = Range(one_step(37), evidence=Evidence(recorded(EFFECT, 1)))
+    assert budget.run(Question(100, (EFFECT,), budget=6)).kind is Kind.UNDECIDED
+    assert len(budget.evidence.boots) == len(recorded(EFFECT, 1)) + 6, "a budget is one of fresh boots"

@@ -74,7 +74,8 @@ def bisect(
         int | None, typer.Option("--seed", metavar="N", help="Seed for all random choices (default: new, recorded).")
     ] = None,
     index: Annotated[
-        str | None, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Earlier boots tell the noise.")
+        str | None,
+        typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Earlier boots of these kernels count, too."),
     ] = None,
     further: Annotated[
         bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")

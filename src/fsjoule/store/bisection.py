@@ -185,6 +185,26 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedBoot:
+    """A boot of an earlier run: its number in the run, and its figures by `<measurement> <metric>`."""
+
+    run_id: str
+    boot: int
+    started_utc: str
+    figures: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the index has of a kernel; `mismatches` say which runs of it do not count, and why."""
+
+    image: str
+    boots: tuple[RecordedBoot, ...]
+    mismatches: tuple[str, ...] = ()
+    event: Literal["recorded"] = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """Look at these positions of the line, too, whose ends are equal."""
 
@@ -192,7 +212,7 @@ class Scan:
     event: Literal["scan"] = "scan"
 
 
-Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget | Scan
+Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget | Scan | Recorded
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 

@@ -10,7 +10,8 @@ from fsjoule.report import style
 from fsjoule.report.bisection import words
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.statistics.ratios import Floats
-from fsjoule.verdicts.bisection.state import State, metric_of
+from fsjoule.verdicts.bisection.figures import metric_of
+from fsjoule.verdicts.bisection.state import State
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 160

@@ -8,7 +8,8 @@ from fsjoule.report.bisection import words
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.statistics.bisection.posterior import gathered, possible_positions
 from fsjoule.statistics.ratios import Floats
-from fsjoule.verdicts.bisection.state import State, metric_of
+from fsjoule.verdicts.bisection.figures import metric_of
+from fsjoule.verdicts.bisection.state import State
 
 _MOST = 10
 _MATTERS = 0.05

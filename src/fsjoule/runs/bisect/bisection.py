@@ -20,6 +20,7 @@ from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.builds import TreeBuilds
 from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.question import Request, asked_of, begin, choice_of
+from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.store.bisection import BisectionLog, Line, bisection_log
@@ -75,7 +76,10 @@ def bisect(request: Request) -> State:
                 request.command,
             )
         )
-        search = Search(log, builds, boots, request.environment.profile.name, builds.inside, request.say, request.scan)
+        earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
+        search = Search(
+            log, builds, boots, request.environment.profile.name, builds.inside, request.say, request.scan, earlier
+        )
         if request.further:
             search.go_on()
         found = search.run()

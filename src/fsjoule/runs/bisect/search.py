@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
@@ -13,6 +14,7 @@ from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.report.bisection.words import forecast_line, headline
+from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.bisection.question import Purpose
@@ -32,7 +34,7 @@ class Search:
     """A bisection under way.
 
     `enter` gives the line inside of a merge, by the commit before it and the merge; None for a commit that is no merge.
-    `scan` is how many commits between equal ends are looked at.
+    `scan` is how many commits between equal ends are looked at, `earlier` the runs that count as evidence, too.
     """
 
     log: BisectionLog
@@ -42,6 +44,7 @@ class Search:
     enter: Callable[[str, str], Line | None]
     say: Callable[[str], None]
     scan: int = 0
+    earlier: EarlierRuns | None = None
 
     def run(self) -> State:
         """Measure until there is an answer, which is the log's last event then.
@@ -166,10 +169,28 @@ class Search:
             figures=boot.figures,
         )
         self.log.add(event)
+        self._remember(boot.folder)
         alike = [each for each in (*state.booted, event) if each.kernel == kernel]
         if len(alike) >= _EMPTY_BOOTS and not any(v for each in alike for v in each.figures.values()):
             self.log.add(Skipped(kernel, "work", f"no valid figure in {len(alike)} boots"))
         return boot
+
+    def _remember(self, like: Path) -> None:
+        """Take in what earlier runs say of the kernels that have been built. The first own boot tells which series."""
+        if self.earlier is None:
+            return
+        state = State.of(self.log.events)
+        known = {each.image for each in state.recorded}
+        for image in dict.fromkeys(each.image for each in state.built if each.kernel.is_plain):
+            if image in known:
+                continue
+            own = {each.run_id for each in state.booted}
+            found = self.earlier.of(image, like, state.asked.figures, own)
+            self.log.add(found)
+            for reason in found.mismatches:
+                self.say(f"it does not count as evidence: {reason}")
+            if found.boots:
+                self.say(f"recorded before: {counted(len(found.boots), 'boot')} of this kernel")
 
     def _predict(self, state: State, forecast: Forecast | None) -> None:
         if forecast is not None:

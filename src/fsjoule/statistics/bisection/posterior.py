@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fsjoule.statistics.bisection.levels import Levels
 from fsjoule.statistics.bisection.losses import Loss, likelihoods, loss_at
-from fsjoule.statistics.bisection.question import Boot, Evidence, Question, Variant
+from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.ratios import Floats
 
@@ -31,6 +31,8 @@ _MOST_DEGREES: Final = 4
 # The noise without any earlier boot, as a share of the smallest loss that matters, and its degrees of freedom.
 _NOISE_OF_EFFECT: Final = 0.4
 _NOISE_DEGREES: Final = 2
+# From this probability on fresh boots contradict recorded ones.
+_SURE: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +131,14 @@ def possible_positions(question: Question, pools: Mapping[int, str]) -> npt.NDAr
 
 
 def gathered(question: Question, evidence: Evidence) -> Search:
-    """All plain boots of the evidence, one after the other."""
-    search = Search.start(question)
+    """All plain boots of the evidence, one after the other; recorded ones unless fresh boots contradict them."""
+    every, fresh = Search.start(question), Search.start(question)
     for boot in evidence.boots:
-        search = search.after(boot)
-    return search
+        every = every.after(boot)
+        fresh = fresh if boot.purpose is Purpose.RECORDED else fresh.after(boot)
+    if len(fresh.boots) in (0, len(every.boots)):
+        return every
+    possible = possible_positions(question, evidence.pools)
+    loss, alone = every.posterior(possible).loss, fresh.posterior(possible).loss
+    contradicted = max(alone, 1 - alone) >= _SURE and (loss > 1 / 2) != (alone > 1 / 2)
+    return fresh if contradicted else every

@@ -14,7 +14,8 @@ class Purpose(StrEnum):
     """Why a boot ran.
 
     `confirmation` boots are the fresh ones of a candidate and its parent, `cure` those of the bad end with and without
-    it, `layout` those of both with forced alignment of functions. `scan` boots look between two equal ends.
+    it, `layout` those of both with forced alignment of functions. `scan` boots look between two equal ends. `recorded`
+    boots ran before the bisection, for something else.
     """
 
     END = "end"
@@ -24,6 +25,7 @@ class Purpose(StrEnum):
     LAYOUT = "layout"
     CURE = "cure"
     SCAN = "scan"
+    RECORDED = "recorded"
 
 
 class Variant(StrEnum):
@@ -70,7 +72,8 @@ class Boot:
     """One boot: `figures` has the logarithm of each metric, signed so that larger is worse; NaN is absent.
 
     `number` is its place in time on its board. Boots of another time (recorded runs) belong to a board name of their
-    own, because the level may have moved in between. A reverted boot is one of the bad end without that position.
+    own, because the level may have moved in between; their numbers are negative. A reverted boot is one of the bad end
+    without that position.
     """
 
     position: int
@@ -85,7 +88,8 @@ class Boot:
 class Evidence:
     """All that was seen so far.
 
-    `untestable` positions did not build, boot or mount. `pools` gives positions whose images are equal the same key.
+    Recorded boots come first. `untestable` positions did not build, boot or mount. `pools` gives positions whose images
+    are equal the same key.
     `cure_possible` and `layout_possible` are false if there is no such image (the revert does not apply).
     """
 

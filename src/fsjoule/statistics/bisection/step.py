@@ -1,7 +1,8 @@
 """The next boot of a bisection, or its answer: a pure function of what is asked and what was seen.
 
 Ends first; then the boots that tell most, with a reference boot of an end now and then; then fresh boots of the
-candidate and its parent in turn. Every plain boot feeds the posterior, whatever it ran for.
+candidate and its parent in turn. Every plain boot feeds the posterior, whatever it ran for. Recorded boots do, too, but
+end nothing: `no regression` rests on fresh boots of the ends, a culprit on fresh boots of itself and its parent.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from fsjoule.statistics.outcome import Confirmed
 
 # The ends are measured at least so often each, and until a loss is this probable.
 _LEAST_ENDS: Final = 3
+# So often, where recorded boots show a loss between them.
+_LEAST_KNOWN_ENDS: Final = 1
 _ENDS_SHOW: Final = 0.9
 # A reference boot of an end follows so many other boots.
 _REFERENCE_EVERY: Final = 20
@@ -55,8 +58,9 @@ class _Step:
         self._question = search.question
         self._evidence = evidence
         self._last = self._question.positions - 1
-        self._positions = [boot.position for boot in search.boots]
-        self._built = set(self._positions)
+        self._fresh = [boot for boot in search.boots if boot.purpose is not Purpose.RECORDED]
+        self._positions = [boot.position for boot in self._fresh]
+        self._built = {boot.position for boot in search.boots}
         self._testable = np.ones(self._question.positions, dtype=np.bool_)
         self._testable[[position for position in evidence.untestable if position not in self._built]] = False
         self._possible = possible_positions(self._question, evidence.pools)
@@ -81,14 +85,15 @@ class _Step:
     def _measured(self, posterior: Posterior, standing: Standing, fresh: Paired) -> Measure:
         if self._at_ends(posterior):
             return self._end(standing)
-        confirming = self._search.boots[-1].purpose is Purpose.CONFIRMATION
+        confirming = self._fresh[-1].purpose is Purpose.CONFIRMATION
         if standing.probability >= (_DROPPED if confirming else _CANDIDATE):
             return self._confirmation(standing, fresh)
         return self._searched(posterior, standing)
 
     @property
     def _spent(self) -> bool:
-        return len(self._evidence.boots) >= self._question.budget
+        fresh = sum(boot.purpose is not Purpose.RECORDED for boot in self._evidence.boots)
+        return fresh >= self._question.budget
 
     @property
     def _ends(self) -> int:
@@ -126,8 +131,10 @@ class _Step:
         return sure and fresh.enough and fresh.ratio >= -math.log(self._question.alpha * _FRESH_SHARE)
 
     def _at_ends(self, posterior: Posterior) -> bool:
-        only_ends = all(boot.purpose is Purpose.END for boot in self._search.boots)
-        return self._ends < _LEAST_ENDS or (only_ends and posterior.loss < _ENDS_SHOW)
+        shown = posterior.loss >= _ENDS_SHOW
+        least = _LEAST_KNOWN_ENDS if shown and len(self._fresh) < len(self._search.boots) else _LEAST_ENDS
+        only_ends = all(boot.purpose is Purpose.END for boot in self._fresh)
+        return self._ends < least or (only_ends and not shown)
 
     def _end(self, standing: Standing) -> Measure:
         done = Paired(self._positions.count(0), self._positions.count(self._last))

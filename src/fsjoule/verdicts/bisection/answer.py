@@ -11,7 +11,8 @@ from fsjoule.model.bisection import WantedKernel
 from fsjoule.statistics.bisection.answer import Answer, Kind, Scanned, Second
 from fsjoule.statistics.bisection.losses import Loss
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.verdicts.bisection.state import State, metric_of
+from fsjoule.verdicts.bisection.figures import metric_of
+from fsjoule.verdicts.bisection.state import State
 
 # Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
 EXIT_CODES: Final = {Kind.CULPRIT: 0, Kind.SET: 10, Kind.NO_REGRESSION: 11, Kind.UNDECIDED: 3, Kind.UNTESTABLE: 12}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from fsjoule.errors import ResultError
 from fsjoule.model.bisection import WantedKernel
-from fsjoule.model.metrics import Metric
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast, forecast
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
@@ -26,10 +24,13 @@ from fsjoule.store.bisection import (
     Line,
     Pools,
     Profiled,
+    Recorded,
     Scan,
     Skipped,
     Waited,
 )
+from fsjoule.verdicts.bisection.figures import metric_of, worse
+from fsjoule.verdicts.bisection.recorded import recorded_boots
 
 _E = TypeVar("_E")
 
@@ -53,6 +54,7 @@ class State:
     answered: Answered | None
     profiled: tuple[Profiled, ...] = ()
     scan: Scan | None = None
+    recorded: tuple[Recorded, ...] = ()
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> State:
@@ -75,6 +77,7 @@ class State:
             answered=last if isinstance(last, Answered) else None,
             profiled=_all(events, Profiled),
             scan=_newest(events, Scan),
+            recorded=_all(events, Recorded),
         )
 
     def commit(self, position: int) -> str:
@@ -94,11 +97,11 @@ class State:
     def question(self) -> Question:
         """The question about the line; its budget is what is left of the whole."""
         effects = tuple(_effect(figure, self.asked) for figure in self.asked.figures)
-        elsewhere = len(self.booted) - len(self.evidence().boots)
+        here = sum(boot.purpose is not Purpose.RECORDED for boot in self.evidence().boots)
         return Question(
             positions=len(self.line.commits),
             effects=effects,
-            budget=self.asked.budget - elsewhere,
+            budget=self.asked.budget - (len(self.booted) - here),
             layout=True,
             cure=True,
             noise=tuple(self.asked.noise.get(figure) for figure in self.asked.figures),
@@ -110,8 +113,9 @@ class State:
         position = {commit: number for number, commit in enumerate(self.line.commits)}
         skipped = {each.kernel for each in self.skipped}
         boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
+        fresh = (boot for boot in boots if boot is not None and (scanned or boot.purpose is not Purpose.SCAN))
         return Evidence(
-            boots=tuple(boot for boot in boots if boot is not None and (scanned or boot.purpose is not Purpose.SCAN)),
+            boots=(*self._earlier(position), *fresh),
             untestable=frozenset(
                 position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
             ),
@@ -119,6 +123,14 @@ class State:
             cure_possible=not any(kernel.without for kernel in skipped if kernel.commit in position),
             layout_possible=not any(kernel.aligned for kernel in skipped if kernel.commit in position),
         )
+
+    def _earlier(self, position: Mapping[str, int]) -> tuple[Boot, ...]:
+        """The recorded boots of kernels on the line, each run with a level of its own."""
+        images = {each.image: position[each.kernel.commit] for each in self.built[::-1] if _is_on(each, position)}
+        found = [
+            (each, images[kernel.image]) for kernel in self.recorded for each in kernel.boots if kernel.image in images
+        ]
+        return recorded_boots(found, self.asked.figures)
 
     def step(self) -> Measure | Answer:
         """The next boot, or the answer about this line."""
@@ -176,7 +188,7 @@ class State:
         return Boot(
             position=self.line.commits.index(kernel.without or kernel.commit),
             number=event.number,
-            figures=tuple(_worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
+            figures=tuple(worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
             board=event.board,
             purpose=event.purpose,
             variant=variant,
@@ -188,21 +200,13 @@ def may_scan(answer: Answer) -> bool:
     return answer.kind is Kind.NO_REGRESSION and answer.layout is None and not answer.swapped
 
 
-def metric_of(figure: str) -> Metric:
-    """The metric of `<measurement> <metric>`."""
-    return Metric(figure.rpartition(" ")[2])
-
-
 def _effect(figure: str, asked: Asked) -> float:
     metric = metric_of(figure)
     return smallest_loss(asked.effects[metric], more_is_better=metric.more_is_better)
 
 
-def _worse(figure: str, value: float | None) -> float:
-    """The logarithm, signed so that larger is worse; NaN where the figure is lacking."""
-    if value is None or value <= 0:
-        return math.nan
-    return -math.log(value) if metric_of(figure).more_is_better else math.log(value)
+def _is_on(built: Built, position: Mapping[str, int]) -> bool:
+    return built.kernel.is_plain and built.kernel.commit in position
 
 
 def _kind(purpose: Purpose) -> Purpose:
