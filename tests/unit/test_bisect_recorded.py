@@ -24,27 +24,26 @@ from fsjoule.verdicts.bisection.state import State
 FIGURES = ("ext4-randread-16k throughput", "ext4-randread-16k energy")
 
 
-def write(results: Path, run_id: str, digests: dict[str, str], *, board: str = "", size_mib: int = 16) -> Path:
-    """A run of kernels with these digests, three boots each."""
-    made = make_run(kernels=tuple(digests), filesystems=("ext4",), size_mib=size_mib)
+def write(results: Path, run_id: str, digests: dict[str, str], **other: str) -> Path:
+    """A run of kernels with these digests, three boots each; `other` are parts of its series."""
+    made = make_run(kernels=tuple(digests), filesystems=("ext4",))
     facts = tuple(replace(made.run.kernels[0], label=label, digest=digest) for label, digest in digests.items())
     run: Run = replace(made.run, run_id=run_id, kernels=facts)
     folder = RunFolder(results)
     folder.begin(run)
     for each in made.measurements:
-        series = replace(each.series, board=board or each.series.board)
-        folder.add(replace(each, boot=each.repetition, series=series), None, {})
+        folder.add(replace(each, boot=each.repetition, series=replace(each.series, **other)), None, {})
     folder.finish(run)
     return folder.path
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> str:
-    """Runs of the image `good`: one that counts, one of another board, one of other sizes; one of other kernels."""
+    """Runs of the image `good`: one that counts, one of another board, one of another card; one of other kernels."""
     results = tmp_path / "results"
     write(results, "aaaaaa", {"a": "good", "b": "bad"})
     write(results, "bbbbbb", {"a": "good"}, board="another")
-    write(results, "cccccc", {"a": "good"}, size_mib=32)
+    write(results, "cccccc", {"a": "good"}, storage="another card")
     write(results, "dddddd", {"a": "something else"})
     location = str(tmp_path / "index.sqlite")
     with open_index(location, create=True) as opened:
@@ -60,7 +59,7 @@ def test_runs_of_the_same_kernel_board_and_suite_count_and_others_are_named(inde
     named = sorted(found.mismatches)
     assert len(named) == 2
     assert named[0] == "run bbbbbb: board was another, is virtual"
-    assert named[1].startswith("run cccccc: workload was ")
+    assert named[1].startswith("run cccccc: storage was another card, is ")
     assert not EarlierRuns(index, "quick", ("ext4",)).of("good", own, FIGURES, {"aaaaaa"}).boots
     assert EarlierRuns(index, "quick", ("ext4",)).of("nobody's", own, FIGURES, ()) == Recorded("nobody's", ())
 
