@@ -122,7 +122,7 @@ def test_a_stick_is_there_when_it_is_asked_for(board: BoardProgram) -> None:
         assert "sda" not in console.run("cat /proc/partitions"), "no boot waits for it"
         console.run("/usr/lib/fsjoule/attach sda")
         assert "write back" in console.run("cat /sys/block/sda/queue/write_cache"), "it takes flushes"
-        activity = ActivityReader(board.status()["qemu_pid"], board.status()["qemu_pid"])
+        activity = ActivityReader(board.status()["qemu_pid"], [board.status()["qemu_pid"]])
         before = activity.read()
         console.run("yes fsjoule | dd of=/dev/sda bs=64k count=256 iflag=fullblock conv=fsync")
         after = activity.read()

@@ -8,9 +8,10 @@ import pytest
 from virtual_board import board_config
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import MIB
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, DiskConfig, GuestTimeConfig
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot, DiskConfig, GuestTimeConfig, Serial
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.board.qemu import arguments
 from fsjoule.virtual.disks.card import prepare_disk
@@ -99,7 +100,6 @@ def test_the_deterministic_example_is_right() -> None:
 @pytest.mark.parametrize(
     ("guest_time", "says"),
     [
-        ('mailbox = "m"', "the key 'guest_time.probe' is missing"),
         ('mailbox = "m"\nprobe = "p"\nshift = 11', "guest_time.shift = 11 is wrong"),
         ('mailbox = "m"\nprobe = "p"\nspeed = 1', "unknown key 'guest_time.speed'"),
         (f'mailbox = "{"m" * 120}"\nprobe = "p"', "too long"),
@@ -126,7 +126,10 @@ def test_the_example_is_right_and_relative_to_itself() -> None:
         ("port = 0", "port = 70000", "outlet.port = 70000 is wrong", "port"),
         ("size_mib = 1024", "size_mib = 1000", "card.size_mib = 1000 is wrong", "size_mib"),
         ('name = "test"', 'nam = "test"', "the key 'name' is missing", None),
-        ("[card]", "[carb]", "the key 'card' is missing", None),
+        ("[card]", "[carb]", "unknown key 'carb'", "[carb]"),
+        ('boot = "kernel"', 'boot = "grub"', "qemu.boot = 'grub' is wrong", "boot"),
+        ('["console", "mark"]', '["console"]', "qemu.serials has 0 times 'mark'", "serials"),
+        ('["console", "mark"]', '["mark", "console", "mark"]', "qemu.serials has 2 times 'mark'", "serials"),
         ('name = "test"', "name = test", "not valid TOML", "name"),
         ("idle_w = 1.1", 'idle_w = "much"', "power.idle_w = 'much' is wrong", "idle_w"),
     ],
@@ -176,6 +179,27 @@ def test_ready_file(tmp_path: Path) -> None:
 BOOT = BootFiles(Path("k"), Path("i"), Path("d"), "console=ttymxc0")
 
 
+@pytest.mark.parametrize("file", sorted(EXAMPLE.parent.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_board_is_described_by_what_is_its_own(file: Path) -> None:
+    if file.stem == "emmc":
+        return  # a card
+    config = BoardConfig.from_toml(file)
+    assert config.card.control_socket == file.with_name("mux.sock")
+    assert load_recipe(recipes_folder(), config.recipe).boot_loader.pieces.keys() == (
+        {"spl"} if config.qemu.boot is Boot.LOADER else set()
+    )
+
+
+def test_a_board_with_its_own_boot_loader_gets_no_kernel_and_serial_lines_in_its_own_order() -> None:
+    config = board_config(Path("/lab"))
+    lines = (Serial.NONE, Serial.MARK, Serial.CONSOLE)
+    config = replace(config, qemu=replace(config.qemu, boot=Boot.LOADER, serials=lines))
+    found = arguments(config, None, config.card.image, console=3, mark=4, control=5)
+    assert not {"-kernel", "-initrd", "-dtb", "-append"} & set(found)
+    serials = [value for option, value in itertools.pairwise(found) if option == "-serial"]
+    assert serials == ["null", "chardev:mark", "chardev:console"]
+
+
 def drives_and_devices(config: BoardConfig) -> list[str]:
     found = arguments(config, BOOT, config.card.image, console=3, mark=4, control=5)
     options = itertools.pairwise(found)
@@ -205,5 +229,8 @@ def test_card_and_disks_come_with_the_devices_of_the_config() -> None:
 
 
 def test_the_imx_has_a_slot_of_its_own_for_the_card() -> None:
-    (card,) = drives_and_devices(board_config(Path("/lab")))
+    config = board_config(Path("/lab"))
+    (card,) = drives_and_devices(config)
     assert card.startswith("if=sd,index=1,id=card,")
+    (card,) = drives_and_devices(replace(config, card=replace(config.card, slot=0)))
+    assert card.startswith("if=sd,index=0,id=card,")

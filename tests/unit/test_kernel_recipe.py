@@ -6,8 +6,10 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.host import process
 from fsjoule.host.toml_lines import line_of
 from fsjoule.kernels.dkms import modules_to_build
+from fsjoule.kernels.kernel import _change_device_tree
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 
 FOLDER = Path(__file__).parents[2] / "images"
@@ -114,6 +116,38 @@ def test_what_a_recipe_says_goes_before_what_it_is_based_on() -> None:
     recipe = parse_recipe(text, name="imx6ul", file=FILE)
     assert recipe.userland.suite == "sid"
     assert recipe.userland.applets == shipped().userland.applets != ()
+
+
+def test_a_recipe_may_be_based_on_another_board(tmp_path: Path) -> None:
+    emulated, real = load_recipe(FOLDER, "orangepi-qemu"), load_recipe(FOLDER, "orangepi")
+    changes = {"/timer": {"clock-frequency": 62_500_000}}
+    assert emulated.boot.device_tree == {**real.boot.device_tree, **changes}
+    assert emulated.boot_loader == real.boot_loader
+    assert load_recipe(FOLDER, "imx6ul-evk").boot_loader.script == "mmc 1:1"
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "debian.toml").write_text((FOLDER / "base" / "debian.toml").read_text())
+    (tmp_path / "middle.toml").write_text(TEXT.replace("boot_mib = 64", "boot_mib = -1"))
+    text = 'base = "middle"\nhostname = "own"\n'
+    with pytest.raises(ConfigError, match=r"card.boot_mib") as caught:
+        parse_recipe(text, name="own", file=tmp_path / "own.toml")
+    assert caught.value.file == tmp_path / "middle.toml"
+    (tmp_path / "middle.toml").write_text('base = "own"\n')
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"there is no base recipe 'own'(.|\n)*choose from: debian$"):
+        parse_recipe(text, name="own", file=tmp_path / "own.toml")
+
+
+def test_a_device_tree_is_changed_by_texts_and_numbers(tmp_path: Path) -> None:
+    tree = tmp_path / "board.dtb"
+    source = '/dts-v1/; / { timer { status = "disabled"; dmas = <1 2>; }; };'
+    tree.write_bytes(process.run(["dtc", "-q"], input_bytes=source.encode(), timeout_s=10).stdout)
+    changes = {"/timer": {"status": "okay", "clock-frequency": 62_500_000, "dmas": False, "dma-names": False}}
+    boot = shipped().boot.model_validate({**shipped().boot.model_dump(), "device_tree": changes})
+    _change_device_tree(tree, shipped().model_copy(update={"boot": boot}))
+    told = process.run(["fdtget", tree, "/timer", "status", "/timer", "clock-frequency"], timeout_s=10).stdout
+    assert told.decode().split() == ["okay", "62500000"]
+    left = process.run(["fdtget", "-p", tree, "/timer"], timeout_s=10).stdout
+    assert set(left.decode().split()) == {"status", "clock-frequency"}
 
 
 def test_the_board_with_an_x86_cpu_has_no_device_tree() -> None:

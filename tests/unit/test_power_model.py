@@ -64,4 +64,5 @@ def test_blocks_are_told_from_wake_ups(
         f"syscr: {read_blocks + read_wakes}\nsyscw: {written_blocks + write_wakes}\n"
         "read_bytes: 1\nwrite_bytes: 2\ncancelled_write_bytes: 3\n"
     )
-    assert activity(b"700 50 9\n", io.encode()) == Activity(750, 512 * read_blocks, 512 * written_blocks)
+    assert activity([b"700 50 9\n"], io.encode()) == Activity(750, 512 * read_blocks, 512 * written_blocks)
+    assert activity([b"700 50 9\n", b"30 1 1\n"], io.encode()).cpu_busy_ns == 781

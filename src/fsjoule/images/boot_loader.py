@@ -22,6 +22,7 @@ from fsjoule.images.load_addresses import addresses_in
 from fsjoule.images.loader_header import damage, device_tree_of, header_of, header_words
 from fsjoule.kernels.card_layout import Address, BootLoader, LoaderPiece, overlap
 from fsjoule.kernels.recipe import Recipe, recipes_folder
+from fsjoule.model.run import BOOT_LOADER
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 1
@@ -41,7 +42,7 @@ class LoaderFile:
     @property
     def checksum_name(self) -> str:
         """Its name among the checksums of a card."""
-        return f"boot loader {self.name} ({Path(self.piece.file).name})"
+        return f"{BOOT_LOADER}{self.name} ({Path(self.piece.file).name})"
 
     @property
     def sha256(self) -> str:

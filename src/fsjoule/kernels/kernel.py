@@ -183,9 +183,10 @@ def _change_device_tree(file: Path, recipe: Recipe) -> None:
                 f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
                 hint=f"correct [boot.device_tree] in images/{recipe.name}.toml, or use another device tree",
             ) from error
-        for name, text in properties.items():
-            if text is not False:
-                process.run(["fdtput", "-t", "s", file, node, name, text], timeout_s=10)
+        for name, value in properties.items():
+            if value is not False:
+                kind = "s" if isinstance(value, str) else "u"
+                process.run(["fdtput", "-t", kind, file, node, name, str(value)], timeout_s=10)
             elif name in present:
                 process.run(["fdtput", "-d", file, node, name], timeout_s=10)
 

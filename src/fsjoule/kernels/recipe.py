@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -20,6 +21,7 @@ from fsjoule.model.filesystem import Filesystem
 # pydantic's own last part of the path to a key that is wrong.
 
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
+Cell = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 
 
@@ -41,8 +43,8 @@ class Boot(_Table):
     """Boot loader settings: the kernel, and what is handed to it.
 
     `image` is the build's name of the kernel file. `dtb` is the device tree, if the board has one; `device_tree` has
-    changes to it: path or alias of a node -> property -> its new text, or False to delete the property. `memory_base`
-    is the physical address of the board's memory, which the format of an unpacked zImage contains.
+    changes to it: path or alias of a node -> property -> its new text or number, or False to delete the property.
+    `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage contains.
     """
 
     image: Literal["zImage", "bzImage"] = "zImage"
@@ -51,7 +53,7 @@ class Boot(_Table):
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
-    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False]]] = {}
+    device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False] | Cell]] = {}
 
     @model_validator(mode="after")
     def _has_the_tree_that_it_changes(self) -> Self:
@@ -195,32 +197,52 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text. Its base is `base/<base>.toml` next to `file`. Raises ConfigError with file and line."""
-    own, base, base_file = parse_toml(text, file), dict[str, Any](), file
-    if "base" in own:
-        base_file = _base_file(own.pop("base"), text, file)
-        base = parse_toml(base_file.read_text(encoding="utf-8"), base_file)
+    """A recipe from its text. Its base is another recipe, or one in `base/`. Raises ConfigError with file and line."""
+    layers = _layers(text, file)
+    merged: dict[str, Any] = {}
+    for layer in reversed(layers):
+        merged = _merged(merged, layer.document)
     try:
-        return Recipe.model_validate({**_merged(base, own), "name": name})
+        return Recipe.model_validate({**merged, "name": name})
     except ValidationError as error:
         path = path_of(error)
-        if _holds(base, path) and not _holds(own, path):
-            text, file = base_file.read_text(encoding="utf-8"), base_file
+        wrong = next((layer for layer in layers if _holds(layer.document, path)), layers[0])
         hint = "docs/images.md explains every field of a recipe"
-        raise wrong_value(error, text, file, hint=hint) from error
+        raise wrong_value(error, wrong.text, wrong.file, hint=hint) from error
 
 
-def _base_file(base: object, text: str, file: Path) -> Path:
-    folder = file.parent / "base"
-    choices = sorted(path.stem for path in folder.glob("*.toml"))
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One file of a recipe: its own values go before those of its base."""
+
+    text: str
+    file: Path
+    document: dict[str, Any]
+
+
+def _layers(text: str, file: Path) -> list[_Layer]:
+    """The recipe and its bases, own values first. Raises ConfigError."""
+    layers = [_Layer(text, file, parse_toml(text, file))]
+    while "base" in layers[-1].document:
+        last = layers[-1]
+        base = _base_file(last.document.pop("base"), last, {layer.file.stem for layer in layers})
+        base_text = base.read_text(encoding="utf-8")
+        layers.append(_Layer(base_text, base, parse_toml(base_text, base)))
+    return layers
+
+
+def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:
+    folder = layer.file.parent
+    files = {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob("base/*.toml")]}
+    choices = sorted(files.keys() - used)
     if base not in choices:
         raise ConfigError(
             f"there is no base recipe {base!r}",
-            file=file,
-            line=line_of(text, ["base"]),
+            file=layer.file,
+            line=line_of(layer.text, ["base"]),
             hint=f"choose from: {', '.join(choices)}",
         )
-    return folder / f"{base}.toml"
+    return files[str(base)]
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,16 @@ class NamedCard:
     facts: ImageFacts
 
 
+def check_boots(card: Card, board: str) -> None:
+    """Raise ConfigError if `card`, made by fsjoule, has no boot loader; `board` starts the one on its card."""
+    facts = card.facts
+    if facts.recipe and not facts.has_boot_loader:
+        raise ConfigError(
+            f"the card image of the recipe {facts.recipe!r} has no boot loader, and {board} starts the one on its card",
+            hint=f"add [boot_loader] to images/{facts.recipe}.toml (docs/images.md), or set boot_loader: false",
+        )
+
+
 def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a labgrid Environment, which has no types
     """The named image from the section `images` of a labgrid environment. Raises InvalidConfigError."""
     wrong: Any = InvalidConfigError  # attrs without types

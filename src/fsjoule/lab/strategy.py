@@ -19,8 +19,8 @@ from labgrid.strategy import Strategy
 from serial import SerialException
 
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError, also
-from fsjoule.lab import arguments
-from fsjoule.lab.card import Card, named_card
+from fsjoule.lab import arguments, boot_failures
+from fsjoule.lab.card import Card, check_boots, named_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.place import Guard
@@ -71,7 +71,8 @@ class BoardStrategy(Strategy):
         window_excess (float): seconds that a window may exceed the work, to start the programs that send marks
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to the first console output
-        boot_failure (regex): the boot loader's last message when it gives up
+        boot_loader (bool): the board starts the boot loader that is on its card
+        boot_failure (regex): the boot loader's last message when it gives up, besides those of U-Boot
         image (str): under plain labgrid: the image to flash, a name in the environment file's `images`
     """
 
@@ -99,6 +100,7 @@ class BoardStrategy(Strategy):
     card_model = arguments.text("")
     boot_timeout = arguments.seconds(180)
     silence_timeout = arguments.seconds(180)
+    boot_loader = arguments.flag(False)
     boot_failure = arguments.text("")
     image = arguments.text("")
 
@@ -133,6 +135,8 @@ class BoardStrategy(Strategy):
             hint = "name it in the environment file: images: {NAME: PATH}, and image: NAME of BoardStrategy"
             wrong: Any = InvalidConfigError  # attrs without types
             raise wrong(f"no card image was chosen; {hint}")
+        if self.card is not None and self.boot_loader and wanted is not Status.off:
+            check_boots(self.card, self.board)
         if wanted is self.status and (wanted is Status.off or not self._must_flash()):
             step.skip("nothing to do")
             return
@@ -287,16 +291,19 @@ class BoardStrategy(Strategy):
     def _await_login(self) -> None:
         """Wait for the login prompt. Raises BoardError at a panic or a time limit."""
         begin = time.monotonic()
-        failure = f"{PANIC}|{self.boot_failure}" if self.boot_failure else PANIC
+        own = (boot_failures.NOTHING_FOUND if self.boot_loader else "", self.boot_failure)
+        failure = "|".join(filter(None, (PANIC, boot_failures.FAILURE, *own)))
         patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT]
         while (waited_s := time.monotonic() - begin) < self.boot_timeout:
             index, _, match, _ = self.console.expect(patterns, timeout=min(_LOOK_S, self.boot_timeout - waited_s))
             if index == 0:
                 return
             if index == 1:
-                raise self._failed(match.group(0).decode(errors="replace"))
+                message = match.group(0).decode(errors="replace")
+                raise self._failed(boot_failures.reason(message, self.recorder.text()))
             if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
-                raise self._failed(f"no console output within {self.silence_timeout} s of power-on")
+                guess = ": its boot ROM may have found no boot loader on the card" if self.boot_loader else ""
+                raise self._failed(f"no console output within {self.silence_timeout} s of power-on{guess}")
             if causes := self.look():
                 raise self._failed(f"given up {waited_s:.0f} s after power-on", causes)
         raise self._failed(f"no login within {self.boot_timeout} s of power-on")

@@ -111,6 +111,10 @@ class KernelFacts:
     lacks: tuple[str, ...] = ()
 
 
+# The names of a boot loader's files among a card's checksums begin so.
+BOOT_LOADER: Final = "boot loader "
+
+
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
     """A flashed card image. Checksums are SHA-256 by file name; packages are Debian versions by name.
@@ -128,6 +132,11 @@ class ImageFacts:
     root_filesystem: str = ""
     make_options: tuple[str, ...] = ()
     mount_options: tuple[str, ...] = ()
+
+    @property
+    def has_boot_loader(self) -> bool:
+        """Whether the card has a boot loader's files, which are among the checksums."""
+        return any(name.startswith(BOOT_LOADER) for name in self.checksums)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -25,13 +26,33 @@ _Text = Annotated[str, Field(min_length=1)]
 _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
 
 
+class Boot(StrEnum):
+    """What starts at power-on: the kernel that the card's extlinux.conf names, or the boot loader on the card."""
+
+    KERNEL = "kernel"
+    LOADER = "loader"
+
+
+class Serial(StrEnum):
+    """A serial line of the machine: the console, the meter's mark line, or one that nothing is connected to."""
+
+    CONSOLE = "console"
+    MARK = "mark"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class QemuConfig:
-    """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks."""
+    """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks.
+
+    `serials` are the machine's serial lines in its own order.
+    """
 
     program: _Text = "qemu-system-arm"
     machine: _Text = "mcimx6ul-evk"
     memory_mib: _Mib = 512
+    boot: Boot = Boot.KERNEL
+    serials: tuple[Serial, ...] = (Serial.CONSOLE, Serial.MARK)
     extra_args: tuple[str, ...] = ()
 
 
@@ -40,12 +61,13 @@ class CardConfig:
     """The card and its mux. If `image` does not exist, an empty card of `size_mib` is made.
 
     `device` is the text of QEMU's -device for it, without its drive. It is empty for a machine with its own slots,
-    where the card goes into the second one.
+    where the card goes into `slot`; slot 1 of the i.MX6UL is the one that Linux calls mmcblk1.
     """
 
-    image: Path
-    control_socket: Path
+    image: Path = Path("card.img")
+    control_socket: Path = Path("mux.sock")
     size_mib: _Mib = 1024
+    slot: Annotated[int, Field(ge=0, le=3)] = 1
     device: str = ""
 
     @property
@@ -76,8 +98,8 @@ class WiresConfig:
     The meter may come and go: `mark` is opened when the board sends a mark.
     """
 
-    console: Path
-    mark: Path
+    console: Path = Path("console")
+    mark: Path = Path("marks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +119,8 @@ class GuestTimeConfig:
     of the card is drawn at `card_peak_w` until it is paid.
     """
 
-    mailbox: Path
-    probe: Path
+    mailbox: Path = Path("mailbox.sock")
+    probe: Path = Path("guest_probe.so")
     shift: Annotated[int, Field(ge=0, le=10)] = 2
     card_peak_w: Annotated[float, Field(gt=0, le=2)] = 1.0
 
@@ -114,11 +136,11 @@ class BoardConfig:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: _Text
-    log_dir: Path
-    ready_file: Path
-    feed: Path
-    card: CardConfig
-    wires: WiresConfig
+    log_dir: Path = Path("logs")
+    ready_file: Path = Path("board.ready.json")
+    feed: Path = Path("power.feed")
+    card: CardConfig = field(default_factory=CardConfig)
+    wires: WiresConfig = field(default_factory=WiresConfig)
     outlet: OutletConfig = field(default_factory=OutletConfig)
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
@@ -154,6 +176,7 @@ class BoardConfig:
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
             _check_no_disks(config, file, text)
+        _check_serials(config, file, text)
         return config
 
     def to_toml(self) -> str:
@@ -269,6 +292,14 @@ def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
         hint = "leave [disks] or [guest_time] out"
         line = line_of(text, [_DISKS, *config.disks])
         raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
+
+
+def _check_serials(config: BoardConfig, file: Path, text: str) -> None:
+    for wanted in (Serial.CONSOLE, Serial.MARK):
+        if config.qemu.serials.count(wanted) != 1:
+            line = line_of(text, ["qemu", "serials"])
+            what = f"qemu.serials has {config.qemu.serials.count(wanted)} times {wanted.value!r}"
+            raise ConfigError(what, file=file, line=line, hint="name console and mark once, in the machine's order")
 
 
 def _check_socket_path(table: str, key: str, path: Path, file: Path, text: str) -> None:

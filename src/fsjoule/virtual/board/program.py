@@ -22,7 +22,7 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition, mux_control
-from fsjoule.virtual.board.config import BoardConfig, BoardReady
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.mark_wire import MarkWire
@@ -210,6 +210,9 @@ class VirtualBoard:
         if self._card.position is not CardPosition.DUT:
             self._no_boot("there is no card in the board's slot")
             return
+        if self._config.qemu.boot is Boot.LOADER:
+            self._boot(None, self._card.image, None)
+            return
         loaded = self._card.image.with_name(self._card.image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
@@ -225,7 +228,7 @@ class VirtualBoard:
             # QEMU has loaded the files by now.
             shutil.rmtree(loaded, ignore_errors=True)
 
-    def _boot(self, files: boot_partition.BootFiles, card: Path, guest_time: GuestTime | None) -> None:
+    def _boot(self, files: boot_partition.BootFiles | None, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
         self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
         self._console.connect(qemu.console)

@@ -12,7 +12,7 @@ from typing import Final
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, CardConfig
+from fsjoule.virtual.board.config import BoardConfig, CardConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
 from fsjoule.virtual.board.qemu_activity import ActivityReader
 from fsjoule.virtual.board.qmp import Qmp
@@ -20,6 +20,7 @@ from fsjoule.virtual.disks.lossy_disk import Cache
 
 PINNING_PROGRAM: Final = "taskset"
 CARD_ID: Final = "card"
+_SERIALS: Final = {Serial.CONSOLE: "chardev:console", Serial.MARK: "chardev:mark", Serial.NONE: "null"}
 _START_TIMEOUT_S: Final = 30.0
 _KILL_TIMEOUT_S: Final = 10.0
 
@@ -55,17 +56,21 @@ class GuestTime:
         ]
 
 
-def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int, mark: int, control: int) -> list[str]:
-    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets."""
+def arguments(
+    config: BoardConfig, boot: BootFiles | None, card: Path, *, console: int, mark: int, control: int
+) -> list[str]:
+    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets.
+
+    Without boot files the machine's own boot ROM starts the boot loader on the card.
+    """
     qemu = config.qemu
-    tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
         *("-nodefaults", "-display", "none", "-nic", "none"),
-        *("-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree),
-        *("-append", boot.command_line),
-        *("-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"),
-        *("-chardev", f"socket,id=mark,fd={mark}", "-serial", "chardev:mark"),
+        *([] if boot is None else _kernel(boot)),
+        *("-chardev", f"socket,id=console,fd={console}"),
+        *("-chardev", f"socket,id=mark,fd={mark}"),
+        *(word for serial in qemu.serials for word in ("-serial", _SERIALS[serial])),
         *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
         *qemu.extra_args,
         *_card(config.card, card),
@@ -73,10 +78,14 @@ def arguments(config: BoardConfig, boot: BootFiles, card: Path, *, console: int,
     ]
 
 
+def _kernel(boot: BootFiles) -> list[str]:
+    tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
+    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree, "-append", boot.command_line]
+
+
 def _card(config: CardConfig, image: Path) -> list[str]:
-    """The card. Index 1 of the machine's own slots is the i.MX uSDHC that Linux calls mmcblk1."""
     if not config.device:
-        return _drive(CARD_ID, image, "if=sd,index=1")
+        return _drive(CARD_ID, image, f"if=sd,index={config.slot}")
     return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
 
 
@@ -111,7 +120,7 @@ class Qemu:
     def __init__(
         self,
         config: BoardConfig,
-        boot: BootFiles,
+        boot: BootFiles | None,
         card: Path,
         *,
         log: Path,
@@ -164,7 +173,7 @@ class Qemu:
             self._qmp.execute("cont")
             return None
         cpus = self._qmp.execute("query-cpus-fast")
-        return ActivityReader(self.pid, cpus[0]["thread-id"])
+        return ActivityReader(self.pid, [cpu["thread-id"] for cpu in cpus])
 
     def pull_card(self) -> None:
         """Take the card out of the running board. Raises QmpError."""

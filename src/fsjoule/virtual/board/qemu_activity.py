@@ -1,4 +1,4 @@
-"""Activity of a running QEMU from /proc: time of the emulated CPU, bytes moved to and from the card.
+"""Activity of a running QEMU from /proc: time of the emulated CPUs, bytes moved to and from the card.
 
 QEMU's own block statistics stay at zero for an SD card, because its model bypasses the accounting (QEMU 7.2 and 10.0).
 The kernel's counters of the process are correct.
@@ -7,6 +7,7 @@ The kernel's counters of the process are correct.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,35 +23,38 @@ _READ_LIMIT_BYTES: Final = 512
 class ActivityReader:
     """Fast reader of one QEMU process's counters. Raises OSError (also from `read`) if the process is gone."""
 
-    def __init__(self, pid: int, cpu_thread_id: int) -> None:
+    def __init__(self, pid: int, cpu_thread_ids: Sequence[int]) -> None:
         process = Path("/proc") / str(pid)
         self._io = os.open(process / "io", os.O_RDONLY | os.O_CLOEXEC)
+        self._schedules: list[int] = []
         try:
-            self._schedule = os.open(process / "task" / str(cpu_thread_id) / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            for thread in cpu_thread_ids:
+                self._schedules.append(
+                    os.open(process / "task" / str(thread) / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                )
         except OSError:
-            os.close(self._io)
+            self.close()
             raise
 
     def read(self) -> Activity:
-        schedule = os.pread(self._schedule, _READ_LIMIT_BYTES, 0)
-        return activity(schedule, os.pread(self._io, _READ_LIMIT_BYTES, 0))
+        schedules = [os.pread(schedule, _READ_LIMIT_BYTES, 0) for schedule in self._schedules]
+        return activity(schedules, os.pread(self._io, _READ_LIMIT_BYTES, 0))
 
     def close(self) -> None:
-        with suppress(OSError):
-            os.close(self._io)
-        with suppress(OSError):
-            os.close(self._schedule)
+        for descriptor in (self._io, *self._schedules):
+            with suppress(OSError):
+                os.close(descriptor)
 
 
-def activity(schedstat: bytes, io: bytes) -> Activity:
-    """Activity from a thread's `schedstat` (ns running, ns waiting to run, time slices) and a process's `io`.
+def activity(schedstats: Sequence[bytes], io: bytes) -> Activity:
+    """Activity from `schedstat` of each CPU's thread (ns running, ns waiting, time slices) and a process's `io`.
 
-    Time in which the emulated CPU waits for the host counts as busy: to the guest it is.
+    Time in which an emulated CPU waits for the host counts as busy: to the guest it is.
     """
-    running_ns, waiting_ns, _ = schedstat.split()
+    busy_ns = sum(int(running_ns) + int(waiting_ns) for running_ns, waiting_ns, _ in map(bytes.split, schedstats))
     fields = io.split()
     read_bytes, written_bytes, reads, writes = (int(fields[index]) for index in (1, 3, 5, 7))
-    return Activity(int(running_ns) + int(waiting_ns), _moved(read_bytes, reads), _moved(written_bytes, writes))
+    return Activity(busy_ns, _moved(read_bytes, reads), _moved(written_bytes, writes))
 
 
 def _moved(total_bytes: int, calls: int) -> int:

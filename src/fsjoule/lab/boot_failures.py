@@ -1,0 +1,40 @@
+"""U-Boot's messages when it cannot boot, and their meaning."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# A message that ends the wait for a board, on any board, and its meaning.
+_MEANINGS: Final = {
+    r"SPL: failed to boot from all boot devices": "the first loader (SPL) found no U-Boot behind it on the card",
+    r"Bad (?:Data|Header) (?:CRC|Checksum)": "U-Boot found the kernel damaged: too large for its place in memory, or "
+    "damaged on the card",
+    r"Bad Linux ARM(?:64)? z?Image magic!|Wrong Image Format for boot\w+ command": "U-Boot does not know the format of "
+    "the kernel",
+    r"Skipping \S+ for failure retrieving \S+": "U-Boot cannot read a file that extlinux.conf names",
+}
+_EXPLAINED: Final = [(re.compile(pattern), meaning) for pattern, meaning in _MEANINGS.items()]
+FAILURE: Final = "|".join(_MEANINGS)
+
+# On a board that boots from its card: U-Boot tries the network, or shows its prompt.
+NOTHING_FOUND: Final = r"BOOTP broadcast \d+|Config file not found|(?:\r\n|\n\r)=> "
+_NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
+_FOUND: Final = re.compile(r"Found /?(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)")
+
+
+def reason(message: str, said: str) -> str:
+    """The meaning of the message at which the wait ended, after everything that the board `said`."""
+    message = message.strip()
+    for pattern, meaning in _EXPLAINED:
+        if pattern.search(message):
+            return f"{meaning} ({message})"
+    if re.fullmatch(NOTHING_FOUND.replace(r"(?:\r\n|\n\r)=> ", "=>"), message):
+        if _NO_TABLE.search(said):
+            found = "there is no partition table on the card"
+        elif not _FOUND.search(said):
+            found = "there is no extlinux/extlinux.conf on the card's boot partition"
+        else:
+            found = "it gave up what the card names"
+        return f"U-Boot found nothing to boot: {found} ({message})"
+    return message

@@ -1,0 +1,164 @@
+"""The emulated Orange Pi PC, which starts the real SPL and U-Boot on its card: a bench, and boots that fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid_process import forget_coordinator
+
+from fsjoule import images
+from fsjoule.errors import BoardError, ConfigError
+from fsjoule.host import process
+from fsjoule.images import CardImage
+from fsjoule.kernels.zimage import unpacked_kernel
+from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.model import MIB, ImageFacts, RunStatus
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.lab import lab
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = PROJECT / "env" / "virtual-orangepi.yaml"
+NAME = "virtual-orangepi"
+# Generous: a busy machine, and perhaps card images to build first.
+TIMEOUT_S = 3600.0
+BOOT_START = 4 * MIB
+
+
+@dataclass(frozen=True)
+class _Image:
+    path: Path
+    facts: ImageFacts
+
+
+@pytest.fixture(scope="module")
+def environment(module_state: Path) -> Generator[dict[str, str]]:
+    """A lab; labgrid and a bench find it by its environment variables."""
+    assert module_state.is_dir()
+    handle = lab.up(NAME, board="orangepi", owner_pid=os.getpid(), progress=print)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in handle.environment.items():
+            monkeypatch.setenv(name, value)
+        yield handle.environment
+    lab.down(NAME)
+
+
+def test_u_boot_starts_from_the_card_and_the_board_is_measured(environment: dict[str, str], tmp_path: Path) -> None:
+    """First of this module: the others hold the place."""
+    # These tests share the machine with others: a window may be much longer than its work.
+    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
+    assert count == 1
+    changed, results = tmp_path / "orangepi.yaml", tmp_path / "results"
+    changed.write_text(text)
+    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", changed, "--results", results]
+    options = ("-p", "no:cacheprovider", "--fs", "ext4", "--kernel", "6.1", "--repeat", "1", "-k", "ext4-read-16k")
+    done = subprocess.run(
+        [*command, *options],
+        cwd=PROJECT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = results.iterdir()
+    loaded = load_run(folder)
+    run, [measurement] = loaded.run, loaded.measurements
+    assert run.status is RunStatus.COMPLETE
+    assert measurement.invalid_reasons == ()
+    assert measurement.energy is not None
+    [card] = run.images
+    assert card.packages["u-boot-sunxi"]
+    assert card.has_boot_loader
+    console = "".join(
+        path.read_text(errors="replace") for path in Path(os.environ["FSJOULE_STATE_DIR"]).rglob("console.log")
+    )
+    assert "U-Boot SPL 20" in console
+    assert "Found /extlinux/extlinux.conf" in console
+
+
+@pytest.fixture(scope="module")
+def strategy(environment: dict[str, str]) -> Generator[BoardStrategy]:
+    """The place acquired, and the strategy of a labgrid target on it."""
+    with acquired_place(environment["LG_PLACE"], say=print):
+        environment_class: Any = Environment
+        labgrid = environment_class(config_file=str(ENVIRONMENT))
+        strategy: BoardStrategy = labgrid.get_target().get_driver("BoardStrategy")
+        strategy.silence_timeout = 20
+        yield strategy
+        labgrid.cleanup()
+        forget_coordinator()
+
+
+@pytest.fixture(scope="module")
+def card() -> CardImage:
+    return images.build_card("6.1", "ext4", recipe="orangepi-qemu", progress=print)
+
+
+def _without_spl(image: Path) -> None:
+    with image.open("r+b") as file:
+        file.seek(8192)
+        file.write(bytes(32 * 1024))
+
+
+def _without_u_boot(image: Path) -> None:
+    with image.open("r+b") as file:
+        file.seek(8192 + 24 * 1024)
+        file.write(bytes(MIB))
+
+
+def _without_extlinux(image: Path) -> None:
+    process.run(["mdel", "-i", f"{image}@@{BOOT_START}", "::extlinux/extlinux.conf"], timeout_s=30)
+
+
+def _with_a_kernel_that_is_too_large(image: Path) -> None:
+    """The unpacked kernel, which fsjoule does not put there: the device tree is loaded into its end."""
+    kernel = image.with_name("uImage")
+    packed = subprocess.run(
+        ["mcopy", "-i", f"{image}@@{BOOT_START}", "::zImage", "-"], capture_output=True, check=True, timeout=30
+    ).stdout
+    unpacked = unpacked_kernel(packed, memory_base=0x4000_0000, name="6.1")
+    assert unpacked is not None
+    kernel.write_bytes(unpacked)
+    process.run(["mdel", "-i", f"{image}@@{BOOT_START}", "::zImage"], timeout_s=30)
+    process.run(["mcopy", "-i", f"{image}@@{BOOT_START}", kernel, "::zImage"], timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_without_spl, "no console output within 20 s of power-on: its boot ROM may have found no boot loader"),
+        (_without_u_boot, r"the first loader \(SPL\) found no U-Boot behind it on the card"),
+        (_without_extlinux, r"there is no extlinux/extlinux.conf on the card's boot partition \("),
+        (_with_a_kernel_that_is_too_large, r"the kernel damaged: too large for its place in memory.*\(Bad Data CRC\)"),
+    ],
+)
+def test_a_boot_that_fails_says_what_is_wrong_with_the_card(
+    damage: Callable[[Path], None],
+    says: str,
+    strategy: BoardStrategy,
+    card: CardImage,
+    tmp_path: Path,
+) -> None:
+    image = tmp_path / "card.img"
+    process.run(["cp", "--sparse=always", card.path, image], timeout_s=120)
+    damage(image)
+    strategy.card = _Image(image, replace(card.facts, card_sha256=damage.__name__))
+    with pytest.raises(BoardError, match=says):
+        strategy.transition("booted")
+
+
+def test_a_card_without_a_boot_loader_is_refused_before_it_is_written(strategy: BoardStrategy, card: CardImage) -> None:
+    checksums = {name: digest for name, digest in card.facts.checksums.items() if not name.startswith("boot loader ")}
+    strategy.card = _Image(card.path, replace(card.facts, checksums=checksums, card_sha256="none"))
+    with pytest.raises(ConfigError, match=r"'orangepi-qemu' has no boot loader, and virtual-orangepi starts the one"):
+        strategy.transition("booted")

@@ -1,0 +1,68 @@
+"""What a boot loader says when it gives up, and what it is taken for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab import boot_failures
+from fsjoule.lab.card import check_boots
+from fsjoule.model import ImageFacts
+
+SCANNED = "switch to partitions #0, OK\r\nmmc0 is current device\r\nScanning mmc 0:1...\r\n"
+FOUND = SCANNED + "Found /extlinux/extlinux.conf\r\nRetrieving file: /extlinux/extlinux.conf\r\n1:\tfsjoule\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("Trying to boot from MMC1\r\nSPL: failed to boot from all boot devices\r\n", "found no U-Boot behind it"),
+        (FOUND + "   Verifying Checksum ... Bad Data CRC\r\n", "found the kernel damaged: too large"),
+        (FOUND + "zimage: Bad magic!\r\nBad Linux ARM zImage magic!\r\n", "does not know the format of the kernel"),
+        (FOUND + "Skipping fsjoule for failure retrieving kernel\r\n", "cannot read a file that extlinux.conf names"),
+        (SCANNED + "BOOTP broadcast 1\r\n", "there is no extlinux/extlinux.conf on the card's boot partition"),
+        ("** No partition table - mmc 0 **\r\nBOOTP broadcast 1\r\n", "there is no partition table on the card"),
+        (FOUND + "EXTLINUX FAILED: continuing...\r\nConfig file not found\r\n", "it gave up what the card names"),
+        (SCANNED + "\r\n=> ", "there is no extlinux/extlinux.conf"),
+    ],
+)
+def test_a_failure_ends_the_wait_and_has_a_meaning(said: str, meaning: str) -> None:
+    found = re.search(f"{boot_failures.FAILURE}|{boot_failures.NOTHING_FOUND}", said)
+    assert found
+    reason = boot_failures.reason(found[0], said)
+    assert meaning in reason
+    assert reason.endswith(f"({found[0].strip()})")
+
+
+def test_a_boot_that_works_is_no_failure() -> None:
+    said = FOUND + "Retrieving file: /zImage\r\n==> crc32\r\nStarting kernel ...\r\n\r\nfsjoule login: "
+    assert not re.search(f"{boot_failures.FAILURE}|{boot_failures.NOTHING_FOUND}", said)
+
+
+def test_what_is_not_u_boots_is_told_as_it_is() -> None:
+    panic = "Kernel panic - not syncing: VFS"
+    assert boot_failures.reason(panic, FOUND + panic) == panic
+
+
+@dataclass
+class Card:
+    path: Path
+    facts: ImageFacts
+
+
+@pytest.mark.parametrize("name", ["", "imx6ul"])
+def test_a_board_that_starts_from_its_card_takes_no_card_without_a_boot_loader(name: str) -> None:
+    facts = ImageFacts(name, "6.1", "", "0", {"zImage": "1"}, {})
+    loaded = ImageFacts(name, "6.1", "", "0", {"boot loader spl (u-boot.bin)": "1"}, {})
+    check_boots(Card(Path("card.img"), loaded), "board")
+    if not name:  # of an image of the user's nothing is known
+        check_boots(Card(Path("card.img"), facts), "board")
+        return
+    with pytest.raises(
+        ConfigError, match=r"recipe 'imx6ul' has no boot loader, and board starts(.|\n)*images/imx6ul.toml"
+    ):
+        check_boots(Card(Path("card.img"), facts), "board")
