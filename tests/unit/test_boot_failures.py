@@ -43,6 +43,13 @@ def test_a_boot_that_works_is_no_failure() -> None:
     assert not re.search(f"{boot_failures.FAILURE}|{boot_failures.NOTHING_FOUND}", said)
 
 
+def test_the_last_line_of_a_board_that_went_silent_tells_where_it_was() -> None:
+    said = ["U-Boot SPL 2025.01", "DRAM: 1024 MiB", "Trying to boot from MMC1"]
+    assert "(SPL) started what is in U-Boot's place" in boot_failures.last_words(said)
+    assert "the kernel has not said a word" in boot_failures.last_words([*said, "Starting kernel ..."])
+    assert boot_failures.last_words([*said, "Loading modules"]) == boot_failures.last_words([]) == ""
+
+
 def test_what_is_not_u_boots_is_told_as_it_is() -> None:
     panic = "Kernel panic - not syncing: VFS"
     assert boot_failures.reason(panic, FOUND + panic) == panic

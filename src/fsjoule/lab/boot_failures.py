@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 # A message that ends the wait for a board, on any board, and its meaning.
@@ -21,6 +22,16 @@ FAILURE: Final = "|".join(_MEANINGS)
 NOTHING_FOUND: Final = r"BOOTP broadcast \d+|Config file not found|(?:\r\n|\n\r)=> "
 _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
 _FOUND: Final = re.compile(r"Found /?(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)")
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """What the console's last line tells of a board that went silent while it booted, to add to a message."""
+    last = lines[-1] if lines else ""
+    if last.startswith("Trying to boot from"):
+        return f": the first loader (SPL) started what is in U-Boot's place, and nothing followed ({last})"
+    if last.startswith("Starting kernel"):
+        return f": the kernel has not said a word ({last}); its console, its device tree or its memory may be wrong"
+    return ""
 
 
 def reason(message: str, said: str) -> str:

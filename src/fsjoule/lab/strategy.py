@@ -306,7 +306,8 @@ class BoardStrategy(Strategy):
                 raise self._failed(f"no console output within {self.silence_timeout} s of power-on{guess}")
             if causes := self.look():
                 raise self._failed(f"given up {waited_s:.0f} s after power-on", causes)
-        raise self._failed(f"no login within {self.boot_timeout} s of power-on")
+        guess = boot_failures.last_words(self.recorder.tail())
+        raise self._failed(f"no login within {self.boot_timeout} s of power-on{guess}")
 
     def _log_in(self) -> None:
         self.console.sendline("")  # the awaited prompt is consumed
