@@ -1,4 +1,4 @@
-"""A local server that speaks the parts of GitLab's API that notes on merge requests and kept runs take.
+"""A local server that speaks the parts of GitLab's API that notes on merge requests, issues and kept runs take.
 
 https://docs.gitlab.com/api/notes/#merge-requests, https://docs.gitlab.com/api/users/#get-the-current-user,
 https://docs.gitlab.com/api/packages/ and https://docs.gitlab.com/user/packages/generic_packages/
@@ -36,6 +36,7 @@ class GitLab:
     redirect_to: str | None = None
     packages: dict[tuple[str, str, str], bytes] = field(default_factory=dict[tuple[str, str, str], bytes])
     storage: str | None = None
+    issues: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     bucket: dict[str, bytes] = field(default_factory=dict[str, bytes])
     url: str = ""
     per_page: int = 20
@@ -84,6 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(401, {"message": "401 Unauthorized"})
         elif address.path == "/api/v4/user":
             self._send(200, {"id": BOT, "username": "project_42_bot"})
+        elif address.path.startswith(f"/api/v4/projects/{gitlab.project}/issues"):
+            self._issues(address.path, parse_qs(address.query), json.loads(sent or b"{}"))
         else:
             self._notes(address.path, parse_qs(address.query), json.loads(sent or b"{}"))
 
@@ -124,6 +127,25 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(201, gitlab.add(sent["body"]))
         elif path.startswith(f"{root}/") and self.command == "PUT" and sent.get("body"):
             self._change(int(path.rpartition("/")[2]), sent["body"])
+        else:
+            self._send(404, {"message": "404 Not found"})
+
+    def _issues(self, path: str, query: dict[str, list[str]], sent: dict[str, Any]) -> None:
+        """https://docs.gitlab.com/api/issues/."""
+        gitlab = self.gitlab
+        root = f"/api/v4/projects/{gitlab.project}/issues"
+        number = int(path.removeprefix(f"{root}/")) if path.startswith(f"{root}/") else 0
+        if path == root and self.command == "GET":
+            (label,), (author,) = query["labels"], query["author_id"]
+            found = [each for each in gitlab.issues if label in each["labels"] and each["author"]["id"] == int(author)]
+            self._page(root, found, query)
+        elif path == root and self.command == "POST":
+            made = {"iid": len(gitlab.issues) + 1, "state": "opened", "author": {"id": BOT}, **sent}
+            gitlab.issues.append(made | {"labels": sent["labels"].split(",")})
+            self._send(201, made)
+        elif 0 < number <= len(gitlab.issues) and self.command == "PUT":
+            gitlab.issues[number - 1].update(sent)
+            self._send(200, gitlab.issues[number - 1])
         else:
             self._send(404, {"message": "404 Not found"})
 

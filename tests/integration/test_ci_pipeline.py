@@ -24,6 +24,7 @@ INDEX = {"FSJOULE_INDEX": "postgresql://lab/index"}
 
 BENCHED = ["bench", "gate", "note", "report"]
 MATRIX = ["matrix", "matrix jobs"]
+BISECT = ["bisect", "bisect issue"]
 
 
 @pytest.fixture
@@ -91,19 +92,40 @@ def test_which_jobs_run(pipeline: Pipeline, variables: list[Mapping[str, str | N
     assert running(pipeline, *variables) == sorted(jobs)
 
 
-def test_in_a_kernels_own_repository_there_are_no_tests_of_fsjoule(tmp_path: Path) -> None:
-    kernel = tmp_path / "linux"
-    kernel.mkdir()
-    pipeline = _committed(kernel)
-    assert running(pipeline, MERGE_REQUEST) == sorted(BENCHED)
-    assert running(pipeline, SCHEDULE) == sorted(["a-a", "pages", *MATRIX])
-    assert running(pipeline, TAG) == []
+@pytest.fixture
+def kernel(tmp_path: Path) -> Pipeline:
+    """A kernel's own repository."""
+    arm = tmp_path / "linux" / "arch" / "arm"
+    arm.mkdir(parents=True)
+    (arm / "Kconfig").touch()
+    return _committed(tmp_path / "linux")
+
+
+def test_in_a_kernels_own_repository_there_are_no_tests_of_fsjoule(kernel: Pipeline) -> None:
+    assert running(kernel, MERGE_REQUEST) == sorted(BENCHED)
+    assert running(kernel, DEFAULT_BRANCH) == sorted(["pages", *MATRIX, *BISECT])
+    assert running(kernel, SCHEDULE) == sorted(["a-a", "pages", *MATRIX])
+    assert running(kernel, SCHEDULE, {"FSJOULE_BISECT": "1"}) == sorted(["a-a", "pages", *MATRIX, *BISECT])
+    assert running(kernel, TAG) == []
 
 
 def test_the_note_is_written_whatever_the_gate_said(pipeline: Pipeline) -> None:
     note = next(job for job in pipeline.listed(MERGE_REQUEST) if job["name"] == "note")
     assert (note["when"], note["allow_failure"]) == ("always", True)
     assert [need["job"] for need in note["needs"]] == ["gate"]
+
+
+def test_a_bisection_by_hand_waits_for_a_person_and_one_by_schedule_does_not(kernel: Pipeline) -> None:
+    by_hand, scheduled = (
+        next(job for job in kernel.listed(variables) if job["name"] == "bisect")
+        for variables in (DEFAULT_BRANCH, SCHEDULE | {"FSJOULE_BISECT": "1"})
+    )
+    assert (by_hand["when"], by_hand["allow_failure"]) == ("manual", True)
+    assert scheduled["when"] == "on_success"
+    job = expanded()["bisect"]
+    assert job["variables"]["GIT_DEPTH"] == "0", "a shallow clone cannot be bisected"
+    assert job["cache"]["when"] == "always", "the next job goes on"
+    assert (job["timeout"], job["variables"]["RUNNER_SCRIPT_TIMEOUT"]) == ("12 hours", "11h30m")
 
 
 def expanded() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
+from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ def bisect(
     explain: Annotated[
         bool, typer.Option("--explain", help="Then say which functions cost it (board in guest time; two more boots).")
     ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the answer as Markdown, for an issue.")
+    ] = None,
     everything: All = False,
     json_output: Json = False,
 ) -> None:
@@ -108,6 +112,8 @@ def bisect(
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert lg_env is not None
     assert tree is not None
+    if markdown is not None:
+        check_writable(markdown.parent, "--markdown")
     from fsjoule.lab import read_environment
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import Request
@@ -139,6 +145,8 @@ def bisect(
             say=progress,
         )
     )
+    if markdown is not None:
+        _write_markdown(found, markdown)
     raise typer.Exit(_show(found, everything=everything, json_output=json_output))
 
 
@@ -149,6 +157,9 @@ def show(
     git: Annotated[bool, typer.Option("--git", help="Print a log for git bisect replay instead.")] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained page, with pictures.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown, for an issue.")
     ] = None,
     everything: All = False,
     json_output: Json = False,
@@ -168,13 +179,29 @@ def show(
         return
     if html is not None:
         from fsjoule.report.bisection.page import render_page
-        from fsjoule.store.files import check_writable, write_file
+        from fsjoule.store.files import write_file
 
         check_writable(html.parent, "--html")
         html.parent.mkdir(parents=True, exist_ok=True)
         write_file(html, render_page(found, _why(found)).encode())
         progress(f"page  {html}")
+    if markdown is not None:
+        check_writable(markdown.parent, "--markdown")
+        _write_markdown(found, markdown)
     _show(found, everything=everything, json_output=json_output)
+
+
+def _write_markdown(state: State, file: Path) -> None:
+    """The exit code is the answer, which is known: a full disk must not hide it."""
+    from fsjoule.report.bisection.markdown import to_markdown
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(to_markdown(state, _why(state)), encoding="utf-8")
+    except OSError as error:
+        progress(f"warning: {file} cannot be written: {error.strerror}")
+    else:
+        progress(f"markdown  {file}")
 
 
 def _show(state: State, *, everything: bool, json_output: bool) -> int:

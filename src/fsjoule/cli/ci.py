@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.labels import counted
+from fsjoule.store.index.location import VARIABLE
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120
@@ -40,6 +42,58 @@ def note(
         typer.echo(text, nl=False)
         return
     progress(f"note on merge request !{where.number}: {post_note(where, text)}")
+
+
+@app.command("issue")
+def issue(
+    file: Annotated[Path, typer.Argument(help="Output of `fsjoule bisect --markdown FILE`; may be missing.")],
+    job_url: Annotated[str, typer.Option(help="The job that bisected; the issue links to its artifacts.")] = "",
+) -> None:
+    """Open an issue with the answer of a bisection, or update the one about the same question.
+
+    The token comes from FSJOULE_GITLAB_TOKEN. Without a token the issue is printed instead. A closed issue stays as it
+    is. Exit code 7: GitLab cannot be reached, or refuses.
+
+    Example: fsjoule ci issue bisect.md --job-url "$BISECT_JOB_URL"
+    """
+    from fsjoule.gitlab.issue import issue_of, issues_of, post_issue
+    from fsjoule.gitlab.note import job_of
+
+    told = _told(file)
+    if told is None:
+        progress(f"there is no {file}: nothing was bisected")
+        return
+    made = issue_of(told, job_of(os.environ, job_url))
+    where = issues_of(os.environ)
+    if isinstance(where, str):
+        progress(f"{where}: the issue is printed instead")
+        typer.echo(f"{made.title}\n\n{made.text}", nl=False)
+        return
+    progress(f"issue {post_issue(where, made)}")
+
+
+@app.command("confirmed")
+def confirmed(
+    lg_env: Annotated[Path, typer.Option("--lg-env", metavar="FILE", help="The board's environment file.")],
+    tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The kernel's git repository.")],
+    states: Annotated[Path, typer.Option("--states", metavar="DIR", help="Folder of bisections, one folder each.")],
+    kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")],
+    index: Annotated[str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index of the trend.")],
+) -> None:
+    """Print the arguments with which `fsjoule bisect` searches the newest loss that `trend --confirm` has confirmed.
+
+    Nothing is printed if there is none, or all of them are answered.
+
+    Example: fsjoule ci confirmed --lg-env env/deterministic.yaml --tree . --states bisections
+    """
+    from fsjoule.lab import read_environment
+    from fsjoule.runs.bisect.confirmed import next_question
+
+    found = next_question(index, read_environment(lg_env), tree, kept=kept, states=states, say=progress)
+    if found:
+        typer.echo(shlex.join(found))
+    else:
+        progress("no confirmed loss is without an answer")
 
 
 @app.command("matrix")

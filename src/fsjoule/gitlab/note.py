@@ -66,11 +66,12 @@ def note_text(told: str | None, job: Job) -> str:
         # A job that has begun has a URL.
         why = "its job ended without one; its log says why" if job.url else "its job did not run"
         told = f"**fsjoule gate: no answer**: {why}\n"
-    links = " · ".join(_links(job))
-    return told.rstrip() + "\n" + (f"\n{links}\n" if links else "")
+    below = " · ".join(links(job))
+    return told.rstrip() + "\n" + (f"\n{below}\n" if below else "")
 
 
-def _links(job: Job) -> Iterator[str]:
+def links(job: Job) -> Iterator[str]:
+    """Links to a commit, a pipeline and a job, as far as they are known."""
     if job.commit:
         yield f"commit {job.commit}"
     if job.pipeline_url:
