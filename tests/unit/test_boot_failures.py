@@ -26,6 +26,7 @@ FOUND = SCANNED + "Found /extlinux/extlinux.conf\r\nRetrieving file: /extlinux/e
         (FOUND + "Skipping fsjoule for failure retrieving kernel\r\n", "cannot read a file that extlinux.conf names"),
         (SCANNED + "BOOTP broadcast 1\r\n", "there is no extlinux/extlinux.conf on the card's boot partition"),
         ("** No partition table - mmc 0 **\r\nBOOTP broadcast 1\r\n", "there is no partition table on the card"),
+        (SCANNED + "Found U-Boot script /boot.scr\r\nBOOTP broadcast 1", "it gave up what the card names"),
         (FOUND + "EXTLINUX FAILED: continuing...\r\nConfig file not found\r\n", "it gave up what the card names"),
         (SCANNED + "\r\n=> ", "there is no extlinux/extlinux.conf"),
     ],

@@ -21,7 +21,7 @@ FAILURE: Final = "|".join(_MEANINGS)
 # On a board that boots from its card: U-Boot tries the network, or shows its prompt.
 NOTHING_FOUND: Final = r"BOOTP broadcast \d+|Config file not found|(?:\r\n|\n\r)=> "
 _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
-_FOUND: Final = re.compile(r"Found /?(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)")
+_FOUND: Final = re.compile(r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)")
 
 
 def last_words(lines: Sequence[str]) -> str:
