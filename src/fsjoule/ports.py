@@ -181,3 +181,7 @@ class KernelBoots(Protocol):
         Raises LabError if the lab does not do its part.
         """
         ...
+
+    def give_up(self, why: str) -> bool:
+        """Put the present board aside, which does not work; whether there is another one of its kind."""
+        ...

@@ -206,6 +206,7 @@ class FakeKernelBoots:
     booted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     profiled: dict[str, Path] = field(default_factory=dict[str, Path])
     absent: dict[str, str] = field(default_factory=dict[str, str])
+    board: str = ""
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         if self.faults and (fault := self.faults.pop(0)) is not None:
@@ -217,4 +218,8 @@ class FakeKernelBoots:
         if kernel.name in self.unfit:
             return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
         figures = self.figures(kernel.name, seed) | dict.fromkeys(self.absent)
-        return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent)
+        return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent, board=self.board)
+
+    def give_up(self, why: str) -> bool:
+        del why
+        return False

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fsjoule.model.metrics import Metric
+from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
@@ -48,6 +49,7 @@ class Bisection:
     budget: int = 120
     scan: int = 0
     earlier: EarlierRuns | None = None
+    boards: KernelBoots | None = None
 
     def run(self) -> State:
         with bisection_log(self.folder) as log:
@@ -55,7 +57,14 @@ class Bisection:
                 log.add(asked(self.budget))
                 log.add(Line(COMMITS, subjects=SUBJECTS))
             return Search(
-                log, self.builds, self.boots, "virtual", self._enter, self.said.append, self.scan, self.earlier
+                log,
+                self.builds,
+                self.boards or self.boots,
+                "virtual",
+                self._enter,
+                self.said.append,
+                self.scan,
+                self.earlier,
             ).run()
 
     def explain(self) -> State:

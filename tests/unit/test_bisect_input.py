@@ -72,8 +72,9 @@ def test_what_cannot_be_asked_is_refused(
     words: tuple[object, ...], told: str, tree: Path, run: CommandLine, tmp_path: Path
 ) -> None:
     given = ("--lg-env", GUEST, "--tree", tree, "--good", "v6.1", "--bad", "main", "-k", "read-16k")
-    # An option of `words` takes the place of the same one before it; revisions may be repeated.
+    # An option of `words` takes the place of the same one before it; boards and revisions may be repeated.
     kept = given[:4] + given[8:] if "--good" in words else given
+    kept = kept[2:] if "--lg-env" in words else kept
     refused = run("bisect", *kept, *words)
     assert refused.code == 2
     assert told in refused.err

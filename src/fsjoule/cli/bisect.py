@@ -32,7 +32,8 @@ def bisect(
     context: typer.Context,
     *,
     lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure on the board of this environment.")
+        list[Path] | None,
+        typer.Option("--lg-env", metavar="FILE", help="Measure on this board; repeated: on the next one if it fails."),
     ] = None,
     tree: Annotated[
         Path | None, typer.Option("--tree", metavar="PATH", help="The kernel's git repository; nothing in it changes.")
@@ -110,7 +111,7 @@ def bisect(
     missing = {"--lg-env": lg_env, "--tree": tree, "--good": good, "--bad": bad}
     if lacking := [name for name, value in missing.items() if not value]:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
-    assert lg_env is not None
+    assert lg_env
     assert tree is not None
     if markdown is not None:
         check_writable(markdown.parent, "--markdown")
@@ -118,9 +119,11 @@ def bisect(
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import Request
 
+    boards = tuple(read_environment(each) for each in lg_env)
     found = run(
         Request(
-            environment=read_environment(lg_env),
+            environment=boards[0],
+            others=boards[1:],
             tree=tree,
             good=tuple(good or ()),
             bad=tuple(bad or ()),

@@ -44,7 +44,8 @@ class KernelBoot:
     """One boot of a kernel: figures by `<measurement> <metric>` in the metric's unit, None if absent.
 
     `unfit` is the reason why the kernel gave no figures in a healthy lab; `booted` is false if it did not even boot.
-    `absent` says why a figure is lacking though its measurement went well: the kernel is not at fault.
+    `absent` says why a figure is lacking though its measurement went well: the kernel is not at fault. `board` tells
+    boards of one kind apart; it is empty if they are not told apart.
     """
 
     run_id: str
@@ -54,3 +55,4 @@ class KernelBoot:
     unfit: str | None = None
     booted: bool = True
     absent: dict[str, str] = field(default_factory=dict[str, str])
+    board: str = ""

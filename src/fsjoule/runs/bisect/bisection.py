@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from fsjoule import lab
@@ -16,13 +17,14 @@ from fsjoule.kernels.tree import commits as tree
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.outcomes import Builds
 from fsjoule.kernels.tree.repository import open_repository
+from fsjoule.runs.bisect.boards import Boards, Opening
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.builds import TreeBuilds
 from fsjoule.runs.bisect.explanation import profile_pair
-from fsjoule.runs.bisect.question import Request, asked_of, begin, choice_of
+from fsjoule.runs.bisect.question import Request, asked_of, begin, check_boards, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
-from fsjoule.runs.profiler import check_profiled
+from fsjoule.runs.request import Choice
 from fsjoule.store.bisection import BisectionLog, Line, bisection_log
 from fsjoule.store.files import check_writable
 from fsjoule.verdicts.bisection.state import State
@@ -36,9 +38,7 @@ def bisect(request: Request) -> State:
     Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
     cannot be configured; LabError if the lab or this machine does not do its part.
     """
-    if request.explained:
-        check_profiled(request.environment)
-    lab.check_places(request.environment)
+    check_boards(request)
     repository = open_repository(request.tree)
     line = tree.find_line(repository, request.good, request.bad)
     choice = choice_of(request)
@@ -65,17 +65,7 @@ def bisect(request: Request) -> State:
         plain = Builds(repository, frozen, request.jobs, recipe, compiler)
         builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
         _tell_lines(log, builds, line)
-        boots = closing.enter_context(
-            BoardBoots(
-                choice,
-                request.environment,
-                request.metrics,
-                request.select,
-                request.state / "cards",
-                request.say,
-                request.command,
-            )
-        )
+        boots = closing.enter_context(Boards(_boards(request, choice), request.say))
         earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
         search = Search(
             log, builds, boots, request.environment.profile.name, builds.inside, request.say, request.scan, earlier
@@ -89,6 +79,14 @@ def bisect(request: Request) -> State:
             except FsjouleError as error:  # the answer is there, and stays
                 request.say(f"warning: it cannot be explained: {error.what}")
         return found
+
+
+def _boards(request: Request, choice: Choice) -> list[Opening]:
+    def on(environment: lab.EnvironmentFile) -> BoardBoots:
+        cards = request.state / "cards"
+        return BoardBoots(choice, environment, request.metrics, request.select, cards, request.say, request.command)
+
+    return [partial(on, each) for each in (request.environment, *request.others)]
 
 
 def _check_symbols(frozen: Frozen) -> None:

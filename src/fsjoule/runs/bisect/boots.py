@@ -19,7 +19,7 @@ from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.locks import discard
-from fsjoule.model import Measurement, Planned
+from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import listed
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
@@ -93,15 +93,22 @@ class BoardBoots:
         folder = session.folder
         assert folder is not None, "session.run has made one"
         figures, absent = figures_of_boot(entries, measured, self.metrics)
+        run = load_run_file(folder)
         return KernelBoot(
-            run_id=load_run_file(folder).run_id,
+            run_id=run.run_id,
             folder=folder,
             seconds=round(time.monotonic() - started_s, 1),
             figures=figures,
             absent=absent,
             unfit=unfit,
             booted=bool(measured) or bool(bench.run.boards),
+            board=board_of(run),
         )
+
+    def give_up(self, why: str) -> bool:
+        """See ports.KernelBoots: there is no other one."""
+        del why
+        return False
 
     def _board(self, taken: tuple[kernels.TakenKernel, ...]) -> tuple[HeldLab, Any]:
         """The lab, held, and labgrid's target in it; brought up for the first kernel."""
@@ -122,6 +129,13 @@ class BoardBoots:
             discard(self._kept.pop(0))
         for stage in self.cards.glob("partition/*"):
             discard(stage)  # only a card is made of it
+
+
+def board_of(run: Run) -> str:
+    """Which board of its kind a run had, by its place; empty for emulated boards, which are all alike."""
+    if run.simulated or run.lab is None or not run.lab.place:
+        return ""
+    return f"{run.lab.place} of {run.lab.exporter_names}".removesuffix(" of ")
 
 
 def figures_of_boot(

@@ -16,6 +16,7 @@ from fsjoule.model import BoardProfile
 from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
+from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice, choose, planned
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
@@ -34,9 +35,10 @@ _METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
 class Request:
     """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
-    `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
-    bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
-    answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at.
+    `others` are further boards of the same kind, for when one fails. `effect` is the least loss that matters, as a
+    fraction, for each of the `metrics`. With `further` an answered bisection goes on to the next loss. Earlier boots in
+    the `index` tell the noise. With `explained` both sides of the answer's loss boot once more, with profiles. `scan`
+    is how many commits between equal ends are looked at.
     """
 
     environment: lab.EnvironmentFile
@@ -59,9 +61,25 @@ class Request:
     jobs: int = 2
     further: bool = False
     scan: int = 0
+    others: tuple[lab.EnvironmentFile, ...] = ()
     explained: bool = False
     index: str | None = None
     say: Say = field(default=lambda _text: None)
+
+
+def check_boards(request: Request) -> None:
+    """Raises ConfigError for boards that are not of one kind, or cannot be profiled if that is asked for."""
+    first = request.environment
+    for each in (first, *request.others):
+        if request.explained:
+            check_profiled(each)
+        kinds = [(e.profile.name, e.profile.recipe, e.profile.simulated, e.profile.guest_time) for e in (first, each)]
+        if kinds[0] != kinds[1]:
+            raise ConfigError(
+                f"the boards are of two kinds: {first.profile.name} ({first.path}), {each.profile.name} ({each.path})",
+                hint="a bisection compares boots of one kind of board",
+            )
+        lab.check_places(each)
 
 
 def choice_of(request: Request) -> Choice:

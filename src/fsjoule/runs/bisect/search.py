@@ -126,10 +126,14 @@ class Search:
             self.say(f"{kernel.commit[:12]} failed: {boot.unfit}; does the good end still boot?")
             check = self._boot(State.of(self.log.events), good, Purpose.REFERENCE)
             if check is None or check.unfit is not None:
-                raise LabError(
-                    f"the board does not do its work with the good end either: {check.unfit if check else 'not built'}",
-                    hint="see to the board, then run the same command again: it goes on where it was",
-                )
+                why = check.unfit if check else "not built"
+                told = f"the board does not do its work with the good end either: {why}"
+                if not self.boots.give_up(told):
+                    hint = "see to the board, then run the same command again: it goes on where it was"
+                    raise LabError(told, hint=hint)
+                return
+        elif self.boots.give_up(f"it does not do its work with the good end: {boot.unfit}"):
+            return
         self.log.add(Skipped(kernel, "work" if boot.booted else "boot", boot.unfit))
 
     def _boot(self, state: State, kernel: WantedKernel, purpose: Purpose) -> KernelBoot | None:
@@ -160,7 +164,7 @@ class Search:
             number=number,
             kernel=kernel,
             purpose=purpose,
-            board=self.board,
+            board=f"{self.board} {boot.board}".rstrip(),
             run_id=boot.run_id,
             folder=str(boot.folder),
             started_utc=started_utc,
