@@ -1,6 +1,6 @@
 """LAVA's dispatcher for tests: Debian's packages, unpacked into the cache, on this environment's Python.
 
-`lava-run` needs root and /var/lib/lava. It gets a mount namespace with an empty /var/lib/lava of its own.
+`lava-run` needs root and /var/lib/lava. It gets a mount namespace with a /var/lib/lava of its own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _HOME: Final = Path("/var/lib/lava")
 _MODULES: Final = "usr/lib/python3/dist-packages"
 # What Debian's lava-worker gives its jobs.
 _PATH: Final = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
-_START: Final = (
-    "mount -t tmpfs lava /var/lib/lava && mkdir -p /var/lib/lava/dispatcher/tmp && exec "
-    'env -i HOME=/root LC_ALL=C.UTF-8 "$@"'
-)
+_START: Final = 'mount --bind "$0" /var/lib/lava && exec env -i HOME=/root LC_ALL=C.UTF-8 "$@"'
 _CHECK: Final = """
 import json, sys
 from lava_common import schemas
@@ -69,20 +66,15 @@ class Dispatcher:
             (out / f"{name}.yaml").write_text(text)
         words = [sys.executable, str(self.root / "usr/bin/lava-run"), "--job-id", str(number), "--output-dir", str(out)]
         words += ["--device", f"{out}/device.yaml", "--dispatcher", f"{out}/dispatcher.yaml", *options]
-        start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, "sh"]
+        (out / "lava/dispatcher/tmp").mkdir(parents=True)
+        start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, str(out / "lava")]
         start += [f"PATH={_PATH}", f"PYTHONPATH={self.modules}", *words, f"{out}/job.yaml"]
-        made = not _HOME.exists()
-        _HOME.mkdir(exist_ok=True)
-        try:
-            with (out / "stderr").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log) as running:
-                try:
-                    yield running
-                finally:
-                    if running.poll() is None:
-                        running.kill()
-        finally:
-            if made:
-                _HOME.rmdir()
+        with (out / "stderr").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log) as running:
+            try:
+                yield running
+            finally:
+                if running.poll() is None:
+                    running.kill()
 
     def check(self, device: str, job: str) -> None:
         """Check both strictly, as a server does with what is submitted to it. Raises LabError with what is wrong."""
@@ -104,10 +96,22 @@ class Dispatcher:
         return done.stdout.decode()
 
 
-def dispatcher() -> Dispatcher:
-    """The dispatcher of the cache, fetched if it is not there. Raises LabError."""
+@contextmanager
+def dispatcher() -> Generator[Dispatcher]:
+    """The dispatcher of the cache, fetched if it is not there. Raises LabError.
+
+    Where /var/lib/lava is missing it is made for the body, empty: the jobs' namespaces need a place to mount theirs.
+    """
     key = cache_key({"packages": PACKAGES, "suite": SUITE})
-    return Dispatcher(build_once("packages", "lava", key, _fetch, progress=print, root=cache_folder("lava")))
+    root = build_once("packages", "lava", key, _fetch, progress=print, root=cache_folder("lava"))
+    made = not _HOME.exists()
+    _HOME.mkdir(exist_ok=True)
+    try:
+        yield Dispatcher(root)
+    finally:
+        # Not before the last guard has ended: this takes the mount away in every namespace.
+        if made:
+            _HOME.rmdir()
 
 
 def results(out: Path) -> list[dict[str, Any]]:

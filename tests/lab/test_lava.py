@@ -24,7 +24,7 @@ from fsjoule.model.metrics import figure_of, metrics_of
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.virtual.lab import lab
 
-ENVIRONMENT = PROJECT / "env" / "deterministic.yaml"
+ENVIRONMENTS = PROJECT / "env"
 FSJOULE = Path(sys.executable).with_name("fsjoule")
 # What the issue of a cancelled or killed job allows.
 FREE_WITHIN_S = 60.0
@@ -33,12 +33,23 @@ _LIMIT_S = 900.0
 
 @dataclass
 class Place:
-    """The virtual lab's place as a device of LAVA's."""
+    """A virtual lab's place as a device of LAVA's."""
 
+    name: str
     lava: Dispatcher
     folder: Path
     environment: dict[str, str]
     jobs: int = field(default=0)
+
+    @property
+    def lg_env(self) -> str:
+        return str(ENVIRONMENTS / f"{self.name}.yaml")
+
+    def state(self) -> tuple[str | None, object]:
+        """Who holds it, and whether its board is on."""
+        status = lab.status(self.name)
+        assert status.board is not None
+        return status.holder, status.board["power"]
 
     def fsjoule(self, *words: str) -> str:
         done = process.run([FSJOULE, "lava", *words], timeout_s=_LIMIT_S, env=self.environment)
@@ -46,10 +57,10 @@ class Place:
 
     def device(self, *options: str) -> str:
         results = ["--results", str(self.folder / "results")]
-        return self.fsjoule("device", "virtual", "--lg-env", str(ENVIRONMENT), *results, *options)
+        return self.fsjoule("device", "virtual", "--lg-env", self.lg_env, *results, *options)
 
     def job(self, *options: str) -> str:
-        words = ["--suite", "quick", "--fs", "ext4", "--repeat", "1", "--seed", "5", "--lg-env", str(ENVIRONMENT)]
+        words = ["--suite", "quick", "--fs", "ext4", "--repeat", "1", "--seed", "5", "--lg-env", self.lg_env]
         return self.fsjoule("job", *words, *options)
 
     @contextlib.contextmanager
@@ -74,17 +85,27 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
+def lava() -> Generator[Dispatcher]:
+    with dispatcher() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(lava: Dispatcher, module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
+    """The board in guest time."""
     handle = lab.up("deterministic", owner_pid=os.getpid(), board="deterministic", progress=print)
-    folder = tmp_path_factory.mktemp("lava")
-    yield Place(dispatcher(), folder, {**handle.environment, "FSJOULE_STATE_DIR": str(module_state)})
+    state = {"FSJOULE_STATE_DIR": str(module_state)}
+    yield Place("deterministic", lava, tmp_path_factory.mktemp("lava"), handle.environment | state)
     assert lab.down("deterministic")
 
 
-def state() -> tuple[str | None, object]:
-    status = lab.status("deterministic")
-    assert status.board is not None
-    return status.holder, status.board["power"]
+@pytest.fixture
+def real_time(lava: Dispatcher, state: Path, tmp_path: Path) -> Generator[Place]:
+    """The board in real time, which sends its marks while others look."""
+    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    (tmp_path / "lava").mkdir()
+    yield Place("virtual", lava, tmp_path / "lava", handle.environment | {"FSJOULE_STATE_DIR": str(state)})
+    assert lab.down("virtual")
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
@@ -142,7 +163,7 @@ def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Pl
     assert len(expected) == 11
     assert {name: (float(each["measurement"]), each.get("units", "")) for name, each in figures.items()} == expected
     assert {each["set"] for each in figures.values()} == {"quick-simulated"}
-    assert state() == (None, "off")
+    assert place.state() == (None, "off")
     assert_nothing_of_a_job_left(place)
 
 
@@ -155,18 +176,24 @@ def figures_of(measurement: Measurement) -> Generator[tuple[str, tuple[float, st
 
 
 def assert_nothing_of_a_job_left(place: Place) -> None:
-    kept = Path(place.environment["FSJOULE_STATE_DIR"]) / "lava"
-    wait_for(
-        lambda: {each.name for each in kept.iterdir()} == {"virtual.log"},
-        FREE_WITHIN_S,
-        lambda: str(list(kept.iterdir())),
-    )
-    assert (kept / "virtual.log").read_text() == ""
-    words = [str(place.folder).encode(), b"bench-shell"]
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            line = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
-            assert not any(word in line for word in words), line
+    """Its guard may still be at work."""
+    kept = Path(place.environment["FSJOULE_STATE_DIR"])
+
+    def left() -> list[str]:
+        files = [
+            each.name
+            for each in (*kept.glob("lava/*.json"), *kept.glob("job-*"), *place.folder.glob("*/lava/fsjoule-*"))
+        ]
+        ours = f"FSJOULE_STATE_DIR={kept}".encode()
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdecimal() and ours in (entry / "environ").read_bytes().split(b"\0"):
+                    line = (entry / "cmdline").read_bytes()
+                    files += [line.decode()] if b"fsjoule\0lava" in line or b"tests/bench" in line else []
+        return files
+
+    wait_for(lambda: not left(), FREE_WITHIN_S, lambda: str(left()))
+    assert (kept / "lava/virtual.log").read_text() == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -175,9 +202,9 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
 ) -> None:
     with place.run(place.device(), place.job()) as (running, out):
         wait_for(lambda: any("measurement" in each for each in results(out)), _LIMIT_S, lambda: output(out))
-        assert state() == (f"{os.uname().nodename}/lava", "on")
+        assert place.state() == (f"{os.uname().nodename}/lava", "on")
         running.send_signal(number)
-        wait_for(lambda: state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
         running.wait(_LIMIT_S)
     assert_nothing_of_a_job_left(place)
     run = place.newest()
@@ -186,7 +213,7 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     if number is signal.SIGTERM:
         assert of_job(out)["error_type"] == "Canceled"
         return
-    options = ["--lg-env", str(ENVIRONMENT), "--resume", str(run.path), "-k", "mkfs", "-p", "no:cacheprovider"]
+    options = ["--lg-env", place.lg_env, "--resume", str(run.path), "-k", "mkfs", "-p", "no:cacheprovider"]
     process.run(
         [sys.executable, "-m", "pytest", "tests/bench", *options],
         timeout_s=_LIMIT_S,
@@ -205,11 +232,34 @@ def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
         assert code == 1
         assert of_job(out)["error_type"] == "Infrastructure"
         assert "the place 'virtual' is held by desk/somebody" in output(out)
-        assert state() == ("desk/somebody", "on")
+        assert place.state() == ("desk/somebody", "on")
     finally:
         place.as_somebody_else("power", "off")
         place.as_somebody_else("release")
     assert_nothing_of_a_job_left(place)
+
+
+def test_a_device_file_holds_no_secret(place: Place) -> None:
+    place.environment["FSJOULE_INDEX"] = "postgresql://writer:mellon@database/runs"
+    try:
+        for options in ((), ("--template",)):
+            assert "mellon" not in place.device(*options)
+    finally:
+        del place.environment["FSJOULE_INDEX"]
+
+
+def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Place) -> None:
+    place.as_somebody_else("acquire")
+    try:
+        with place.run(place.device(), place.job()) as (running, out):
+            wait_for(lambda: "is held by desk/somebody" in output(out), _LIMIT_S, lambda: output(out))
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(FREE_WITHIN_S) == 1
+        assert of_job(out)["error_type"] == "Canceled"
+        assert_nothing_of_a_job_left(place)
+        assert place.state() == ("desk/somebody", "off")
+    finally:
+        place.as_somebody_else("release")
 
 
 def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
@@ -218,7 +268,7 @@ def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
         wait_for(lambda: "is held by desk/somebody" in output(out), _LIMIT_S, lambda: output(out))
         place.as_somebody_else("release")
         assert running.wait(_LIMIT_S) == 0, output(out)
-    assert state() == (None, "off")
+    assert place.state() == (None, "off")
 
 
 def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
@@ -230,9 +280,52 @@ def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
     call("power_off")
     call("power_on")
     call("power_on")
-    assert state() == (f"{os.uname().nodename}/lava", "on")
+    assert place.state() == (f"{os.uname().nodename}/lava", "on")
     call("hard_reset")
-    assert state() == (f"{os.uname().nodename}/lava", "on")
+    assert place.state() == (f"{os.uname().nodename}/lava", "on")
     call("power_off")
     call("power_off")
-    assert state() == (None, "off")
+    assert place.state() == (None, "off")
+    assert_nothing_of_a_job_left(place)
+
+
+SMOKE = {
+    "boot",
+    "kernel-log",
+    "card-size",
+    "meter-samples",
+    "meter-lost",
+    "board-power-simulated",
+    "mark-reaches-meter",
+}
+
+
+def test_a_smoke_job_flashes_boots_and_asks_the_meter(real_time: Place) -> None:
+    device, job = real_time.device(), real_time.fsjoule("job", "--smoke", "--lg-env", real_time.lg_env)
+    real_time.lava.check(device, job)
+    code, out = real_time.complete(device, job)
+    assert code == 0, output(out)
+    told = {case(each): each for each in results(out) if str(each["definition"]).startswith("0_")}
+    assert {name: each["result"] for name, each in told.items()} == dict.fromkeys(SMOKE, "pass")
+    assert float(told["card-size"]["measurement"]) == 1024
+    assert float(told["board-power-simulated"]["measurement"]) > 0.5
+    assert real_time.state() == (None, "off")
+    assert_nothing_of_a_job_left(real_time)
+
+
+@pytest.mark.parametrize("helper", ["flash", "hard-reset"])
+def test_a_job_that_is_killed_while_lava_drives_the_board_leaves_it_off_and_free(real_time: Place, helper: str) -> None:
+    job = real_time.fsjoule("job", "--smoke", "--lg-env", real_time.lg_env)
+    with real_time.run(real_time.device(), job) as (running, out):
+        wait_for(lambda: f"'{helper}'" in called(out), _LIMIT_S, lambda: output(out))
+        wait_for(lambda: real_time.state()[0] is not None, _LIMIT_S, lambda: output(out))
+        running.send_signal(signal.SIGKILL)
+        wait_for(lambda: real_time.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+    assert_nothing_of_a_job_left(real_time)
+    # Nor has a helper that was still at work switched it on again.
+    assert real_time.state() == (None, "off")
+
+
+def called(out: Path) -> str:
+    """The commands of the device that LAVA has called so far."""
+    return "\n".join(line for line in output(out).splitlines() if line.startswith("Calling: "))

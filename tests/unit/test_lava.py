@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from command_line import CommandLine, command_line
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.lava import bench_shell, helpers
+from fsjoule.host.process_ref import ProcessRef
+from fsjoule.lava import guard, helpers, settings
 from fsjoule.lava.device import device_dictionary
 from fsjoule.lava.job import Job, suite_job
 from fsjoule.lava.signals import Signals, safe, signals_of
@@ -113,7 +115,7 @@ def test_names_are_what_lava_takes() -> None:
 
 
 def test_a_helper_carries_its_settings_and_splits_as_it_was_put_together() -> None:
-    bench = helpers.Bench("board 1", Path("/env/a b.yaml"), {"LG_COORDINATOR": "lab:20408", "PATH": "/a b:/c"}, 60)
+    bench = settings.Bench("board 1", Path("/env/a b.yaml"), {"LG_COORDINATOR": "lab:20408", "PATH": "/a b:/c"}, 60)
     device = yaml.safe_load(device_dictionary(bench, Path("/runs"), "imx6ul"))
     assert device["devicetype"] == "imx6ul"
     command = device["commands"]["power_off"]
@@ -124,10 +126,10 @@ def test_a_helper_carries_its_settings_and_splits_as_it_was_put_together() -> No
 
 
 def test_a_setting_needs_name_and_value() -> None:
-    assert helpers.parsed(["A=b=c", "D="]) == {"A": "b=c", "D": ""}
+    assert settings.parsed(["A=b=c", "D="]) == {"A": "b=c", "D": ""}
     for wrong in ("A", "=b"):
         with pytest.raises(ConfigError, match="is not NAME=VALUE"):
-            helpers.parsed([wrong])
+            settings.parsed([wrong])
 
 
 @pytest.mark.parametrize(("text", "priority"), [("high", "high"), ("0", 0), ("100", 100)])
@@ -174,10 +176,67 @@ def test_the_overlay_is_the_workers_own_file_or_comes_over_http(
     (here / "tmp/7").mkdir(parents=True)
     into.mkdir()
     (here / "tmp/7/overlay-1.tar.gz").write_bytes(b"overlay")
-    monkeypatch.setattr(bench_shell, "_DOWNLOADS", here)
-    got = bench_shell.fetch_overlay("http://127.0.0.1/tmp/7/overlay-1.tar.gz", into)
+    monkeypatch.setattr(helpers, "_DOWNLOADS", here)
+    got = helpers.fetch_overlay("http://127.0.0.1/tmp/7/overlay-1.tar.gz", into)
     assert got == into / "overlay-1.tar.gz"
     assert got.read_bytes() == b"overlay"
-    for url in ("http://127.0.0.1:9/tmp/8/overlay-1.tar.gz", "nothing"):
+    for url in ("http://127.0.0.1:9/tmp/8/overlay-1.tar.gz", "file:///etc/passwd"):
         with pytest.raises(LabError, match="overlay cannot be fetched"):
-            bench_shell.fetch_overlay(url, into)
+            helpers.fetch_overlay(url, into)
+
+
+def test_a_smoke_job_is_of_one_board(fsjoule: CommandLine, tmp_path: Path) -> None:
+    done = fsjoule("lava", "job", "--smoke", "--device-type", "imx6ul")
+    assert done.code == 2
+    assert "a smoke job logs in to the board" in done.err
+    words = ("lava", "job", "--smoke", "--image", "http://images/card.img", "--lg-env")
+    job = yaml.safe_load(fsjoule(*words, ENVIRONMENT).out)
+    assert job["actions"][0]["deploy"]["images"]["image"]["url"] == "http://images/card.img"
+    assert job["actions"][1]["boot"]["auto_login"] == {"login_prompt": "fsjoule login: ", "username": "root"}
+    assert [next(iter(each.values()))["namespace"] for each in job["actions"]] == ["uart0"] * 3 + ["worker"] * 3
+    secret = tmp_path / "secret.yaml"
+    secret.write_text(ENVIRONMENT.read_text().replace("username: root", "username: root\n        password: mellon"))
+    done = fsjoule(*words, secret)
+    assert done.code == 2
+    assert "everybody may read a job" in done.err
+    assert "mellon" not in done.out + done.err
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.Bench:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    return settings.Bench("desk", ENVIRONMENT, {})
+
+
+def test_a_place_of_another_job_is_refused(bench: settings.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    me, other = ProcessRef.of(os.getpid()), ProcessRef.of(1)
+    assert me is not None
+    assert other is not None
+    monkeypatch.delenv("LAVA_JOB_ID", raising=False)
+    guard.Record(job=other, guard=me, sessions={}).write("desk")
+    with pytest.raises(LabError, match="another job has the place 'desk': process 1"):
+        guard.watch(bench)
+    assert guard.Record.read("desk") == guard.Record(other, me, {})
+
+
+def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAVA_JOB_ID", "7")
+    with pytest.raises(LabError, match="the job has ended"):
+        guard.watch(bench)
+    assert guard.Record.read("desk") is None
+
+
+def test_what_a_session_leaves_behind_is_ended_and_its_first_process_spared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setattr(guard, "_END_S", 1.0)
+    script = "(trap '' TERM; echo deaf; read line < fifo) & sleep 60 & trap '' TERM; read line < fifo"
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True, cwd=tmp_path, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"deaf\n"
+        guard._end_session(first.pid, but=first.pid)
+        assert [each.pid for each in guard._members(first.pid)] == [first.pid]
+        assert first.poll() is None
+        guard._end_session(first.pid)
+        assert guard._members(first.pid) == []

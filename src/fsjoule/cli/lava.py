@@ -11,7 +11,7 @@ from fsjoule.cli.common import progress
 from fsjoule.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from fsjoule.lava.helpers import Bench
+    from fsjoule.lava.settings import Bench
 
 app = typer.Typer(no_args_is_help=True, help="LAVA: a labgrid place is a device, a suite is a job (docs/lava.md).")
 
@@ -23,7 +23,7 @@ Output = Annotated[Path | None, typer.Option(help="File to write (default: stand
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a place that somebody else has.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: a variable of the environment.")]
 
-_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.lava.helpers` has the same
+_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.lava.settings` has the same
 
 
 @app.command("device")
@@ -47,7 +47,7 @@ def device(
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
     from fsjoule.lava.device import device_dictionary, device_template
-    from fsjoule.lava.helpers import bench_of
+    from fsjoule.lava.settings import bench_of
 
     bench = bench_of(place, lg_env, user=user, wait_s=wait)
     kept = results or state_dir() / "lava" / "results"
@@ -74,10 +74,17 @@ def job(
     priority: Annotated[str, typer.Option(help="low, medium, high, or 0 to 100.")] = "medium",
     hours: Annotated[int, typer.Option(help="The job's time limit.")] = 12,
     wait: Wait = _WAIT_S,
+    smoke: Annotated[
+        bool,
+        typer.Option("--smoke", help="Measure nothing: is the device fit? LAVA flashes and boots the board itself."),
+    ] = False,
+    image: Annotated[
+        str | None, typer.Option(help="With --smoke: a card image's address, or a path (default: one is built here).")
+    ] = None,
     health_check: Annotated[bool, typer.Option("--health-check", help="Name it so; LAVA runs it by itself.")] = False,
     output: Output = None,
 ) -> None:
-    """Print the job that measures a suite, for lavacli or lava-run.
+    """Print the job that measures a suite, or finds out whether a device is fit, for lavacli or lava-run.
 
     Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/sdmux.yaml --output job.yaml
     """
@@ -102,6 +109,8 @@ def job(
     given = [("--suite", suite), ("--fs", fs), ("--kernel", kernel), ("--repeat", repeat)]
     options = bench_options([*given, ("--provision", provision), ("--seed", seed)]) + tuple(more or ())
     name = f"fsjoule {suite} on {','.join(choice.filesystems)}, kernel {kernel}"
+    if smoke:
+        name = f"fsjoule smoke, kernel {kernel}"
     made = Job(
         f"health check: {name}" if health_check else name,
         options,
@@ -111,7 +120,14 @@ def job(
         hours=hours,
         wait_s=wait,
     )
-    _write(suite_job(made), output)
+    if not smoke:
+        _write(suite_job(made), output)
+        return
+    if environment is None:
+        raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
+    from fsjoule.lava.smoke import Image, smoke_job
+
+    _write(smoke_job(made, environment, Image(_image(image, kernel, environment.profile.recipe))), output)
 
 
 @app.command("connect", hidden=True)
@@ -133,9 +149,9 @@ def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settin
 @app.command("power-off", hidden=True)
 def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """End the job's bench, switch the board off and release its place. A place that LAVA has not is left alone."""
-    from fsjoule.lava import bench_shell
+    from fsjoule.lava import guard
 
-    bench_shell.power_off(_entered(place, lg_env, wait, settings))
+    guard.power_off(_entered(place, lg_env, wait, settings))
 
 
 @app.command("hard-reset", hidden=True)
@@ -157,33 +173,52 @@ def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settin
 @app.command("bench-shell", hidden=True)
 def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Acquire the place and become the shell in which a job measures."""
-    from fsjoule.lava import bench_shell
+    from fsjoule.lava import helpers
 
-    bench_shell.open_shell(_entered(place, lg_env, wait, settings), results, progress)
+    helpers.open_shell(_entered(place, lg_env, wait, settings), results, progress)
 
 
 @app.command("overlay", hidden=True)
 def overlay(url: str) -> None:
     """Fetch LAVA's overlay into this folder."""
-    from fsjoule.lava.bench_shell import fetch_overlay
+    from fsjoule.lava.helpers import fetch_overlay
 
     fetch_overlay(url, Path.cwd())
 
 
-@app.command("guard", hidden=True)
-def guard(place: Place, shell: int, folder: Path, lg_env: LgEnv) -> None:
-    """Wait for the end of a bench shell, and end what it leaves behind."""
-    from fsjoule.lava import bench_shell
+@app.command("meter", hidden=True)
+def meter(lg_env: LgEnv) -> None:
+    """Tell LAVA whether the meter is alive and hears the marks of its board, which runs."""
+    from fsjoule.lava.smoke import check_meter
 
-    bench_shell.guard(_entered(place, lg_env, _WAIT_S, None), shell, folder)
+    check_meter(lg_env, typer.echo)
+
+
+@app.command("guard", hidden=True)
+def guard(place: Place, job: int, lg_env: LgEnv) -> None:
+    """Wait for the end of a job, and end what it leaves behind."""
+    from fsjoule.lava import guard
+
+    guard.guard(_entered(place, lg_env, _WAIT_S, None), job)
 
 
 def _entered(place: str, lg_env: Path, wait_s: float, settings: list[str] | None) -> Bench:
-    from fsjoule.lava import helpers
+    from fsjoule.lava import settings as carried
 
-    bench = helpers.Bench(place, lg_env, helpers.parsed(settings or []), wait_s)
-    helpers.enter(bench)
+    bench = carried.Bench(place, lg_env, carried.parsed(settings or []), wait_s)
+    carried.enter(bench)
     return bench
+
+
+def _image(named: str | None, kernel: str, recipe: str) -> str:
+    """The address of a card image."""
+    if named is not None and "://" in named:
+        return named
+    if named is not None:
+        return Path(named).resolve().as_uri()
+    from fsjoule import images
+
+    return images.build_card(kernel, "ext4", progress=progress, recipe=recipe).path.as_uri()
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_S: Final = 0.05
@@ -89,6 +90,11 @@ def ending(status: int | None) -> str:
     except ValueError:
         name = f"signal {-status}"
     return f"was killed by {name}"
+
+
+def end_with_parent() -> None:
+    """Get SIGTERM when the process that started this one ends, in whatever way."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def become_subreaper() -> None:

@@ -9,13 +9,22 @@ Entry points: `build_card` (kernel and root filesystem to `CardImage`), `check_c
 """
 
 from fsjoule.host.cache.stages import CacheEntry, cached, clean
-from fsjoule.images.card_image import CardImage, build_card, card_space, check_card, emulator, root_filesystem_choices
+from fsjoule.images.card_image import (
+    CardImage,
+    build_card,
+    card_bytes,
+    card_space,
+    check_card,
+    emulator,
+    root_filesystem_choices,
+)
 
 __all__ = [
     "CacheEntry",
     "CardImage",
     "build_card",
     "cached",
+    "card_bytes",
     "card_space",
     "check_card",
     "clean",

@@ -44,6 +44,11 @@ def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
     return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
 
 
+def card_bytes(recipe: str = DEFAULT_RECIPE) -> int:
+    """The size of a recipe's card. Raises ConfigError for an unknown recipe."""
+    return _recipe(recipe).card.size_mib * MIB
+
+
 def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
     """One QEMU program for boards with any of these kernels: the installed one unless a kernel needs a newer one.
 

@@ -30,8 +30,20 @@ _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
 _COORDINATOR: Final = "coordinator_address"
 _REMOTE_PLACE: Final = "RemotePlace"
+_SHELL: Final = "ShellDriver"
+_LOGIN: Final = ("login_prompt", "username", "prompt")
 _CARD_MODEL: Final = "card_model"
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What the console asks, as regular expressions, and what it is answered: ShellDriver's arguments."""
+
+    login_prompt: str
+    username: str
+    prompt: str
+    password: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class EnvironmentFile:
 
     `virtual_board` is the config in labgrid/virtual of that lab's board, unless it is the default. `places` are the
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
-    coordinator's address; it wins over LG_COORDINATOR.
+    coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver.
     """
 
     path: Path
@@ -49,6 +61,7 @@ class EnvironmentFile:
     virtual_board: str | None = None
     places: tuple[str, ...] = ()
     coordinator: str | None = None
+    login: Login | None = None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -93,7 +106,8 @@ class _Reader:
             for key in (_VIRTUAL_LAB, _VIRTUAL_BOARD, _COORDINATOR)
         )
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
-        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator)
+        shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
+        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator, shell)
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -220,6 +234,11 @@ class _Reader:
         if "name" not in entry.arguments:
             raise self._wrong(entry.node, "the place has no name", "name: !template $LG_PLACE")
         return str(self._scalar(entry.arguments["name"][1]))
+
+    def _login(self, entry: _Entry) -> Login:
+        written = {name: str(self._scalar(value)) for name, (_, value) in entry.arguments.items() if name in _LOGIN}
+        password = "password" in entry.arguments
+        return Login(*(written.get(name, "") for name in _LOGIN), password=password)
 
     def _profile(self, entry: _Entry) -> BoardProfile:
         values = _defaults() | {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}

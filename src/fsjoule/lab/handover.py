@@ -114,8 +114,10 @@ def _acquire(coordinator: Coordinator, name: str) -> None:
     try:
         coordinator.call(coordinator.stub.AcquirePlace, request, f"acquiring {name!r}")
     except RefusedError:
-        check_usable(coordinator, coordinator.place(name))  # another user was faster
-        raise
+        now = coordinator.place(name)
+        check_usable(coordinator, now)  # another user was faster
+        if now.acquired != user():  # or another helper of ours was
+            raise
 
 
 def _strategy(target: object) -> BoardStrategy:

@@ -5,6 +5,6 @@ is the guide.
 Called by: `cli`, `pytest_plugin`.
 May call: `runs`, `lab`, `host` and below.
 
-Entry points: `device.device_dictionary` and `device_template`; `job.suite_job`; `helpers` (connect, power, flash) and
-`bench_shell.open_shell`, a job's shell on the worker; `signals.signals_of`.
+Entry points: `device.device_dictionary` and `device_template`; `job.suite_job`; `helpers`, the programs that a device
+file names; `guard.guard` and `power_off`, which end a job; `signals.signals_of`.
 """

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import yaml
 
-from fsjoule.lava.bench_shell import PROMPT, RESULTS_DIR
-from fsjoule.lava.helpers import Bench
+from fsjoule.lava.guard import RESULTS_DIR
+from fsjoule.lava.helpers import PROMPT
+from fsjoule.lava.settings import Bench
 
 # Names of connections: the board's console and the worker's shell.
 CONSOLE: Final = "uart0"

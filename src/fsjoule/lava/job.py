@@ -11,14 +11,14 @@ from typing import Any, Final
 import yaml
 
 from fsjoule.errors import ConfigError
-from fsjoule.lava.bench_shell import PROMPT
 from fsjoule.lava.device import SHELL
-from fsjoule.lava.helpers import WAIT_S
+from fsjoule.lava.helpers import PROMPT
+from fsjoule.lava.settings import WAIT_S
 
 _PRIORITIES: Final = ("low", "medium", "high")
 _MOST: Final = 100
-# Besides the wait for the place: LAVA retries nothing in it.
-_AROUND_MINUTES: Final = 5
+# What an action takes at most, besides the wait for the place.
+AROUND_MINUTES: Final = 5
 # The exit codes of a bench that has measured; with any other the job is incomplete (docs/first-bench.md).
 _END: Final = (
     'case "$code" in 0) lava-test-case bench --result pass ;; 1) lava-test-case bench --result fail ;; '
@@ -40,11 +40,18 @@ class Job:
 
 
 def suite_job(job: Job) -> str:
-    """The job's definition in YAML. Raises ConfigError for a wrong priority or an impossible time."""
+    """The job that measures, in YAML. Raises ConfigError for a wrong priority or an impossible time."""
+    bench = shlex.join(["pytest", "tests/bench", "-p", "no:cacheprovider", *job.options])
+    steps = ['cd "$FSJOULE_DIR"', "code=0", f'{bench} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?', _END]
+    test = definition("fsjoule", "throughput and energy of filesystems; the worker drives the board", steps)
+    return written(job, [*shell_on_worker(job), {"test": {"definitions": [test], "timeout": {"hours": job.hours}}}])
+
+
+def written(job: Job, actions: Sequence[dict[str, Any]]) -> str:
+    """A job of these actions in YAML. Raises ConfigError for a wrong priority or an impossible time."""
     if job.hours < 1:
         raise ConfigError(f"--hours {job.hours}: a job needs at least one")
-    set_up = {"minutes": int(job.wait_s // 60) + _AROUND_MINUTES}
-    definition = {
+    document = {
         "job_name": job.name,
         "device_type": job.device_type,
         **({} if job.device is None else {"device": job.device}),
@@ -52,50 +59,38 @@ def suite_job(job: Job) -> str:
         "priority": _priority(job.priority),
         "timeouts": {
             "job": {"hours": job.hours},
-            "action": {"minutes": _AROUND_MINUTES},
+            "action": {"minutes": AROUND_MINUTES},
             "connection": {"minutes": 2},
         },
-        "actions": [
-            {"deploy": {"to": "overlay", "timeout": {"minutes": _AROUND_MINUTES}}},
-            {
-                "boot": {
-                    "method": "new_connection",
-                    "connection": SHELL,
-                    "prompts": [re.escape(PROMPT.strip())],
-                    "transfer_overlay": {
-                        "download_command": "fsjoule lava overlay",
-                        "unpack_command": "tar --no-overwrite-dir -C / -xzf",
-                    },
-                    "timeout": set_up,
-                }
-            },
-            {
-                "test": {
-                    "definitions": [_definition(job)],
-                    "timeout": {"hours": job.hours},
-                }
-            },
-        ],
+        "actions": list(actions),
     }
-    return yaml.safe_dump(definition, sort_keys=False, width=1000)
+    return yaml.safe_dump(document, sort_keys=False, width=1000)
 
 
-def _definition(job: Job) -> dict[str, Any]:
-    bench = shlex.join(["pytest", "tests/bench", "-p", "no:cacheprovider", *job.options])
-    steps = ['cd "$FSJOULE_DIR"', "code=0", f'{bench} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?', _END]
-    return {
-        "from": "inline",
-        "name": "fsjoule",
-        "path": "inline/fsjoule.yaml",
-        "repository": {
-            "metadata": {
-                "format": "Lava-Test Test Definition 1.0",
-                "name": "fsjoule",
-                "description": "throughput and energy of filesystems; the worker drives the board",
-            },
-            "run": {"steps": steps},
+def shell_on_worker(job: Job) -> list[dict[str, Any]]:
+    """The actions that open a shell on the worker, with LAVA's overlay there."""
+    return [
+        {"deploy": {"to": "overlay", "timeout": {"minutes": AROUND_MINUTES}}},
+        {
+            "boot": {
+                "method": "new_connection",
+                "connection": SHELL,
+                "prompts": [re.escape(PROMPT.strip())],
+                "transfer_overlay": {
+                    "download_command": "fsjoule lava overlay",
+                    "unpack_command": "tar --no-overwrite-dir -C / -xzf",
+                },
+                "timeout": {"minutes": int(job.wait_s // 60) + AROUND_MINUTES},
+            }
         },
-    }
+    ]
+
+
+def definition(name: str, description: str, steps: Sequence[str]) -> dict[str, Any]:
+    """A test definition that is part of the job."""
+    metadata = {"format": "Lava-Test Test Definition 1.0", "name": name, "description": description}
+    repository = {"metadata": metadata, "run": {"steps": list(steps)}}
+    return {"from": "inline", "name": name, "path": f"inline/{name}.yaml", "repository": repository}
 
 
 def bench_options(given: Sequence[tuple[str, object]]) -> tuple[str, ...]:

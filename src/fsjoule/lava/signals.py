@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from fsjoule.errors import LabError
@@ -44,7 +44,7 @@ class Signals:
 
     def opened(self, run: Run) -> None:
         self._several_kernels = len(run.plan.kernels) > 1
-        self._signal(_CASE, f"run-{run.run_id}", "--result", "pass")
+        case(f"run-{run.run_id}", self._say, passed=True)
         self._signal(_SET, "start", safe(run.plan.suite) + ("-simulated" if run.simulated else ""))
 
     def stored(self, measurement: Measurement) -> None:
@@ -54,45 +54,55 @@ class Signals:
             self._failed(name, cases or (name,), measurement.invalid_reasons)
         elif not cases:
             # A power cut has an outcome and no figures; the bench's own line tells it.
-            self._signal(_CASE, name, "--result", "pass")
+            case(name, self._say, passed=True)
         else:
-            for case, metric in cases.items():
-                self._figure(case, metric, figure_of(measurement, metric))
+            for each, metric in cases.items():
+                self._figure(each, metric, figure_of(measurement, metric))
 
     def closed(self, run: Run) -> None:
         self._signal(_SET, "stop")
-        complete = run.status is RunStatus.COMPLETE
         if run.abort_reason:
             self._say(f"the run was aborted: {run.abort_reason}")
-        self._signal(_CASE, "run-complete", "--result", "pass" if complete else "fail")
+        case("run-complete", self._say, passed=run.status is RunStatus.COMPLETE)
 
-    def _figure(self, case: str, metric: Metric, figure: Figure) -> None:
+    def _figure(self, name: str, metric: Metric, figure: Figure) -> None:
         if figure is None:
-            self._signal(_CASE, case, "--result", "skip")
-            return
-        units = ["--units", metric.unit] if metric.unit else []
-        self._signal(_CASE, case, "--result", "pass", "--measurement", repr(float(figure)), *units)
+            self._signal(_CASE, name, "--result", "skip")
+        else:
+            case(name, self._say, passed=True, figure=figure, unit=metric.unit)
 
     def _failed(self, name: str, cases: Iterable[str], reasons: tuple[str, ...]) -> None:
         with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
             file.writelines(f"{name}: {reason}\n" for reason in reasons)
             file.flush()
-            for case in cases:
-                self._signal(_CASE, case, "--result", "fail", "--output", file.name)
+            for each in cases:
+                self._signal(_CASE, each, "--result", "fail", "--output", file.name)
 
     def _name(self, measurement: Measurement) -> str:
         kernel = f"{measurement.kernel}-" if self._several_kernels else ""
         return safe(f"{kernel}{measurement.slug}")
 
     def _signal(self, *words: str) -> None:
-        """Write a signal. A job that LAVA has ended hears nothing any more: no reason to lose the run."""
-        try:
-            written = process.run(words, timeout_s=_TIMEOUT_S)
-        except LabError as error:
-            self._say(f"warning: LAVA was not told: {error.what}")
-            return
-        for line in written.stdout.decode(errors="replace").splitlines():
-            self._say(line)
+        signal(words, self._say)
+
+
+def signal(words: Sequence[str], say: Callable[[str], None]) -> None:
+    """Write a signal. A job that LAVA has ended hears nothing any more: no reason to lose a run."""
+    try:
+        written = process.run(words, timeout_s=_TIMEOUT_S)
+    except LabError as error:
+        say(f"warning: LAVA was not told: {error.what}")
+        return
+    for line in written.stdout.decode(errors="replace").splitlines():
+        say(line)
+
+
+def case(name: str, say: Callable[[str], None], *, passed: bool, figure: float | None = None, unit: str = "") -> None:
+    """Tell one result."""
+    words = [_CASE, safe(name), "--result", "pass" if passed else "fail"]
+    if figure is not None:
+        words += ["--measurement", repr(float(figure)), *(["--units", unit] if unit else [])]
+    signal(words, say)
 
 
 def safe(name: str) -> str:

@@ -1,0 +1,129 @@
+"""A job that finds out whether a device is fit: LAVA itself flashes and boots the board, the worker asks the meter.
+
+LAVA has a shell on the board and one on the worker, each with its own namespace. The board sends marks until it is
+switched off; meanwhile the worker looks for one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule import images, lab
+from fsjoule.errors import ConfigError
+from fsjoule.lab import EnvironmentFile
+from fsjoule.lava.device import CONSOLE
+from fsjoule.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
+from fsjoule.lava.signals import case
+from fsjoule.model import MIB
+from fsjoule.model.meter import MarkSource
+from fsjoule.runs.meter import environment_target
+
+_MARK: Final = "Ssmoke"
+# A mark a second, for longer than the worker takes to look.
+_MARKS: Final = 600
+_LOOK_S: Final = 8.0
+# Of the samples that the meter's rate promises.
+_ENOUGH: Final = 0.9
+_SECTORS_PER_MIB: Final = MIB // 512
+_FLASH_MINUTES: Final = 20
+# What a kernel writes of a board that is not well.
+_TROUBLE: Final = "I/O error|Oops|BUG:|Call trace|Kernel panic|EXT4-fs error|mmc[0-9]: error"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A card image as LAVA fetches it: an address, and the partition (from 0) that is the root filesystem, ext4."""
+
+    url: str
+    root_partition: int = 1
+
+
+def smoke_job(job: Job, environment: EnvironmentFile, image: Image) -> str:
+    """The smoke job of an environment file's board, in YAML.
+
+    Raises ConfigError for a wrong priority, and for a board whose console asks for a password.
+    """
+    login = environment.login
+    if login is None or not login.login_prompt:
+        raise ConfigError("the environment file has no login", file=environment.path, hint="add a ShellDriver")
+    if login.password:
+        raise ConfigError(
+            "the board asks for a password, and everybody may read a job",
+            file=environment.path,
+            hint="write the job by hand, with a secret of LAVA's",
+        )
+    flashed = {
+        "to": "flasher",
+        "images": {
+            "image": {
+                "url": image.url,
+                "format": "ext4",
+                "partition": image.root_partition,
+                "overlays": {"lava": True},
+            }
+        },
+        "timeout": {"minutes": int(job.wait_s // 60) + _FLASH_MINUTES},
+    }
+    booted = {
+        "method": "minimal",
+        "prompts": [login.prompt],
+        "auto_login": {"login_prompt": login.login_prompt, "username": login.username},
+        "timeout": {"minutes": int(job.wait_s // 60) + AROUND_MINUTES},
+    }
+    board = [{"deploy": flashed}, {"boot": booted}, _test("board", _board_steps(environment))]
+    worker = [*shell_on_worker(job), _test("worker", ['cd "$FSJOULE_DIR"', 'fsjoule lava meter --lg-env "$LG_ENV"'])]
+    actions = [_in_namespace(CONSOLE, action) for action in board]
+    return written(job, [*actions, *(_in_namespace("worker", action) for action in worker)])
+
+
+def _in_namespace(name: str, action: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {"namespace": name, **parameters} for kind, parameters in action.items()}
+
+
+def _test(where: str, steps: list[str]) -> dict[str, Any]:
+    named = definition(f"fsjoule-{where}", f"is the device fit: seen from the {where}", steps)
+    return {"test": {"definitions": [named], "timeout": {"minutes": AROUND_MINUTES}}}
+
+
+def _board_steps(environment: EnvironmentFile) -> list[str]:
+    profile = environment.profile
+    sectors = images.card_bytes(profile.recipe) // MIB * _SECTORS_PER_MIB
+    mark = shlex.quote(profile.mark_device)
+    return [
+        # A message of the kernel in the midst of a signal would spoil it.
+        "dmesg -n 1",
+        "lava-test-case boot --result pass",
+        f"if dmesg | grep -E {shlex.quote(_TROUBLE)}; then clean=fail; else clean=pass; fi",
+        "lava-test-case kernel-log --result $clean",
+        f"read -r sectors < /sys/block/{profile.card_device}/size",
+        f"if [ $sectors -ge {sectors} ]; then fits=pass; else fits=fail; fi",
+        f"lava-test-case card-size --result $fits --measurement $((sectors / {_SECTORS_PER_MIB})) --units MiB",
+        f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do echo {_MARK} > {mark}; sleep 1; done; }}",
+        "marks < /dev/null > /dev/null 2>&1 &",
+    ]
+
+
+def check_meter(environment_file: Path, say: Callable[[str], None]) -> None:
+    """Tell LAVA whether the meter of a board that runs is alive and hears the board's marks. Raises LabError."""
+    tell = partial(case, say=say)
+    with environment_target(environment_file, say) as (target, profile):
+        meter = lab.meter(target)
+        info = meter.info()
+        meter.arm()
+        time.sleep(_LOOK_S)
+        trace = meter.disarm()
+    say(f"the meter {info.serial_number}{' (simulated)' if profile.simulated else ''}")
+    simulated = "-simulated" if profile.simulated else ""
+    received = len(trace.ticks)
+    tell("meter-samples", passed=received >= _ENOUGH * info.rate_hz * _LOOK_S, figure=received / _LOOK_S, unit="1/s")
+    tell("meter-lost", passed=trace.lost == 0, figure=trace.lost)
+    power_w = float(trace.power_w.mean()) if received else 0.0
+    tell(f"board-power{simulated}", passed=power_w > 0, figure=power_w, unit="W")
+    heard = [mark for mark in trace.marks if mark.source is MarkSource.LINE and mark.text == _MARK]
+    tell("mark-reaches-meter", passed=bool(heard), figure=len(heard))
