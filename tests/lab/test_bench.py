@@ -273,11 +273,12 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
         record = LabPaths.of("virtual").read()
         assert record is not None
         devices = Path(record.devices)
-        os.kill(pid, signal.SIGKILL)
-        wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "it lives")
+        # Without its links, so that nobody opens another program's terminal of the same number.
         links = [devices / "meter", devices / "marks"]
         for link in links:
-            link.unlink(missing_ok=True)
+            link.unlink()
+        os.kill(pid, signal.SIGKILL)
+        wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "it lives")
         simulator = [record.meter_program, "--stream-link", str(links[0]), "--marks-link", str(links[1])]
         simulator += ["--feed", str(devices / "feed"), "--serial-number", "OTHER", "--shunt-uohm", "50000"]
         closing.callback(process.stop, process.start(simulator))

@@ -164,3 +164,14 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 @pytest.mark.parametrize("address", ["/dev/ttyUSB0", "host:2000", "[::1]:2000", "rfc2217://host:2000"])
 def test_addresses_are_not_opened_before_they_are_needed(address: str) -> None:
     opener(address)
+
+
+def test_writing_to_a_terminal_that_another_thread_closes_is_an_error_of_the_port(
+    terminal: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TtyStream(terminal[1]) as stream:
+        # Between pyserial's look at whether it is open, and its use of the descriptor.
+        monkeypatch.setattr(stream._serial, "fd", None)
+        with pytest.raises(OSError, match="the port was closed"):
+            stream.write(b"x")
+        monkeypatch.undo()

@@ -217,7 +217,11 @@ class TtyStream:
         return self._serial.read(1) + self._serial.read(self._serial.in_waiting)
 
     def write(self, data: bytes) -> None:
-        self._serial.write(data)
+        try:
+            self._serial.write(data)
+        except TypeError as error:
+            # pyserial's answer to a port that the receiving thread closes meanwhile.
+            raise OSError(errno.EBADF, "the port was closed", self._path) from error
 
     def raise_if_shared(self) -> None:
         if held_by := holders(self._path):

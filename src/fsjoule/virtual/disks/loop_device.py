@@ -1,11 +1,13 @@
 """A private loop device: /dev/loopN with N >= 64, so that `losetup -f` and other boards do not use it.
 
 It is attached with LO_FLAGS_AUTOCLEAR and held open, so that the kernel detaches it when this process ends in any way.
-Layouts and numbers: linux/loop.h.
+While it is empty, it is claimed (O_EXCL): the kernel has one set of loop devices for all containers of a machine, and
+boards in different ones do not see each other's locks. Layouts and numbers: linux/loop.h.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -36,13 +38,8 @@ class LoopDevice:
     def __init__(self) -> None:
         """Take the first free number. Raises LabError without permission (root, or group disk)."""
         remove_abandoned()
-        self.number, self._lock = _take_number()
+        self.number, self._lock, self._claim = _take_number()
         self._fd: int | None = None
-        try:
-            _control(_LOOP_CTL_ADD, self.number)
-        except OSError as error:
-            os.close(self._lock)
-            raise _no_right(error) from error
 
     @property
     def path(self) -> Path:
@@ -51,17 +48,21 @@ class LoopDevice:
     def attach(self, file: Path) -> None:
         """Put `file` into the device. Raises LabError."""
         try:
-            # A process that does not see our lock (in a container) may have removed the empty device as abandoned.
-            _control(_LOOP_CTL_ADD, self.number)
+            if self._claim is None:
+                # Another container's board may have removed the empty device as abandoned, or have taken it.
+                _control(_LOOP_CTL_ADD, self.number)
+                self._claim = _open_device(self.path, os.O_EXCL)
             backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
-                self._fd = _open_device(self.path)
                 name = os.fsencode(file)[-63:]
-                fcntl.ioctl(self._fd, _LOOP_CONFIGURE, _LOOP_CONFIG.pack(backing, 0, _LO_FLAGS_AUTOCLEAR, name))
+                fcntl.ioctl(self._claim, _LOOP_CONFIGURE, _LOOP_CONFIG.pack(backing, 0, _LO_FLAGS_AUTOCLEAR, name))
+                self._fd = _open_device(self.path)
             finally:
                 os.close(backing)
+            self._end_claim()  # bmaptool wants one for itself
         except OSError as error:
             self._close_device()
+            self._end_claim()
             raise LabError(f"{file} cannot be attached to {self.path}: {error}") from error
 
     def detach(self) -> None:
@@ -81,11 +82,15 @@ class LoopDevice:
                     transient=True,
                     hint=f"wait for it to end; find it with: fuser -v {self.path}",
                 )
-            time.sleep(0.01)
+            time.sleep(0.001)
+        while (claim := _claimed(self.number)) is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self._claim = claim
 
     def close(self) -> None:
         """Detach and remove the device. If it is still open elsewhere, the kernel detaches it later."""
         self._close_device()
+        self._end_claim()
         _remove(self.number)
         os.close(self._lock)
 
@@ -93,6 +98,11 @@ class LoopDevice:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _end_claim(self) -> None:
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
 
 def attached_file(number: int) -> str | None:
@@ -104,22 +114,33 @@ def attached_file(number: int) -> str | None:
 
 
 def remove_abandoned() -> None:
-    """Remove loop devices that killed boards left behind: in our range, without a file, without a lock."""
+    """Remove loop devices that killed boards left behind: in our range, without a file, lock or claim."""
     for number in _NUMBERS:
         if Path(f"/sys/block/loop{number}").exists() and attached_file(number) is None:
             lock = _try_lock(number)
             if lock is not None:
-                _remove(number)
+                with contextlib.suppress(FileNotFoundError, PermissionError):
+                    if (claim := _claimed(number)) is not None:
+                        os.close(claim)
+                        _remove(number)
                 os.close(lock)
 
 
-def _take_number() -> tuple[int, int]:
+def _take_number() -> tuple[int, int, int]:
+    """A number, its lock and its claim."""
     for number in _NUMBERS:
         lock = _try_lock(number)
         if lock is None:
             continue
-        if attached_file(number) is None:
-            return number, lock
+        try:
+            if attached_file(number) is None:
+                _control(_LOOP_CTL_ADD, number)
+                claim = _claimed(number)
+                if claim is not None:
+                    return number, lock, claim
+        except OSError as error:
+            os.close(lock)
+            raise _no_right(error) from error
         os.close(lock)
     raise LabError(f"no loop device is free between {_NUMBERS.start} and {_NUMBERS.stop - 1}")
 
@@ -137,6 +158,16 @@ def _try_lock(number: int) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _claimed(number: int) -> int | None:
+    """A descriptor of the device that only one process of this machine can have, or None if another one has it."""
+    try:
+        return _open_device(Path(f"/dev/loop{number}"), os.O_EXCL)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return None
+        raise
 
 
 def _control(request: int, number: int) -> None:
@@ -158,8 +189,8 @@ def _remove(number: int) -> None:
             raise
 
 
-def _open_device(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+def _open_device(path: Path, flags: int = 0) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags)
 
 
 def _no_right(error: OSError) -> LabError:
