@@ -15,6 +15,7 @@ from results_factory import make_run
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
+from fsjoule.lab import handover
 from fsjoule.lava import guard, helpers, settings
 from fsjoule.lava.device import device_dictionary
 from fsjoule.lava.job import Job, suite_job
@@ -202,6 +203,10 @@ def test_a_smoke_job_is_of_one_board(fsjoule: CommandLine, tmp_path: Path) -> No
     assert "mellon" not in done.out + done.err
 
 
+def ours(_place: str) -> bool:
+    return True
+
+
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.Bench:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
@@ -224,6 +229,40 @@ def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.Bench, monkey
     with pytest.raises(LabError, match="the job has ended"):
         guard.watch(bench)
     assert guard.Record.read("desk") is None
+
+
+def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
+    bench: settings.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_LOOK_S", 0.0)
+    done: list[str] = []
+
+    def switch_off(_environment: Path) -> None:
+        done.append("off")
+        if len(done) < 3:
+            raise LabError("no NetworkPowerPort resource found", transient=True)
+
+    monkeypatch.setattr(handover, "is_ours", ours)
+    monkeypatch.setattr(handover, "switch_off", switch_off)
+    monkeypatch.setattr(handover, "release", done.append)
+    guard.off_and_free(bench)
+    assert done == ["off", "off", "off", "desk"]
+
+
+def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
+    bench: settings.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[str] = []
+
+    def switch_off(_environment: Path) -> None:
+        raise LabError("the outlet does not answer")
+
+    monkeypatch.setattr(handover, "is_ours", ours)
+    monkeypatch.setattr(handover, "switch_off", switch_off)
+    monkeypatch.setattr(handover, "release", released.append)
+    with pytest.raises(LabError, match="outlet"):
+        guard.off_and_free(bench)
+    assert released == ["desk"]
 
 
 def test_what_a_session_leaves_behind_is_ended_and_its_first_process_spared(

@@ -72,7 +72,7 @@ def job(
     device_type: Annotated[str | None, typer.Option(help="The devices' type (default: the board's name).")] = None,
     place: Annotated[str | None, typer.Option(help="Only this place's device.")] = None,
     priority: Annotated[str, typer.Option(help="low, medium, high, or 0 to 100.")] = "medium",
-    hours: Annotated[int, typer.Option(help="The job's time limit.")] = 12,
+    hours: Annotated[int | None, typer.Option(help="The job's time limit (default: 12; with --smoke 1).")] = None,
     wait: Wait = _WAIT_S,
     smoke: Annotated[
         bool,
@@ -117,7 +117,7 @@ def job(
         device_type=named,
         device=place,
         priority=priority,
-        hours=hours,
+        hours=(1 if smoke else 12) if hours is None else hours,
         wait_s=wait,
     )
     if not smoke:

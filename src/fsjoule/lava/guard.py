@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import signal
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
@@ -34,8 +35,10 @@ SHELL: Final = "shell"
 # A bench ends within seconds. After this it is killed, so that the board is off within a minute.
 _END_S: Final = 35.0
 _KILLED_S: Final = 5.0
-# What switching off and releasing may take besides.
+# What switching off and releasing may take besides, and how long a failure to switch off is no answer.
 _LAB_S: Final = 45.0
+_AGAIN_S: Final = 10.0
+_LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +140,24 @@ def off_and_free(bench: Bench) -> None:
     if not handover.is_ours(bench.place):
         return
     try:
-        handover.switch_off(bench.environment)
+        _switch_off(bench)
     finally:
         # A board that stays on is for the next holder to see; a place that stays acquired is for nobody.
         handover.release(bench.place)
+
+
+def _switch_off(bench: Bench) -> None:
+    """Switch the board off. The parts of a place that was acquired just now are there only a moment later."""
+    deadline = time.monotonic() + _AGAIN_S
+    while True:
+        try:
+            handover.switch_off(bench.environment)
+        except LabError as error:
+            if not error.transient or time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
 
 
 def _path(place: str, suffix: str = ".json") -> Path:
