@@ -34,6 +34,14 @@ def test_a_cpu_that_is_booked_in_scheduler_ticks_draws_steady_power() -> None:
     assert watts[3:] == [pytest.approx(power.idle_w + power.cpu_w)] * 97
 
 
+def test_busy_cpus_add_up_and_leave_no_debt_for_a_board_that_is_idle() -> None:
+    power = PowerCoefficients()
+    model = PowerModel(power)
+    busy = [model.watts(Activity(step * 4 * MS_NS, 0, 0, cpus=4), MS_NS) for step in range(1, 101)]
+    assert busy == [pytest.approx(power.idle_w + 4 * power.cpu_w)] * 100
+    assert model.watts(Activity(400 * MS_NS, 0, 0, cpus=4), MS_NS) == power.idle_w
+
+
 def test_default_coefficients_span_a_boards_range() -> None:
     model = PowerModel(PowerCoefficients())
     assert 1.3 < model.watts(Activity(1_000 * MS_NS, 15 * MIB, 0), 1_000 * MS_NS) < 1.45
@@ -65,4 +73,5 @@ def test_blocks_are_told_from_wake_ups(
         "read_bytes: 1\nwrite_bytes: 2\ncancelled_write_bytes: 3\n"
     )
     assert activity([b"700 50 9\n"], io.encode()) == Activity(750, 512 * read_blocks, 512 * written_blocks)
-    assert activity([b"700 50 9\n", b"30 1 1\n"], io.encode()).cpu_busy_ns == 781
+    both = activity([b"700 50 9\n", b"30 1 1\n"], io.encode())
+    assert (both.cpu_busy_ns, both.cpus) == (781, 2)

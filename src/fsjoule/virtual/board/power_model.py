@@ -31,11 +31,12 @@ class PowerCoefficients:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """QEMU's activity since its start, as growing counters."""
+    """QEMU's activity since its start, as growing counters; the busy times of all `cpus` add up."""
 
     cpu_busy_ns: int
     card_read_bytes: int
     card_written_bytes: int
+    cpus: int = 1
 
 
 NO_ACTIVITY = Activity(0, 0, 0)
@@ -58,7 +59,7 @@ class PowerModel:
         """
         last, self._last = self._last, activity
         self._owed_busy_ns += activity.cpu_busy_ns - last.cpu_busy_ns
-        busy_ns = min(self._owed_busy_ns, interval_ns)
+        busy_ns = min(self._owed_busy_ns, interval_ns * activity.cpus)
         self._owed_busy_ns -= busy_ns
         k = self._coefficients
         card_mj = (

@@ -54,7 +54,7 @@ def activity(schedstats: Sequence[bytes], io: bytes) -> Activity:
     busy_ns = sum(int(running_ns) + int(waiting_ns) for running_ns, waiting_ns, _ in map(bytes.split, schedstats))
     fields = io.split()
     read_bytes, written_bytes, reads, writes = (int(fields[index]) for index in (1, 3, 5, 7))
-    return Activity(busy_ns, _moved(read_bytes, reads), _moved(written_bytes, writes))
+    return Activity(busy_ns, _moved(read_bytes, reads), _moved(written_bytes, writes), len(schedstats))
 
 
 def _moved(total_bytes: int, calls: int) -> int:
