@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import gitlab
-
 from fsjoule.errors import ConfigError
-from fsjoule.gitlab.note import TOKEN_VARIABLE, Job, links
-from fsjoule.gitlab.server import needed, told_without_token
+from fsjoule.gitlab.note import Job, links
+from fsjoule.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 
 LABEL: Final = "fsjoule"
-_TIMEOUT_S: Final = 30.0
 _MARKER: Final = re.compile(r"<!-- fsjoule bisect [0-9a-f]+ -->")
 _LONGEST_TITLE: Final = 200
 
@@ -62,13 +59,7 @@ def issue_of(told: str, job: Job) -> Issue:
 def post_issue(where: Issues, issue: Issue) -> str:
     """Make the issue or update the question's own; returns what was done. Raises GitLabError, without the token."""
     what = f"the issue in project {where.project} at {where.server} could not be written"
-    hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
-    with (
-        told_without_token(where.token, what, hint),
-        gitlab.Gitlab(where.server, oauth_token=where.token, timeout=_TIMEOUT_S) as server,
-    ):
-        server.auth()
-        me = None if server.user is None else server.user.attributes["id"]
+    with signed_in(where.server, where.token, what) as (server, me):
         issues = server.projects.get(where.project, lazy=True).issues
         for known in issues.list(iterator=True, labels=LABEL, author_id=me, scope="all"):
             if not str(known.description or "").startswith(issue.marker):

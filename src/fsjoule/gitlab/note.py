@@ -7,13 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import gitlab
-
 from fsjoule.errors import ConfigError
-from fsjoule.gitlab.server import needed, told_without_token
+from fsjoule.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 
-TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
-_TIMEOUT_S: Final = 30.0
 _MARKER: Final = re.compile(r"<!-- fsjoule note, pipeline (\d+) -->")
 
 
@@ -84,15 +80,8 @@ def links(job: Job) -> Iterator[str]:
 def post_note(where: MergeRequest, text: str) -> str:
     """Post the note or update the existing one; returns what was done. Raises GitLabError, without the token."""
     body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
-    # A bearer token, because requests removes it when a server redirects to another server.
     what = f"the note of merge request !{where.number} at {where.server} could not be written"
-    hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
-    with (
-        told_without_token(where.token, what, hint),
-        gitlab.Gitlab(where.server, oauth_token=where.token, timeout=_TIMEOUT_S) as server,
-    ):
-        server.auth()
-        me = None if server.user is None else server.user.attributes["id"]
+    with signed_in(where.server, where.token, what) as (server, me):
         merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)
         for note in merge_request.notes.list(iterator=True, order_by="created_at", sort="asc"):
             marker = _MARKER.match(note.body)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
+import gitlab
 import requests
 from gitlab.exceptions import GitlabError
 
 from fsjoule.errors import ConfigError, GitLabError
+
+TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
+_TIMEOUT_S: Final = 30.0
 
 
 @contextmanager
@@ -26,6 +30,19 @@ def told_without_token(token: str, what: str, forbidden: str) -> Generator[None]
     except (requests.RequestException, UnicodeError, ValueError) as error:
         # UnicodeError and ValueError come from a token that no header can hold.
         raise GitLabError(f"{what}: {type(error).__name__}: {_without(token, str(error))}") from None
+
+
+@contextmanager
+def signed_in(server: str, token: str, what: str) -> Generator[tuple[gitlab.Gitlab, int | None]]:
+    """The server for a project's token, and the number of the token's user. Raises GitLabError as above."""
+    hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
+    with (
+        told_without_token(token, what, hint),
+        # A bearer token, because requests removes it when a server redirects to another server.
+        gitlab.Gitlab(server, oauth_token=token, timeout=_TIMEOUT_S) as signed,
+    ):
+        signed.auth()
+        yield signed, None if signed.user is None else signed.user.attributes["id"]
 
 
 def needed(variables: Mapping[str, str], name: str) -> str:
