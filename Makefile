@@ -36,7 +36,7 @@ KINDS ?=
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test check test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
+.PHONY: bench test check unit test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -47,7 +47,10 @@ bench: setup
 test: setup
 	$(AS_ROOT) $(BIN)/pytest -n auto --dist loadfile --durations 25
 
-check: lint
+check: setup
+	$(MAKE) --no-print-directory -j2 lint unit
+
+unit: setup
 	$(BIN)/pytest -n auto --dist loadfile tests/unit
 
 test-fresh: build/packages.stamp
