@@ -293,6 +293,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
                 target = request.getfixturevalue("target")
             bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
+            session.blame_lab(error)
             pytest.exit(str(error), returncode=error.exit_code)
         except pytest.exit.Exception as ended:
             # labgrid reports a missing board this way, with pytest's exit code for an interrupt.

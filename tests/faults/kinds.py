@@ -124,8 +124,7 @@ _SERVICES: Final = (
     *_service(CONSOLE_BRIDGE, rf"{_BRIDGE_FAILED}|the console's connection was lost", _POWERED, lab=Lab.EITHER),
     *_service(METER_BRIDGE, rf"{_BRIDGE_FAILED}|{_NO_METER}", _POWERED, within_s=_WITHOUT_METER_S, lab=Lab.EITHER),
     *_service("exporter", _failed("exporter")),
-    # What asks it first may learn of its end before the lab does.
-    *_service("coordinator", rf"{_failed('coordinator')}|the labgrid coordinator at \S+ cannot be reached"),
+    *_service("coordinator", _failed("coordinator")),
     *_service("sshd", _failed("sshd")),
     *_service("supervisor", rf"{_failed('supervisor')}|{_LAB_ENDED.format(head='supervisor')}"),
     *_service("guardian", rf"{_failed('guardian')}|{_LAB_ENDED.format(head='guardian')}"),

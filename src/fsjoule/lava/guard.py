@@ -147,7 +147,10 @@ def off_and_free(bench: Bench) -> None:
 
 
 def _switch_off(bench: Bench) -> None:
-    """Switch the board off. The parts of a place that was acquired just now are there only a moment later."""
+    """Switch the board off. The parts of a place that was acquired just now are there only a moment later.
+
+    If its acquisition was cut off, they never come: then the place is acquired once more.
+    """
     deadline = time.monotonic() + _AGAIN_S
     while True:
         try:
@@ -156,6 +159,7 @@ def _switch_off(bench: Bench) -> None:
             if not error.transient or time.monotonic() >= deadline:
                 raise
             time.sleep(_LOOK_S)
+            handover.complete(bench.place, wait_s=_AGAIN_S)
         else:
             return
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from fsjoule import images, kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, also
+from fsjoule.errors import FsjouleError, LabError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
@@ -171,6 +171,11 @@ class Session:
         """Release the place, and take down the lab that `open` brought up."""
         if self.held is None:
             self.lab.close()
+
+    def blame_lab(self, error: FsjouleError) -> None:
+        """Name what has failed in the lab in front of the message, if the lab is why."""
+        if isinstance(error, LabError):
+            error.blame(lab_health.lab_faults(os.environ.get("LG_COORDINATOR", "")))
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
