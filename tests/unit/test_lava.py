@@ -243,6 +243,7 @@ def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
             raise LabError("no NetworkPowerPort resource found", transient=True)
 
     monkeypatch.setattr(handover, "is_ours", ours)
+    monkeypatch.setattr(handover, "complete", lambda *_, **__: None)
     monkeypatch.setattr(handover, "switch_off", switch_off)
     monkeypatch.setattr(handover, "release", done.append)
     guard.off_and_free(bench)
@@ -258,6 +259,7 @@ def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
         raise LabError("the outlet does not answer")
 
     monkeypatch.setattr(handover, "is_ours", ours)
+    monkeypatch.setattr(handover, "complete", lambda *_, **__: None)
     monkeypatch.setattr(handover, "switch_off", switch_off)
     monkeypatch.setattr(handover, "release", released.append)
     with pytest.raises(LabError, match="outlet"):

@@ -140,6 +140,8 @@ def off_and_free(bench: Bench) -> None:
     if not handover.is_ours(bench.place):
         return
     try:
+        # A helper that was killed while it acquired the place has left it without an outlet.
+        handover.complete(bench.place, wait_s=_AGAIN_S)
         _switch_off(bench)
     finally:
         # A board that stays on is for the next holder to see; a place that stays acquired is for nobody.
@@ -147,10 +149,7 @@ def off_and_free(bench: Bench) -> None:
 
 
 def _switch_off(bench: Bench) -> None:
-    """Switch the board off. The parts of a place that was acquired just now are there only a moment later.
-
-    If its acquisition was cut off, they never come: then the place is acquired once more.
-    """
+    """Switch the board off. The parts of a place that was acquired just now are there only a moment later."""
     deadline = time.monotonic() + _AGAIN_S
     while True:
         try:
@@ -159,7 +158,6 @@ def _switch_off(bench: Bench) -> None:
             if not error.transient or time.monotonic() >= deadline:
                 raise
             time.sleep(_LOOK_S)
-            handover.complete(bench.place, wait_s=_AGAIN_S)
         else:
             return
 
