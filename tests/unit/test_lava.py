@@ -231,6 +231,10 @@ def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.Bench, monkey
     assert guard.Record.read("desk") is None
 
 
+def is_complete(_name: str, *, wait_s: float) -> None:
+    assert wait_s > 0
+
+
 def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
     bench: settings.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +247,7 @@ def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
             raise LabError("no NetworkPowerPort resource found", transient=True)
 
     monkeypatch.setattr(handover, "is_ours", ours)
-    monkeypatch.setattr(handover, "complete", lambda *_, **__: None)
+    monkeypatch.setattr(handover, "complete", is_complete)
     monkeypatch.setattr(handover, "switch_off", switch_off)
     monkeypatch.setattr(handover, "release", done.append)
     guard.off_and_free(bench)
@@ -259,7 +263,7 @@ def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
         raise LabError("the outlet does not answer")
 
     monkeypatch.setattr(handover, "is_ours", ours)
-    monkeypatch.setattr(handover, "complete", lambda *_, **__: None)
+    monkeypatch.setattr(handover, "complete", is_complete)
     monkeypatch.setattr(handover, "switch_off", switch_off)
     monkeypatch.setattr(handover, "release", released.append)
     with pytest.raises(LabError, match="outlet"):
