@@ -286,20 +286,21 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
     with ExitStack() as closing:
         try:
             closing.enter_context(session.lab.place())
-        except FsjouleError as error:
-            pytest.exit(str(error), returncode=error.exit_code)
-        try:
-            with lab.lab_errors("finding the board's resources"):
-                target = request.getfixturevalue("target")
-            bench = closing.enter_context(session.run(target))
+            bench = closing.enter_context(session.run(_target(request)))
         except FsjouleError as error:
             session.blame_lab(error)
             pytest.exit(str(error), returncode=error.exit_code)
-        except pytest.exit.Exception as ended:
-            # labgrid reports a missing board this way, with pytest's exit code for an interrupt.
-            pytest.exit(ended.msg, returncode=LabError.exit_code)
         yield bench
         session.stopped = str(request.session.shouldstop or "") or None
+
+
+def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+    try:
+        with lab.lab_errors("finding the board's resources"):
+            return request.getfixturevalue("target")
+    except pytest.exit.Exception as ended:
+        # labgrid reports a missing board this way, with pytest's exit code for an interrupt.
+        raise LabError(str(ended.msg)) from ended
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,6 +98,15 @@ def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None
     assert lab_faults(_COORDINATOR) == console_faults(_COORDINATOR) == (text,)
     assert ending(3) == "ended with exit code 3"
     assert ending(None) == "died"
+
+
+def test_a_coordinator_that_closed_its_port_is_named_before_it_ends(lab: _Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        lab.paths.write(dataclasses.replace(lab.note(), coordinator=here, ready=True))
+        assert lab_faults(here) == ()
+    pid = lab.programs["coordinator"].pid
+    assert lab_faults(here) == (f"the lab's coordinator (process {pid}) does not answer; its log is /log/coordinator",)
 
 
 def test_a_meter_that_died_does_not_silence_the_board(lab: _Lab) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from fsjoule import images, kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, LabError, also
+from fsjoule.errors import FsjouleError, LabError, PlaceHeldError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
@@ -174,7 +174,7 @@ class Session:
 
     def blame_lab(self, error: FsjouleError) -> None:
         """Name what has failed in the lab in front of the message, if the lab is why."""
-        if isinstance(error, LabError):
+        if isinstance(error, LabError) and not isinstance(error, PlaceHeldError):
             error.blame(lab_health.lab_faults(os.environ.get("LG_COORDINATOR", "")))
 
     @contextmanager

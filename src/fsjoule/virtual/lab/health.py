@@ -16,6 +16,7 @@ from typing import Any, Final
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, ServiceRecord, lab_at, lab_names
+from fsjoule.virtual.lab.services import listens
 
 _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
@@ -142,6 +143,10 @@ def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
             return _board(record, service, children)
         case "exporter":
             return _serial_servers(children)
+        case "coordinator" if record.ready and not listens(int(record.coordinator.rpartition(":")[2])):
+            # One that was asked to end closes its port first: its end is about to be noted.
+            what = f"the lab's coordinator (process {service.process.pid}) does not answer; its log is {service.log}"
+            return [LabFault(what, service.name, silences=False, noted=False)]
         case _:
             name = service.name
             return [
