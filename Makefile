@@ -3,6 +3,7 @@
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
+# make test-boards   build the cards of all boards in images/boards whole: KERNELS=6.1,6.12
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
@@ -33,10 +34,11 @@ N ?= 0
 JOBS ?= 2
 SEED ?=
 KINDS ?=
+KERNELS ?= 6.1
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test check unit test-fresh test-fuzz test-pipeline test-faults report lint format firmware firmware-test setup clean help
+.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-faults report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -58,6 +60,9 @@ test-fresh: build/packages.stamp
 
 test-fuzz: setup
 	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)
+
+test-boards: setup
+	$(AS_ROOT) env KERNELS=$(KERNELS) $(BIN)/pytest tests/boards
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline

@@ -27,7 +27,7 @@ from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 from fsjoule.model import MIB
 
 FOLDER = Path(__file__).parents[2] / "images"
-FILE = FOLDER / "orangepi.toml"
+FILE = FOLDER / "boards" / "orangepi.toml"
 TEXT = FILE.read_text(encoding="utf-8")
 SHIPPED = load_recipe(FOLDER, "orangepi")
 
@@ -208,7 +208,7 @@ def test_a_loader_for_another_board_or_without_room_is_refused(content: bytes, s
     with pytest.raises(ConfigError) as caught:
         loaded(content, tmp_path)
     assert says in caught.value.what
-    assert "images/orangepi.toml" in caught.value.what
+    assert "images/boards/orangepi.toml" in caught.value.what
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

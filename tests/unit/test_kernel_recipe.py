@@ -8,8 +8,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host import process
 from fsjoule.host.toml_lines import line_of
+from fsjoule.kernels.device_tree import change_device_tree
 from fsjoule.kernels.dkms import modules_to_build
-from fsjoule.kernels.kernel import _change_device_tree
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 
 FOLDER = Path(__file__).parents[2] / "images"
@@ -143,7 +143,7 @@ def test_a_device_tree_is_changed_by_texts_and_numbers(tmp_path: Path) -> None:
     tree.write_bytes(process.run(["dtc", "-q"], input_bytes=source.encode(), timeout_s=10).stdout)
     changes = {"/timer": {"status": "okay", "clock-frequency": 62_500_000, "dmas": False, "dma-names": False}}
     boot = shipped().boot.model_validate({**shipped().boot.model_dump(), "device_tree": changes})
-    _change_device_tree(tree, shipped().model_copy(update={"boot": boot}))
+    change_device_tree(tree, shipped().model_copy(update={"boot": boot}))
     told = process.run(["fdtget", tree, "/timer", "status", "/timer", "clock-frequency"], timeout_s=10).stdout
     assert told.decode().split() == ["okay", "62500000"]
     left = process.run(["fdtget", "-p", tree, "/timer"], timeout_s=10).stdout

@@ -17,7 +17,7 @@ from fsjoule.kernels.legacy_image import legacy_script
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
-_BOOT_COMMANDS: Final = {"uImage": "bootm", "zImage": "bootz"}
+_BOOT_COMMANDS: Final = {"uImage": "bootm", "zImage": "bootz", "Image": "booti"}
 _ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdisk_addr_r")
 
 
@@ -69,7 +69,7 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
     if lacking or command is None:
         what = f"for {kernel_file}" if command is None else f"without {', '.join(lacking)}"
         raise ConfigError(
-            f"images/{recipe.name}.toml: boot.scr cannot be written {what}",
+            f"{recipe.file}: boot.scr cannot be written {what}",
             hint="name the places in the board's memory: [boot_loader] addresses; docs/images.md explains them",
         )
     kernel, tree, initramfs = (f"{found[name]:#x}" for name in _ADDRESSES)
@@ -111,7 +111,7 @@ def _put_loader_files(loader: Loader, boot: Path, recipe: Recipe) -> None:
         taken = {each.relative_to(boot).as_posix().lower() for each in boot.rglob("*")}  # FAT ignores case
         if file.piece.boot_file.lower() in taken:
             raise ConfigError(
-                f"images/{recipe.name}.toml: the boot loader's {file.name} is to be {file.piece.boot_file} on the boot "
+                f"{recipe.file}: the boot loader's {file.name} is to be {file.piece.boot_file} on the boot "
                 "partition, where another file has that name",
                 hint="give it another boot_file",
             )

@@ -1,11 +1,13 @@
 """Stage `boot_loader`: the files of a board's boot loader, checked before anything is written.
 
-The entry holds the files from Debian's packages, by piece, and `packages.json`. Files of the user's are not copied.
+The entry holds the files from Debian's packages, by piece, `config` (U-Boot's build configuration, if its package has
+it) and `packages.json`. Files of the user's are not copied.
 """
 
 from __future__ import annotations
 
 import difflib
+import gzip
 import hashlib
 import json
 import shutil
@@ -25,9 +27,10 @@ from fsjoule.kernels.recipe import Recipe, recipes_folder
 from fsjoule.model.run import BOOT_LOADER
 
 # Raise it when this file changes an entry's content.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
 _NOTES: Final = "packages.json"
+_CONFIG: Final = "config"
 _TIMEOUT_S: Final = 120.0
 
 
@@ -51,12 +54,16 @@ class LoaderFile:
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """The boot loader of a card: files, Debian versions and checksums of their packages, its load addresses."""
+    """The boot loader of a card: files, Debian versions and checksums of their packages, its load addresses.
+
+    `config` is the configuration with which U-Boot was built; empty if unknown.
+    """
 
     files: tuple[LoaderFile, ...] = ()
     packages: dict[str, str] = field(default_factory=dict[str, str])
     package_sha256: dict[str, str] = field(default_factory=dict[str, str])
     addresses: dict[Address, int] = field(default_factory=dict[Address, int])
+    config: str = ""
 
     @property
     def checksums(self) -> dict[str, str]:
@@ -75,7 +82,9 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     package_sha256: dict[str, str] = {}
     files: list[LoaderFile] = []
     folder = _entry(recipe, fetched, progress) if fetched else None
+    config = ""
     if folder is not None:
+        config = (folder / _CONFIG).read_text()
         notes = json.loads((folder / _NOTES).read_text())
         packages, package_sha256 = notes["packages"], notes["sha256"]
     for name, piece in wanted.pieces.items():
@@ -90,7 +99,7 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
             size = f"{len(file.content)} bytes, its partition {file.piece.partition} {file.piece.size_kib * 1024}"
             raise _wrong(recipe, f"the boot loader's {file.name} has {size}", "make the partition larger (size_kib)")
     addresses: dict[Address, int] = {**addresses_in(file.content for file in files), **wanted.addresses}
-    return Loader(tuple(files), packages, package_sha256, addresses)
+    return Loader(tuple(files), packages, package_sha256, addresses, config)
 
 
 def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
@@ -129,6 +138,8 @@ def _entry(recipe: Recipe, fetched: Mapping[str, LoaderPiece], progress: Progres
             process.run(["dpkg-deb", "--extract", file, trees[package.name]], timeout_s=_TIMEOUT_S)
         for name, piece in fetched.items():
             (folder / name).write_bytes(_member(trees[str(piece.package)], name, piece))
+        configs = (_config(trees[str(piece.package)], piece) for piece in fetched.values())
+        (folder / _CONFIG).write_text(next(filter(None, configs), ""))
         notes = {
             "packages": {package.name: package.version for package in packages},
             "sha256": {file.name: package.sha256 for file, package in zip(files, packages, strict=True)},
@@ -151,6 +162,13 @@ def _member(tree: Path, name: str, piece: LoaderPiece) -> bytes:
         if near
         else f"dpkg-deb --contents lists the files of {piece.package}",
     )
+
+
+def _config(tree: Path, piece: LoaderPiece) -> str:
+    """The build configuration beside a file of one of Debian's U-Boots: usr/lib/u-boot/TARGET/FILE."""
+    target = Path(piece.file).parent.name
+    file = tree / "usr" / "share" / "doc" / str(piece.package) / "configs" / f"config.{target}.gz"
+    return gzip.decompress(file.read_bytes()).decode() if file.is_file() else ""
 
 
 def _content(recipe: Recipe, name: str, path: Path) -> bytes:
@@ -186,4 +204,4 @@ def _family(tree: str) -> list[str]:
 
 
 def _wrong(recipe: Recipe, what: str, hint: str) -> ConfigError:
-    return ConfigError(f"images/{recipe.name}.toml: {what}", hint=f"{hint}; docs/images.md explains [boot_loader]")
+    return ConfigError(f"{recipe.file}: {what}", hint=f"{hint}; docs/images.md explains [boot_loader]")

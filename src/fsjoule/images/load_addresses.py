@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
+from fsjoule.kernels import arm64image
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.legacy_image import LEGACY_MAGIC
 from fsjoule.model import MIB
@@ -38,7 +39,8 @@ def addresses_in(files: Iterable[bytes]) -> dict[Address, int]:
 def collision(addresses: Mapping[Address, int], *, kernel: bytes, initrd: int, device_tree: int) -> str | None:
     """The first two of them that do not fit beside each other in memory, with their sizes; None if all fit.
 
-    A legacy image of a kernel is copied once more, to the address in its header, before the others are moved away.
+    A legacy image of a kernel is copied once more, to the address in its header, before the others are moved away. The
+    kernel of a 64-bit ARM is moved to the next 2 MiB, and needs more room than its file.
     """
     sizes: dict[Address, int] = {
         "kernel_addr_r": len(kernel),
@@ -52,6 +54,10 @@ def collision(addresses: Mapping[Address, int], *, kernel: bytes, initrd: int, d
         others = [each for each in placed if each[3] != "kernel_addr_r"]
         moved = (load, length, "the unpacked kernel", "load address in its header")
         return _first_overlap(placed) or _first_overlap([*others, moved])
+    if arm64image.is_image(kernel) and "kernel_addr_r" in addresses:
+        others = [each for each in placed if each[3] != "kernel_addr_r"]
+        if run := arm64image.placed(kernel, addresses["kernel_addr_r"]):
+            return _first_overlap(placed) or _first_overlap([*others, (*run, "the kernel", "moved to the next 2 MiB")])
     return _first_overlap(placed)
 
 

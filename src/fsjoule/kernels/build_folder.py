@@ -15,10 +15,10 @@ from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
 from fsjoule.kernels.recipe import Boot, Recipe
 
-_IMAGES: Final = ("", "arch/arm/boot", "arch/x86/boot", "boot")
+_IMAGES: Final = ("", "arch/arm/boot", "arch/arm64/boot", "arch/x86/boot", "boot")
 # Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
 _MODULES: Final = ("lib/modules", "usr/lib/modules", "modules/lib/modules", "modinstall/lib/modules")
-_DEVICE_TREES: Final = ("arch/arm/boot/dts", "dtbs", "boot", "usr/lib")
+_DEVICE_TREES: Final = ("arch/arm/boot/dts", "arch/arm64/boot/dts", "dtbs", "boot", "usr/lib")
 _TARS: Final = (".tar", ".tar.xz", ".tar.gz")
 _BUILT_IN: Final = "modules.builtin"
 NOTES: Final = "fsjoule.json"  # of `fsjoule kernel build`

@@ -45,7 +45,7 @@ def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configurati
     if wanted is None:
         raise ConfigError(
             f"the recipe {recipe.name!r} has no configuration for a kernel build",
-            hint=f"build it by hand and name its folder, or add [kernel_build] to images/{recipe.name}.toml",
+            hint=f"build it by hand and name its folder, or add [kernel_build] to {recipe.file}",
         )
     board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
     return Configuration(wanted.base, (board, *map(_fragment, fragments)))

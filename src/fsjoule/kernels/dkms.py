@@ -61,7 +61,7 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
         if row is None:
             raise ConfigError(
                 f"cards of the recipe {recipe.name!r} have no module {name}",
-                hint=f"leave the filesystem out; modules of kernels belong in [modules] of images/{recipe.name}.toml",
+                hint=f"leave the filesystem out; modules of kernels belong in [modules] of {recipe.file}",
             )
         if kernel not in row.kernels:
             raise ConfigError(

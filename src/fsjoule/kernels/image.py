@@ -1,12 +1,14 @@
-"""A kernel image from a build, ARM's zImage or x86's bzImage: its release, and its form on the card."""
+"""A kernel image from a build, ARM's zImage, 64-bit ARM's Image or x86's bzImage: its release, its form on the card."""
 
 from __future__ import annotations
 
-from fsjoule.kernels import bzimage, zimage
+from fsjoule.kernels import arm64image, bzimage, zimage
 
 
 def kernel_release(image: bytes) -> str | None:
     """The kernel's own release; None if its compression is not supported."""
+    if arm64image.is_image(image):
+        return arm64image.release(image)
     return bzimage.release(image) if bzimage.is_bzimage(image) else zimage.kernel_release(image)
 
 

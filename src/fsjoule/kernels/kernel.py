@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import Recipe
@@ -104,6 +105,8 @@ def kernel_entry(
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
         "modules": wanted,
     }
+    if recipe.boot.overlays:
+        inputs["overlays"] = overlay_sources(recipe)
 
     def build(folder: Path) -> None:
         work = folder / "work"
@@ -140,7 +143,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
     _check_release(parts.image, release)
     image = shutil.copyfile(parts.image, folder / recipe.boot.image)
     if parts.dtb is not None:
-        _change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
+        change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
     process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
     index = read_index(parts.modules)
     lacks = [name for name in wanted if not index.has(name)]
@@ -172,23 +175,6 @@ def _check_release(image: Path, release: str) -> None:
             f"the kernel image is {own}, but its modules belong to {release}",
             hint="install the modules of the same build: make modules_install INSTALL_MOD_PATH=FOLDER",
         )
-
-
-def _change_device_tree(file: Path, recipe: Recipe) -> None:
-    for node, properties in recipe.boot.device_tree.items():
-        try:
-            present = process.run(["fdtget", "-p", file, node], timeout_s=10).stdout.decode().split()
-        except LabError as error:
-            raise ConfigError(
-                f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
-                hint=f"correct [boot.device_tree] in images/{recipe.name}.toml, or use another device tree",
-            ) from error
-        for name, value in properties.items():
-            if value is not False:
-                kind = "s" if isinstance(value, str) else "u"
-                process.run(["fdtput", "-t", kind, file, node, name, str(value)], timeout_s=10)
-            elif name in present:
-                process.run(["fdtput", "-d", file, node, name], timeout_s=10)
 
 
 def _decompressed(module: Path) -> bytes:

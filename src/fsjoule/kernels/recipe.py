@@ -1,4 +1,4 @@
-"""Recipes of card images: `images/<name>.toml`, checked; errors have a line number."""
+"""Recipes of card images: `images/<name>.toml` and `images/boards/<name>.toml`, checked; errors have a line number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError, model_validator
 
@@ -18,7 +18,8 @@ from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, ov
 from fsjoule.model import DEFAULT_RECIPE
 from fsjoule.model.filesystem import Filesystem
 
-# pydantic's own last part of the path to a key that is wrong.
+BOARDS: Final = "boards"  # in the recipes' folder: real boards, the catalogue
+_BASES: Final = "base"
 
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
 Cell = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
@@ -39,26 +40,36 @@ class _Table(BaseModel):
     model_config = FROZEN
 
 
+class BoardKind(_Table):
+    """What `fsjoule board` has to know of a real board besides its card: `prompt` is its boot loader's."""
+
+    title: str
+    memory_mib: Annotated[int, Field(gt=0)]
+    prompt: Annotated[str, StringConstraints(min_length=1)] = "=> "
+
+
 class Boot(_Table):
     """Boot loader settings: the kernel, and what is handed to it.
 
     `image` is the build's name of the kernel file. `dtb` is the device tree, if the board has one; `device_tree` has
     changes to it: path or alias of a node -> property -> its new text or number, or False to delete the property.
     `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage contains.
+    `overlays` are sources of device tree overlays, below the recipes' folder.
     """
 
-    image: Literal["zImage", "bzImage"] = "zImage"
+    image: Literal["zImage", "bzImage", "Image"] = "zImage"
     dtb: Name | None = None
     memory_base: Annotated[int | None, Field(ge=0, lt=2**32)] = None
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
     arguments: Words
     device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False] | Cell]] = {}
+    overlays: Words = ()
 
     @model_validator(mode="after")
     def _has_the_tree_that_it_changes(self) -> Self:
-        if self.device_tree and self.dtb is None:
-            raise ValueError("device_tree changes a device tree, but dtb names none")
+        if (self.device_tree or self.overlays) and self.dtb is None:
+            raise ValueError("device_tree and overlays change a device tree, but dtb names none")
         return self
 
 
@@ -131,11 +142,16 @@ class RootFilesystem(_Table):
 
 
 class Recipe(_Table):
-    """One kind of card image: its content, and its choices of kernels and root filesystems."""
+    """One kind of card image: its content, and its choices of kernels and root filesystems.
+
+    `file` is its path in the checkout, for messages.
+    """
 
     name: Name
+    file: str = ""
     architecture: Name
     hostname: Name
+    board: BoardKind | None = None
     card: CardLayout
     boot: Boot
     boot_loader: BootLoader = BootLoader()
@@ -188,22 +204,28 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
-    """Read `<folder>/<name>.toml`. Raises ConfigError with the choices, or with the file, line and error."""
-    choices = sorted(path.stem for path in folder.glob("*.toml"))
-    if name not in choices:
-        raise ConfigError.unknown("image recipe", name, choices)
-    path = folder / f"{name}.toml"
+    """Read a recipe in `folder` or its `boards/`. Raises ConfigError with the choices, or the file, line and error."""
+    files = recipe_files(folder)
+    if name not in files:
+        raise ConfigError.unknown("image recipe", name, sorted(files))
+    path = files[name]
     return parse_recipe(path.read_text(encoding="utf-8"), name=name, file=path)
 
 
+def recipe_files(folder: Path) -> dict[str, Path]:
+    """All recipes by name: those in `folder`, and the catalogue of boards in its `boards/`."""
+    return {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob(f"{BOARDS}/*.toml")]}
+
+
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text. Its base is another recipe, or one in `base/`. Raises ConfigError with file and line."""
+    """A recipe from its text; its base is another recipe, or one in `base/`. Raises ConfigError with file and line."""
     layers = _layers(text, file)
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
         merged = _merged(merged, layer.document)
     try:
-        return Recipe.model_validate({**merged, "name": name})
+        shown = f"images/{BOARDS}/{name}.toml" if file.parent.name == BOARDS else f"images/{name}.toml"
+        return Recipe.model_validate({**merged, "name": name, "file": shown})
     except ValidationError as error:
         path = path_of(error)
         wrong = next((layer for layer in layers if _holds(layer.document, path)), layers[0])
@@ -233,7 +255,9 @@ def _layers(text: str, file: Path) -> list[_Layer]:
 
 def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:
     folder = layer.file.parent
-    files = {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob("base/*.toml")]}
+    if folder.name in (_BASES, BOARDS):
+        folder = folder.parent
+    files = {**recipe_files(folder), **{path.stem: path for path in folder.glob(f"{_BASES}/*.toml")}}
     choices = sorted(files.keys() - used)
     if base not in choices:
         raise ConfigError(

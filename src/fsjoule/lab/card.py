@@ -37,7 +37,7 @@ def check_boots(card: Card, board: str) -> None:
     if facts.recipe and not facts.has_boot_loader:
         raise ConfigError(
             f"the card image of the recipe {facts.recipe!r} has no boot loader, and {board} starts the one on its card",
-            hint=f"add [boot_loader] to images/{facts.recipe}.toml (docs/images.md), or set boot_loader: false",
+            hint=f"add [boot_loader] to the recipe {facts.recipe} (docs/images.md), or set boot_loader: false",
         )
 
 

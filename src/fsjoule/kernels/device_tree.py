@@ -1,0 +1,59 @@
+"""A recipe's changes to the kernel's device tree: properties, then overlays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.kernels.recipe import Recipe, recipes_folder
+
+_TIMEOUT_S: Final = 10.0
+
+
+def overlay_sources(recipe: Recipe) -> dict[str, str]:
+    """The text of the recipe's overlays, by file. Raises ConfigError if one cannot be read."""
+    try:
+        return {name: (recipes_folder() / name).read_text(encoding="utf-8") for name in recipe.boot.overlays}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{recipe.file}: an overlay cannot be read: {error}", hint="boot.overlays are files below images/"
+        ) from error
+
+
+def change_device_tree(file: Path, recipe: Recipe) -> None:
+    """Change a device tree in place. Raises ConfigError for a node that it does not have, or a wrong overlay."""
+    for node, properties in recipe.boot.device_tree.items():
+        try:
+            present = process.run(["fdtget", "-p", file, node], timeout_s=_TIMEOUT_S).stdout.decode().split()
+        except LabError as error:
+            raise ConfigError(
+                f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
+                hint=f"correct [boot.device_tree] in {recipe.file}, or use another device tree",
+            ) from error
+        for name, value in properties.items():
+            if value is not False:
+                kind = "s" if isinstance(value, str) else "u"
+                process.run(["fdtput", "-t", kind, file, node, name, str(value)], timeout_s=_TIMEOUT_S)
+            elif name in present:
+                process.run(["fdtput", "-d", file, node, name], timeout_s=_TIMEOUT_S)
+    for name, source in overlay_sources(recipe).items():
+        _apply(file, name, source, recipe)
+
+
+def _apply(file: Path, name: str, source: str, recipe: Recipe) -> None:
+    overlay = file.with_name(f"{Path(name).stem}.dtbo")
+    try:
+        told = process.run(
+            ["dtc", "-q", "-I", "dts", "-O", "dtb", "-@"], input_bytes=source.encode(), timeout_s=_TIMEOUT_S
+        )
+        overlay.write_bytes(told.stdout)
+        process.run(["fdtoverlay", "-i", file, "-o", file, overlay], timeout_s=_TIMEOUT_S)
+    except LabError as error:
+        raise ConfigError(
+            f"the overlay images/{name} does not fit the device tree {recipe.boot.dtb}: {error.what}",
+            hint=f"correct it, or boot.overlays in {recipe.file}",
+        ) from error
+    finally:
+        overlay.unlink(missing_ok=True)
