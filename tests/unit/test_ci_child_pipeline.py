@@ -22,7 +22,7 @@ leave_out = ["virtual 6.1 ext4"]
 [boards.virtual]
 environment = "env/virtual.yaml"
 [boards.evk]
-environment = "env/sdmux.yaml"
+environment = "env/boards/imx6ul-evk.yaml"
 place_variable = "PLACE_EVK"
 """
 

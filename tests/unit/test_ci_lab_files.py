@@ -51,7 +51,7 @@ def test_the_lab_has_the_labgrid_that_jobs_have() -> None:
 
 
 def test_a_coordinator_takes_the_place_file(tmp_path: Path) -> None:
-    shutil.copy(LABGRID / "sdmux" / "places.yaml", tmp_path)
+    shutil.copy(LABGRID / "boards" / "imx6ul-evk" / "places.yaml", tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -74,6 +74,6 @@ def test_a_coordinator_takes_the_place_file(tmp_path: Path) -> None:
     finally:
         coordinator.terminate()
         coordinator.wait(_LIMIT_S)
-    exporter = yaml.safe_load((LABGRID / "sdmux" / "exporter.yaml").read_text())
+    exporter = yaml.safe_load((LABGRID / "boards" / "imx6ul-evk" / "exporter.yaml").read_text())
     assert [f"*/{group}/*" in done.stdout for group in exporter] == [True]
     assert "board=imx6ul-evk" in done.stdout

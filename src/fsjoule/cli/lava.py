@@ -42,7 +42,7 @@ def device(
 ) -> None:
     """Print the device file of a place, for lava-run or (with --template) for a LAVA server. Run it on the worker.
 
-    Example: fsjoule lava device imx6ul-evk --lg-env env/sdmux.yaml --template --output imx6ul-evk.jinja2
+    Example: fsjoule lava device imx6ul-evk --lg-env env/boards/imx6ul-evk.yaml --template --output imx6ul-evk.jinja2
     """
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
@@ -86,7 +86,7 @@ def job(
 ) -> None:
     """Print the job that measures a suite, or finds out whether a device is fit, for lavacli or lava-run.
 
-    Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/sdmux.yaml --output job.yaml
+    Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/boards/imx6ul-evk.yaml --output job.yaml
     """
     from fsjoule.lab import read_environment
     from fsjoule.lava.job import Job, bench_options, suite_job

@@ -2,7 +2,7 @@
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
 MeterDriver, SdMuxFlasher and BoardStrategy.
-Called by: `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
+Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `ports`, `host`, `model`, `errors`.
 
 Entry points:
@@ -27,6 +27,7 @@ from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
+from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
     "RESERVED",
@@ -50,6 +51,7 @@ __all__ = [
     "lab_facts",
     "labgrid_target",
     "meter",
+    "missing_drivers",
     "place_variables",
     "raised_by_labgrid",
     "raised_by_us",

@@ -47,6 +47,14 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedDriver:
+    """A driver of the file: its class, and its line."""
+
+    cls: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentFile:
     """The settings that fsjoule takes from an environment file. `virtual_lab` names the lab to bring up for it.
 
@@ -62,6 +70,7 @@ class EnvironmentFile:
     places: tuple[str, ...] = ()
     coordinator: str | None = None
     login: Login | None = None
+    drivers: tuple[NamedDriver, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -107,7 +116,8 @@ class _Reader:
         )
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
-        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator, shell)
+        listed = tuple(NamedDriver(entry.cls, entry.node.start_mark.line + 1) for entry in drivers)
+        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator, shell, listed)
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -116,7 +126,7 @@ class _Reader:
             with self._path.open(encoding="utf-8") as file:
                 root = yaml.compose(file, Loader=Loader)
         except (OSError, UnicodeDecodeError) as error:
-            hint = "env/virtual.yaml is for the virtual board; env/sdmux.yaml is an example for a real one"
+            hint = "env/virtual.yaml is for the virtual board; env/boards/imx6ul-evk.yaml is an example for a real one"
             raise ConfigError(f"the environment file cannot be read: {error}", file=self._path, hint=hint) from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark

@@ -1,0 +1,80 @@
+"""Ways of flashing that a U-Boot offers: from its build's configuration, or from the list that `help` prints. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_SET: Final = re.compile(r'^CONFIG_(\w+)=(?:"(.*)"|(.*))$', re.MULTILINE)
+_COMMAND: Final = re.compile(r"^(\w+)\s+- ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to write a board's card; `lacks` are what the boot loader has not got for it."""
+
+    name: str
+    lacks: tuple[str, ...] = ()
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """Ways of flashing, and ways to find the kernel. `prompt`, `delay_s`: None if unknown."""
+
+    ways: tuple[Way, ...]
+    boots: tuple[str, ...]
+    prompt: str | None = None
+    delay_s: int | None = None
+
+
+# Name, options of which all are needed, commands of which all are needed, remark.
+_WAYS: Final = (
+    ("USB mass storage (ums)", ("CMD_USB_MASS_STORAGE",), ("ums",), ""),
+    ("fastboot over USB", ("USB_FUNCTION_FASTBOOT",), ("fastboot",), ""),
+    ("fastboot over UDP", ("UDP_FUNCTION_FASTBOOT",), ("fastboot",), ""),
+    ("fastboot over TCP", ("TCP_FUNCTION_FASTBOOT",), ("fastboot",), ""),
+    ("network (TFTP, mmc write)", ("CMD_TFTPBOOT", "CMD_MMC", "MMC_WRITE"), ("tftpboot", "mmc"), ""),
+    ("DFU", ("CMD_DFU",), ("dfu",), "labgrid has a driver, fsjoule no flasher"),
+)
+_BOOTS: Final = (
+    ("extlinux.conf", ("CMD_SYSBOOT", "BOOTMETH_EXTLINUX"), ("sysboot", "bootflow")),
+    ("boot.scr", ("CMD_SOURCE", "BOOTMETH_SCRIPT"), ("source",)),
+)
+_TOLD_BY_HELP: Final = "`help` does not tell over which line"
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Options that are set in a `.config`, without CONFIG_ and quotation marks."""
+    return {match[1]: match[2] if match[2] is not None else match[3] for match in _SET.finditer(text)}
+
+
+def abilities_of(config: Mapping[str, str]) -> Abilities:
+    ways = tuple(
+        Way(name, tuple(f"CONFIG_{option}" for option in options if config.get(option) != "y"), remark)
+        for name, options, _, remark in _WAYS
+    )
+    boots = tuple(name for name, options, _ in _BOOTS if any(config.get(option) == "y" for option in options))
+    delay = config.get("BOOTDELAY")
+    return Abilities(ways, boots, config.get("SYS_PROMPT"), None if delay is None else int(delay))
+
+
+def commands_in(help_text: str) -> frozenset[str]:
+    """The commands in the output of U-Boot's `help`."""
+    return frozenset(_COMMAND.findall(help_text.replace("\r", "")))
+
+
+def abilities_by_help(help_text: str) -> Abilities:
+    """The same from a running U-Boot. Fastboot is one command for all lines."""
+    there = commands_in(help_text)
+    ways = tuple(
+        Way(
+            name,
+            tuple(f"the command {command}" for command in commands if command not in there),
+            _TOLD_BY_HELP if "fastboot" in commands and "fastboot" in there else remark,
+        )
+        for name, _, commands, remark in _WAYS
+    )
+    return Abilities(ways, tuple(name for name, _, commands in _BOOTS if there & set(commands)))

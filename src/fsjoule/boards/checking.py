@@ -1,0 +1,153 @@
+"""What is wrong with a board's files before anything runs: drivers, devices, prompts, values that nobody filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from fsjoule.boards.files import TO_CHANGE, card_devices, console_of, paths_of
+from fsjoule.errors import ConfigError
+from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
+from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
+from fsjoule.model import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: in which file, what, and what to do."""
+
+    file: Path
+    what: str
+    hint: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else str(self.file)
+        return f"{place}: {self.what}\n  hint: {self.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A board's files after their check. `exporter` is None if there is no such file to read."""
+
+    environment: EnvironmentFile
+    recipe: Recipe
+    exporter: Path | None
+    problems: tuple[Problem, ...]
+
+
+def check_board(file: Path, *, exporter: Path | None = None) -> Checked:
+    """Check an environment file, its recipe, and the exporter's file of the board (default: `labgrid/<file's name>`).
+
+    Raises ConfigError for an environment file that cannot be read, and for a recipe that there is not.
+    """
+    environment = read_environment(file)
+    recipe = load_recipe(recipes_folder(), environment.profile.recipe)
+    found = exporter or _usual_exporter(file)
+    problems = [*_drivers(environment), *_board(environment, recipe)]
+    if found is not None:
+        problems += _exporter(found, recipe)
+    return Checked(environment, recipe, found, tuple(problems))
+
+
+def _usual_exporter(file: Path) -> Path | None:
+    """The exporter's file that `fsjoule board new` writes beside this environment file."""
+    folder = file.resolve().parent
+    part = BOARDS if folder.name == BOARDS else ""
+    path = paths_of(file.stem, folder.parents[1] if part else folder.parent, part=part)["exporter"]
+    return path if path.is_file() else None
+
+
+def _drivers(environment: EnvironmentFile) -> Iterator[Problem]:
+    for driver, what, advice in missing_drivers(environment):
+        yield Problem(environment.path, what, advice, driver.line)
+    if "MeterDriver" not in {driver.cls for driver in environment.drivers}:
+        what = "there is no meter: no measurement will have an energy"
+        yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
+
+
+def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
+    profile, file = environment.profile, environment.path
+    devices = card_devices(recipe)
+    pairs = {
+        "mark_device": (profile.mark_device, recipe.boot.mark_device),
+        "card_device": (profile.card_device, devices.card),
+        "scratch_device": (profile.scratch_device, devices.scratch),
+    }
+    for name, (own, wanted) in pairs.items():
+        if own != wanted:
+            yield Problem(
+                file,
+                f"{name} is {own}, but the card of {recipe.file} has {wanted}",
+                f"write {name}: {wanted}, or correct the recipe",
+                _line(file, name),
+            )
+    console = console_of(recipe)
+    if console.device == profile.mark_device.removeprefix("/dev/"):
+        what = f"{console.device} is the console and the mark line: marks would be taken for output"
+        yield Problem(file, what, "wire a second UART to the meter", _line(file, "mark_device"))
+    login = environment.login
+    if login is not None and not re.search(login.login_prompt, f"{recipe.hostname} login: "):
+        yield Problem(
+            file,
+            f"login_prompt {login.login_prompt!r} does not match the card's, '{recipe.hostname} login: '",
+            f"write login_prompt: '{recipe.hostname} login: '",
+            _line(file, "login_prompt"),
+        )
+    has_loader = bool(re.search(r"^\s*boot_loader:\s*true", file.read_text(encoding="utf-8"), re.MULTILINE))
+    if recipe.boot_loader.pieces and not has_loader:
+        yield Problem(
+            file,
+            f"the card of {recipe.file} has the board's boot loader, and boot_loader is not set: a card without one "
+            "would not be refused",
+            "write boot_loader: true",
+        )
+    if has_loader and not recipe.boot_loader.pieces:
+        what = f"boot_loader is true, but the recipe {recipe.file} puts none on the card: each flashing is refused"
+        yield Problem(
+            file, what, "add [boot_loader] to the recipe, or write boot_loader: false", _line(file, "boot_loader")
+        )
+    if recipe.board is not None and environment.virtual_lab is None:
+        if profile.simulated:
+            yield Problem(
+                file, "a real board's figures are not simulated", "write simulated: false", _line(file, "simulated")
+            )
+        if profile.memory_bytes > recipe.board.memory_mib * MIB:
+            what = f"memory_mib is more than the {recipe.board.memory_mib} MiB that a {recipe.board.title} has at least"
+            yield Problem(file, what, "correct it if the board has less", _line(file, "memory_mib"))
+
+
+def _exporter(file: Path, recipe: Recipe) -> Iterator[Problem]:
+    text = file.read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        if TO_CHANGE in line and not line.lstrip().startswith("##"):
+            key = line.strip().partition(":")[0]
+            serial = "`fsjoule exporter check` on the exporter's computer shows the serial numbers"
+            yield Problem(file, f"{key} is not filled in", "the outlet's address" if key == "host" else serial, number)
+    for group, resources in _groups(text, file).items():
+        if "default" not in resources:
+            yield Problem(file, f"{group} has no console", "add default: {cls: USBSerialPort, match: ...}")
+        elif (speed := resources["default"].get("speed", 115200)) != (wanted := console_of(recipe).speed):
+            what = f"the console has {speed} baud, but the kernel and boot loader of {recipe.file} use {wanted}"
+            yield Problem(file, what, f"write speed: {wanted}", _line(file, "speed"))
+
+
+def _groups(text: str, file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        document: object = yaml.safe_load("\n".join(x for x in text.splitlines() if not x.lstrip().startswith("##")))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}", file=file, hint="indent with spaces, close quotes") from error
+    if not isinstance(document, dict):
+        raise ConfigError("an exporter's file maps groups to resources", file=file, hint="labgrid/boards has examples")
+    groups = cast("dict[str, object]", document)
+    return {name: cast("dict[str, Any]", group) for name, group in groups.items() if isinstance(group, dict)}
+
+
+def _line(file: Path, key: str) -> int | None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if re.match(rf"\s*{key}:", line)), None)

@@ -1,0 +1,206 @@
+"""The files of a real board: labgrid's environment file, the exporter's, the place's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, StorageError
+from fsjoule.kernels.recipe import Recipe
+
+# Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
+TO_CHANGE: Final = "CHANGE-ME"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_CONSOLE: Final = re.compile(r"console=(?P<device>tty\w+),(?P<speed>\d+)")
+_PARTITION: Final = re.compile(r"/dev/(?P<disk>\w+?)(?P<p>p?)(?P<number>\d)")
+_METER_SPEED: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT)."""
+
+    outlet_model: str = "shelly_gen2"
+    outlet_host: str = TO_CHANGE
+    outlet_index: int = 0
+    console: str = TO_CHANGE
+    meter: str = TO_CHANGE
+    mux: str = TO_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class CardDevices:
+    """The card as a recipe's kernel names it."""
+
+    card: str
+    scratch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    device: str
+    speed: int
+
+
+def card_devices(recipe: Recipe) -> CardDevices:
+    """The scratch partition is the one behind the root. Raises ConfigError for an unusual name of the root."""
+    found = _PARTITION.fullmatch(recipe.boot.root_device)
+    if found is None:
+        raise ConfigError(
+            f"{recipe.file}: {recipe.boot.root_device} is no partition of a card", hint="as /dev/mmcblk0p2"
+        )
+    return CardDevices(found["disk"], f"/dev/{found['disk']}{found['p']}{int(found['number']) + 1}")
+
+
+def console_of(recipe: Recipe) -> Console:
+    """The console that the recipe tells the kernel. Raises ConfigError without one."""
+    found = next(filter(None, map(_CONSOLE.fullmatch, recipe.boot.arguments)), None)
+    if found is None:
+        raise ConfigError(
+            f"{recipe.file}: boot.arguments name no console with its speed", hint="add console=ttyS0,115200"
+        )
+    return Console(found["device"], int(found["speed"]))
+
+
+def board_files(name: str, recipe: Recipe, wired: Wired) -> dict[str, str]:
+    """Texts of a board's files by kind: environment, exporter, places. Raises ConfigError for a name or recipe."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a board and its place", hint="letters, digits, dot, hyphen, underscore"
+        )
+    if recipe.board is None:
+        raise ConfigError(
+            f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
+        )
+    return {
+        "environment": _environment(name, recipe),
+        "exporter": _exporter(name, recipe, wired),
+        "places": _places(name, recipe),
+    }
+
+
+def paths_of(name: str, folder: Path, *, part: str = "") -> dict[str, Path]:
+    """Places of a board's files below `folder`, by kind; `part` is the folder of the catalogue, `boards`."""
+    labgrid = folder / "labgrid" / part / name
+    return {
+        "environment": folder / "env" / part / f"{name}.yaml",
+        "exporter": labgrid / "exporter.yaml",
+        "places": labgrid / "places.yaml",
+    }
+
+
+def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
+    """Write files that do not exist yet. Raises ConfigError if one does, and then writes none; StorageError."""
+    if there := [path for path in paths.values() if path.exists()]:
+        raise ConfigError(
+            f"already there: {', '.join(map(str, there))}", hint="choose another name, or remove them first"
+        )
+    try:
+        for kind, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(texts[kind])
+    except OSError as error:
+        raise StorageError(f"{error.filename} cannot be written: {error.strerror}", hint="choose another --into") from (
+            error
+        )
+
+
+def _environment(name: str, recipe: Recipe) -> str:
+    assert recipe.board is not None
+    devices, prompt = card_devices(recipe), re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", recipe.board.prompt)
+    loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""
+    return f"""\
+# {recipe.board.title}, a real board with its card in a USB-SD-Mux (docs/boards). Written by `fsjoule board new`.
+# Set LG_COORDINATOR and LG_PLACE.
+imports:
+  - fsjoule.lab
+targets:
+  main:
+    resources:
+      RemotePlace:
+        name: !template $LG_PLACE
+    drivers:
+      NetworkPowerDriver: {{}}
+      SerialDriver:
+        bindings:
+          port: default
+      ShellDriver:
+        login_prompt: '{recipe.hostname} login: '
+        username: root
+        prompt: 'root@{recipe.hostname}:~# '
+        login_timeout: 60
+      USBSDMuxDriver: {{}}
+      USBStorageDriver: {{}}
+      SdMuxFlasher:
+        write_timeout: 900
+      MeterDriver:
+        bindings:
+          port: meter
+      BoardStrategy:
+        board: {name}
+        recipe: {recipe.name}
+        simulated: false
+        mark_device: {recipe.boot.mark_device}
+        card_device: {devices.card}
+        scratch_device: {devices.scratch}
+        memory_mib: {recipe.board.memory_mib}
+        size_factor: 1.0
+        off_time: 3.0
+        boot_timeout: 120
+        # The boot loader says something within seconds of power-on.
+        silence_timeout: 20
+{loader}\
+        # The boot loader shows its prompt if it finds nothing to boot.
+        boot_failure: '\\r\\n{prompt}'
+"""
+
+
+def _exporter(name: str, recipe: Recipe, wired: Wired) -> str:
+    assert recipe.board is not None
+    return f"""\
+## Exporter of a board: {recipe.board.title}. Written by `fsjoule board new`. `fsjoule exporter check`
+## shows the serial numbers of the devices on this computer.
+{name}:
+  NetworkPowerPort:
+    model: {wired.outlet_model}
+    host: '{wired.outlet_host}'
+    index: {wired.outlet_index}
+  ## The console is called default, so that a SerialDriver without a name and `labgrid-client console` find it.
+  default:
+    cls: USBSerialPort
+    match:
+      ID_SERIAL_SHORT: '{wired.console}'
+    speed: {console_of(recipe).speed}
+  ## The meter is a named serial port, so that stock labgrid tools know its class.
+  meter:
+    cls: USBSerialPort
+    match:
+      ID_SERIAL_SHORT: '{wired.meter}'
+    speed: {_METER_SPEED}
+  USBSDMuxDevice:
+    match:
+      ID_SERIAL_SHORT: '{wired.mux}'
+"""
+
+
+def _places(name: str, recipe: Recipe) -> str:
+    assert recipe.board is not None
+    return f"""\
+# The board's place, for a new coordinator: put this file into its state directory before it starts.
+# On a running coordinator use: labgrid-client -p {name} create, add-match '*/{name}/*', set-tags board={name}
+{name}:
+  aliases: []
+  comment: {recipe.board.title}
+  tags:
+    board: {name}
+  matches:
+    - exporter: '*'
+      group: {name}
+      cls: '*'
+  created: 0.0
+  changed: 0.0
+"""

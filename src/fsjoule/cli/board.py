@@ -1,0 +1,123 @@
+"""`fsjoule board`: real boards, their files, and what their boot loaders can do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fsjoule.cli.common import out, progress
+
+app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files for a new one, their check.")
+
+
+@app.command("list")
+def board_list() -> None:
+    """List the boards of the catalogue, for `fsjoule board new --from`."""
+    from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
+
+    table = Table("--from", "board", "architecture", "boot loader", box=None)
+    for name in sorted(recipe_files(recipes_folder())):
+        recipe = load_recipe(recipes_folder(), name)
+        if recipe.board is not None and recipe.file.startswith("images/boards/"):
+            packages = sorted({piece.package for piece in recipe.boot_loader.pieces.values() if piece.package})
+            table.add_row(name, recipe.board.title, recipe.architecture, ", ".join(packages) or "yours, on the board")
+    out.print(table)
+
+
+@app.command("new")
+def board_new(  # noqa: PLR0917 - typer
+    name: Annotated[str, typer.Argument(help="Name of the board and of its place.")],
+    source: Annotated[
+        str | None, typer.Option("--from", help="A board of `fsjoule board list`, or another recipe in images/.")
+    ] = None,
+    outlet_model: Annotated[str | None, typer.Option(help="labgrid's name for the outlet's kind.")] = None,
+    outlet_host: Annotated[str | None, typer.Option(help="The outlet's address.")] = None,
+    outlet_index: Annotated[int, typer.Option(help="The outlet's socket.")] = 0,
+    console: Annotated[str | None, typer.Option(help="Serial number of the console's USB adapter.")] = None,
+    meter: Annotated[str | None, typer.Option(help="Serial number of the meter.")] = None,
+    mux: Annotated[str | None, typer.Option(help="Serial number of the USB-SD-Mux.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout).")
+    ] = None,
+    ask: Annotated[bool, typer.Option(help="Ask for what the options leave out, if this is a terminal.")] = True,
+) -> None:
+    """Write the environment file, the exporter's file and the place's file of a new board. Existing files stay.
+
+    Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
+    """
+    from fsjoule.boards.files import TO_CHANGE, Wired, board_files, paths_of, write_new
+    from fsjoule.errors import ConfigError
+    from fsjoule.host.paths import project_dir
+    from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
+
+    asking = ask and sys.stdin.isatty()
+
+    def answer(given: str | None, question: str, default: str) -> str:
+        if given is not None or not asking:
+            return default if given is None else given
+        return str(typer.prompt(question, default=default, err=True))
+
+    choices = sorted(stem for stem, file in recipe_files(recipes_folder()).items() if file.parent.name == "boards")
+    chosen = answer(source, f"Which board ({', '.join(choices)})", "")
+    if not chosen:
+        raise ConfigError("which board it is like was not said", hint=f"--from, one of: {', '.join(choices)}")
+    recipe = load_recipe(recipes_folder(), chosen)
+    default = Wired()
+    wired = Wired(
+        answer(outlet_model, "The outlet's model, a name of labgrid's NetworkPowerPort", default.outlet_model),
+        answer(outlet_host, "The outlet's address", default.outlet_host),
+        outlet_index,
+        answer(
+            console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
+        ),
+        answer(meter, "Serial number of the meter", default.meter),
+        answer(mux, "Serial number of the USB-SD-Mux", default.mux),
+    )
+    paths = paths_of(name, project_dir() if into is None else into)
+    texts = board_files(name, recipe, wired)
+    write_new(texts, paths)
+    for path in paths.values():
+        out.print(str(path), soft_wrap=True)
+    progress(f"next: fsjoule board check {paths['environment']}")
+    if left := sum(text.count(f"'{TO_CHANGE}'") for text in texts.values()):
+        progress(f"{left} values are still {TO_CHANGE} in {paths['exporter']}")
+
+
+@app.command("check")
+def board_check(
+    environment: Annotated[Path, typer.Argument(help="An environment file, env/NAME.yaml.")],
+    exporter: Annotated[
+        Path | None, typer.Option(help="The exporter's file (default: labgrid/NAME/exporter.yaml).")
+    ] = None,
+    loader: Annotated[bool, typer.Option(help="Also look at the boot loader's configuration.")] = True,
+) -> None:
+    """Say what is wrong with a board's files (exit code 2), and which ways of flashing its boot loader offers.
+
+    The boot loader's build configuration comes from its Debian package, which is fetched if the cache does not have it.
+
+    Example: fsjoule board check env/bone7.yaml
+    """
+    from fsjoule.boards.abilities import abilities_of, parse_config
+    from fsjoule.boards.checking import check_board
+    from fsjoule.boards.words import abilities_text
+    from fsjoule.errors import ConfigError
+    from fsjoule.images.boot_loader import boot_loader
+
+    checked = check_board(environment, exporter=exporter)
+    for problem in checked.problems:
+        out.print(str(problem), soft_wrap=True, highlight=False)
+    if loader:
+        found = boot_loader(checked.recipe, progress=progress)
+        abilities = abilities_of(parse_config(found.config)) if found.config else None
+        out.print(abilities_text(checked.recipe, abilities), soft_wrap=True, highlight=False)
+    if checked.problems:
+        count = len(checked.problems)
+        raise ConfigError(
+            f"{count} problem{'s' if count > 1 else ''} in the files of {checked.environment.profile.name}"
+        )
+    files = f"{environment} and {checked.exporter}" if checked.exporter else f"{environment}"
+    out.print(f"{files}: nothing wrong was found", soft_wrap=True, highlight=False)

@@ -1,0 +1,233 @@
+"""The files of a real board: what `fsjoule board new` writes and `fsjoule board check` finds."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
+from fsjoule.boards.checking import check_board
+from fsjoule.boards.files import Wired, board_files, card_devices, console_of, paths_of, write_new
+from fsjoule.boards.words import abilities_text
+from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
+from fsjoule.images.boot_loader import _config
+from fsjoule.kernels.card_layout import LoaderPiece
+from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
+from fsjoule.lab import read_environment
+from fsjoule.model import MIB
+
+PROJECT = project_dir()
+CATALOGUE = sorted(name for name, file in recipe_files(recipes_folder()).items() if file.parent.name == "boards")
+WIRED = Wired("netio", "http://outlet7.lab", 3, "A50285BI", "FSJ0001", "1234")
+BONE = load_recipe(recipes_folder(), "beaglebone-black")
+
+
+def new(tmp_path: Path, name: str = "bone7", recipe: str = "beaglebone-black") -> Path:
+    paths = paths_of(name, tmp_path)
+    write_new(board_files(name, load_recipe(recipes_folder(), recipe), WIRED), paths)
+    return paths["environment"]
+
+
+def problems(file: Path) -> list[str]:
+    return [str(problem) for problem in check_board(file).problems]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_catalogues_files_are_those_that_board_new_writes(name: str, tmp_path: Path) -> None:
+    texts = board_files(name, load_recipe(recipes_folder(), name), Wired())
+    shipped = paths_of(name, PROJECT, part="boards")
+    assert {kind: path.read_text() for kind, path in shipped.items()} == texts
+    assert all(
+        problem.endswith("the outlet's address") or "serial" in problem for problem in problems(shipped["environment"])
+    )
+    assert problems(new(tmp_path, "own", name)) == []
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_board_of_the_catalogue_has_a_page(name: str) -> None:
+    index = (PROJECT / "docs" / "boards" / "index.md").read_text()
+    [row] = [line for line in index.splitlines() if line.startswith("|") and f"`{name}`" in line]
+    page = (PROJECT / "docs" / "boards" / row.partition("](")[2].partition(")")[0]).read_text()
+    assert f"env/boards/{name}.yaml" in page
+    assert f"labgrid/boards/{name}/exporter.yaml" in page
+    assert "**What was tried" in page
+    recipe = load_recipe(recipes_folder(), name)
+    assert f"`{console_of(recipe).device}`" in page
+    assert f"`{recipe.boot.mark_device.removeprefix('/dev/')}`" in page
+    assert f"`{card_devices(recipe).card}`" in page
+
+
+def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> None:
+    environment = read_environment(new(tmp_path, "disco", "stm32mp157c-dk2"))
+    profile, login = environment.profile, environment.login
+    assert (profile.name, profile.recipe, profile.simulated) == ("disco", "stm32mp157c-dk2", False)
+    assert (profile.card_device, profile.scratch_device) == ("mmcblk0", "/dev/mmcblk0p6")
+    assert (profile.mark_device, profile.memory_bytes) == ("/dev/ttySTM1", 512 * MIB)
+    assert login is not None
+    assert login.login_prompt == "fsjoule login: "
+    exporter = (tmp_path / "labgrid" / "disco" / "exporter.yaml").read_text()
+    assert "model: netio" in exporter
+    assert "speed: 115200" in exporter
+    assert console_of(load_recipe(recipes_folder(), "rock-pi-4")).speed == 1500000
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
+    exporter = paths_of("bone7", tmp_path)["exporter"]
+    exporter.parent.mkdir(parents=True)
+    exporter.write_text("mine")
+    with pytest.raises(ConfigError, match=r"already there: .*exporter.yaml"):
+        new(tmp_path)
+    assert exporter.read_text() == "mine"
+    assert not (tmp_path / "env").exists()
+
+
+@pytest.mark.parametrize(("name", "recipe"), [("a b", "beaglebone-black"), ("../x", "beaglebone-black"), ("x", "x86")])
+def test_a_wrong_name_or_an_emulated_board_is_refused(name: str, recipe: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be the name|describes no real board"):
+        board_files(name, load_recipe(recipes_folder(), recipe), WIRED)
+
+
+# --------------------------------------------------------------------------------------------------------------- check
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong", "says"),
+    [
+        ("      USBSDMuxDriver: {}\n", "", "SdMuxFlasher needs USBSDMuxDriver (mux), and no driver"),
+        ("      NetworkPowerDriver: {}\n", "", "BoardStrategy needs PowerProtocol (power), and no driver"),
+        ("SerialDriver:\n        bindings:\n          port: default\n      ", "", "needs ConsoleProtocol (console)"),
+        ("      MeterDriver:\n        bindings:\n          port: meter\n", "", "there is no meter"),
+        ("card_device: mmcblk0", "card_device: mmcblk1", "card_device is mmcblk1, but the card of images/boards/"),
+        ("mmcblk0p3", "mmcblk0p2", "scratch_device is /dev/mmcblk0p2, but the card of"),
+        ("/dev/ttyO1", "/dev/ttyO0", "ttyO0 is the console and the mark line: marks would be taken for output"),
+        ("'fsjoule login: '", "'bone login: '", "login_prompt 'bone login: ' does not match the"),
+        ("boot_loader: true", "boot_loader: false", "boot_loader is not set: a card without one would not be refused"),
+        ("recipe: beaglebone-black", "recipe: colibri-imx6ull", "boot_loader is true, but the recipe images/b"),
+        ("simulated: false", "simulated: true", "a real board's figures are not simulated"),
+        ("memory_mib: 512", "memory_mib: 1024", "memory_mib is more than the 512 MiB that a BeagleBone Black has"),
+    ],
+)  # fmt: skip
+def test_a_wrong_environment_file_is_explained(found: str, wrong: str, says: str, tmp_path: Path) -> None:
+    file = new(tmp_path)
+    text = file.read_text()
+    assert found in text
+    file.write_text(text.replace(found, wrong, 1))
+    told = problems(file)
+    assert any(says in line for line in told), told
+    assert all("\n  hint: " in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong", "says"),
+    [
+        (
+            "speed: 115200",
+            "speed: 9600",
+            ":13: the console has 9600 baud, but the kernel and boot loader of images/boards/b",
+        ),
+        ("'A50285BI'", "'CHANGE-ME'", ":12: ID_SERIAL_SHORT is not filled in"),
+        ("  default:\n", "  console:\n", "bone7 has no console"),
+    ],
+)
+def test_a_wrong_exporters_file_is_explained(found: str, wrong: str, says: str, tmp_path: Path) -> None:
+    file = new(tmp_path)
+    exporter = paths_of("bone7", tmp_path)["exporter"]
+    text = exporter.read_text()
+    assert found in text
+    exporter.write_text(text.replace(found, wrong, 1))
+    [told] = problems(file)
+    assert says in told
+    exporter.write_text("bone7: [")
+    with pytest.raises(ConfigError, match="not YAML"):
+        problems(file)
+
+
+def test_a_virtual_boards_file_is_checked_as_well() -> None:
+    assert problems(PROJECT / "env" / "virtual-orangepi.yaml") == []
+    assert problems(PROJECT / "env" / "deterministic.yaml") == []
+
+
+# --------------------------------------------------------------------------------------------------------- boot loader
+
+CONFIG = """\
+CONFIG_SYS_PROMPT="STM32MP> "
+CONFIG_BOOTDELAY=1
+CONFIG_CMD_USB_MASS_STORAGE=y
+# CONFIG_UDP_FUNCTION_FASTBOOT is not set
+CONFIG_CMD_MMC=y
+CONFIG_MMC_WRITE=y
+CONFIG_CMD_TFTPBOOT=y
+CONFIG_CMD_SYSBOOT=y
+"""
+HELP = """\
+?         - alias for 'help'\r
+fastboot  - run as a fastboot usb or udp device\r
+mmc       - MMC sub system\r
+sysboot   - command to get and boot from syslinux files\r
+tftpboot  - load file via network using TFTP protocol\r
+=> """
+
+
+def test_ways_of_flashing_come_from_the_configuration() -> None:
+    abilities = abilities_of(parse_config(CONFIG))
+    can = {way.name for way in abilities.ways if not way.lacks}
+    assert can == {"USB mass storage (ums)", "network (TFTP, mmc write)"}
+    assert (abilities.prompt, abilities.delay_s, abilities.boots) == ("STM32MP> ", 1, ("extlinux.conf",))
+    text = abilities_text(BONE, abilities)
+    assert "  no   fastboot over UDP: without CONFIG_UDP_FUNCTION_FASTBOOT" in text
+    assert "prompt: 'STM32MP> ', but images/boards/beaglebone-black.toml says '=> ', after 1 s" in text
+    assert "names no boot loader whose configuration Debian has" in abilities_text(BONE, None)
+
+
+def test_ways_of_flashing_come_from_the_running_boot_loader() -> None:
+    abilities = abilities_by_help(HELP)
+    can = {way.name for way in abilities.ways if not way.lacks}
+    assert can == {"fastboot over USB", "fastboot over UDP", "fastboot over TCP", "network (TFTP, mmc write)"}
+    assert {way.lacks for way in abilities.ways if "ums" in way.name} == {("the command ums",)}
+    assert abilities.boots == ("extlinux.conf",)
+    assert abilities_text(BONE, abilities).endswith("finds the kernel by: extlinux.conf")
+
+
+def test_the_configuration_lies_beside_the_loader_in_debians_package(tmp_path: Path) -> None:
+    folder = tmp_path / "usr" / "share" / "doc" / "u-boot-x" / "configs"
+    folder.mkdir(parents=True)
+    (folder / "config.y.gz").write_bytes(gzip.compress(CONFIG.encode()))
+    piece = LoaderPiece(file="usr/lib/u-boot/y/u-boot.img", package="u-boot-x", sector=1)
+    assert _config(tmp_path, piece) == CONFIG
+    assert _config(tmp_path, LoaderPiece(file="usr/lib/u-boot/z/MLO", package="u-boot-x", sector=1)) == ""
+
+
+# ---------------------------------------------------------------------------------------------------------------- cli
+
+
+def fsjoule(*words: str | Path, answers: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("fsjoule")
+    return subprocess.run(
+        [program, "board", *words], capture_output=True, text=True, timeout=120, check=False, input=answers or "",
+        env={**os.environ, "COLUMNS": "120"},
+    )  # fmt: skip
+
+
+def test_a_new_board_by_options_alone(tmp_path: Path) -> None:
+    done = fsjoule("new", "bone7", "--from", "beaglebone-black", "--into", tmp_path, "--console", "A50285BI")
+    assert done.returncode == 0, done.stderr
+    assert [Path(line).is_file() for line in done.stdout.splitlines()] == [True, True, True]
+    assert "3 values are still CHANGE-ME" in done.stderr
+    checked = fsjoule("check", tmp_path / "env" / "bone7.yaml", "--no-loader")
+    assert checked.returncode == 2
+    assert checked.stdout.count("is not filled in") == 3
+    assert "3 problems in the files of bone7" in checked.stderr
+    again = fsjoule("new", "bone7", "--from", "beaglebone-black", "--into", tmp_path)
+    assert again.returncode == 2
+    assert "already there" in again.stderr
+    unsaid = fsjoule("new", "bone8", "--into", tmp_path)
+    assert unsaid.returncode == 2
+    assert "rock-pi-4, rpi3, rpi4" in unsaid.stderr
+    assert "beaglebone-black" in fsjoule("list").stdout
+    assert "Example: " in fsjoule("new", "--help").stdout
