@@ -12,17 +12,26 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import PlainSerializer, TypeAdapter
+from results_factory import make_run
 
 from fsjoule.host import interrupts
 from fsjoule.host.interrupts import Interrupted, interruptible, shielded
+from fsjoule.host.json_text import json_text
+from fsjoule.model import RunStatus
 from fsjoule.runs.meter import environment_target
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
+
+_PACKAGE = Path(interrupts.__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +68,16 @@ def test_a_signal_ends_what_may_be_interrupted_and_is_known_afterwards(
     interrupts.tell(said.append)
     interrupts.tell(said.append)
     assert said == [f"{name}: ending; please wait until the board is off and the place is free"]
+
+
+def test_a_signal_waits_until_a_json_text_is_whole() -> None:
+    def signalled(value: int) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return value
+
+    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[int, PlainSerializer(signalled)])
+    with pytest.raises(Interrupted, match="SIGTERM"), interruptible():
+        json_text(adapter, 7)
 
 
 def test_a_clean_up_is_not_disturbed_by_any_number_of_signals() -> None:
@@ -257,6 +276,39 @@ def _signalled(moment: int, work: Any) -> bool | None:
     finally:
         sys.settrace(None)
     return False if sent else None
+
+
+def test_a_signal_at_any_call_while_a_measurement_is_stored_leaves_it_whole(tmp_path: Path) -> None:
+    made = make_run(repeat=1)
+    measurement = made.measurements[0]
+    number, came = 1, True
+    while came:
+        number += 13
+        _afresh()
+        folder = RunFolder(tmp_path / str(number))
+        folder.begin(replace(made.run, status=RunStatus.RUNNING))
+        begun, left = False, number
+
+        def at_call(frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal begun, left
+            begun = begun or frame.f_code.co_name == "_add"
+            left -= begun and event == "call" and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE)
+            if left == 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGTERM)
+
+        sys.settrace(at_call)
+        with contextlib.suppress(Interrupted):
+            try:
+                with interruptible():
+                    folder.add(measurement, made.traces[1], {"console.log": b"ok\n"})
+            finally:
+                sys.settrace(None)
+        came = interrupts.pending() is not None
+        loaded = load_run(folder.path)
+        assert not loaded.damaged
+        assert loaded.measurements == (measurement,), number
+    assert number > 100
 
 
 def test_signals_at_random_moments_leave_the_clean_up_whole() -> None:

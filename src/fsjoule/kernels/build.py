@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.host.cache.locks import discard, locked
 from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean, damage
+from fsjoule.host.json_text import json_text
 from fsjoule.host.watched import size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
@@ -117,7 +118,7 @@ def build_revision(
             work.compile()
             (folder / READS).write_bytes(reads_of(work.build, work.source, files_of(work.source)).to_json())
         notes = _notes(folder, found, configuration, seconds=time.monotonic() - started)
-        (folder / NOTES).write_bytes(_NOTES.dump_json(notes, indent=2) + b"\n")
+        (folder / NOTES).write_bytes(json_text(_NOTES, notes, indent=2))
         if notes.not_granted:
             progress(f"kernel build: this source does not accept {', '.join(notes.not_granted)}")
         progress(f"kernel build: {found.describe} done in {notes.seconds:.0f} s")

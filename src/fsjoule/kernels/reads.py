@@ -16,6 +16,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from fsjoule.host.json_text import json_text
+
 READS: Final = "reads.json"  # beside a built kernel
 
 _TOKEN: Final = re.compile(r"[^\s\\$():\"'=,;<>|&]+")
@@ -57,7 +59,7 @@ class Reads:
     def to_json(self) -> bytes:
         """The stored form, for `from_json`."""
         stored = {"files": sorted(self.files), "folders": sorted(self.folders), "all_headers": self.all_headers}
-        return _STORED.dump_json(_STORED.validate_python(stored))
+        return json_text(_STORED, _STORED.validate_python(stored))
 
     @classmethod
     def from_json(cls, content: bytes) -> Reads:

@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from fsjoule.errors import LabError, ResultError, StorageError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
+from fsjoule.host.json_text import json_text
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.bisection.answer import Kind
@@ -226,7 +227,7 @@ class BisectionLog:
     def add(self, event: Event) -> None:
         """Append an event; it is on the disk when this returns. Raises StorageError."""
         path = self.folder / LOG_FILE
-        line = _EVENT.dump_json(event) + b"\n"
+        line = json_text(_EVENT, event)
         try:
             with path.open("ab") as file:
                 whole = file.tell()

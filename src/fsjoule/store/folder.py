@@ -16,6 +16,7 @@ from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import list_inside
+from fsjoule.host.interrupts import shielded
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
@@ -107,6 +108,11 @@ class RunFolder:
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
         """Store one measurement durably. Raises StorageError (disk full); earlier measurements are then unchanged."""
+        # Whole: a signal neither loses what was measured nor leaves a measurement that run.json does not name.
+        with shielded():
+            self._add(measurement, trace, attachments)
+
+    def _add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
         name = f"{measurement.number:02d}-{measurement.slug}"
         if measurement.number in self._stored:
             raise ResultError(f"{self.path} already holds a measurement {measurement.number}")

@@ -18,6 +18,7 @@ from pydantic_core import SchemaValidator
 
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
+from fsjoule.host.json_text import json_text
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
 from fsjoule.store.checks import check_measurement, check_run
@@ -93,7 +94,7 @@ _DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or
 
 def encode(kind: Kind[T], value: T, name: str) -> bytes:
     """`value` as indented JSON, checked to be readable. Raises ResultError with the path of each wrong field."""
-    content = kind.adapter.dump_json(value, indent=2) + b"\n"
+    content = json_text(kind.adapter, value, indent=2)
     try:
         kind.read(kind.parse(content)[1])
     except ValueError as error:

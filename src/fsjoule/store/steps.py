@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ResultError
+from fsjoule.host.json_text import json_text
 from fsjoule.model import LabStep
 from fsjoule.store.checks import check_steps
 from fsjoule.store.documents import parse
@@ -19,7 +20,7 @@ _READER: Final = reader_of(_STEPS)
 
 
 def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
-    return _STEPS.dump_json(steps, indent=1) + b"\n"
+    return json_text(_STEPS, steps, indent=1)
 
 
 def decode_steps(content: bytes) -> tuple[LabStep, ...]:

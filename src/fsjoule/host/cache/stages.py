@@ -30,6 +30,7 @@ from fsjoule.errors import LabError, ResultError, StorageError
 from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
+from fsjoule.host.json_text import json_text
 from fsjoule.host.paths import cache_folder
 from fsjoule.host.watched import size_mib
 
@@ -243,7 +244,7 @@ def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str])
         created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         contents = contents_of(unfinished, without=_ENTRY_FILE)
         stored = _Stored(**names, created_utc=created, digest=contents_digest(contents), contents=contents)
-        (unfinished / _ENTRY_FILE).write_bytes(_STORED.dump_json(stored, indent=2) + b"\n")
+        (unfinished / _ENTRY_FILE).write_bytes(json_text(_STORED, stored, indent=2))
         _to_disk(unfinished, _libc.syncfs)  # one call for thousands of files
         unfinished.rename(final)
         _to_disk(final.parent, _libc.fsync)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.host.cache.stages import Progress, cache_key
+from fsjoule.host.json_text import json_text
 from fsjoule.kernels.build import build_key, build_revision, built_folder, failure_file, read_notes
 from fsjoule.kernels.choices import take_kernels
 from fsjoule.kernels.compilation import compiler_version
@@ -84,7 +85,7 @@ class Builds:
             )
         except KernelBuildError as error:
             failed = Unbuildable(error.reason)
-            _write(self._failure(commit), _FAILURE.dump_json(failed))
+            _write(self._failure(commit), json_text(_FAILURE, failed))
             return failed
         return self._built(folder, progress)
 

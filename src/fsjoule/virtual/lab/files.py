@@ -19,6 +19,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.host.json_text import json_text
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
@@ -138,7 +139,7 @@ class LabPaths:
 
     def write(self, record: LabRecord) -> None:
         """Replace `lab.json` atomically."""
-        _replace(self.record, _RECORD.dump_json(record, indent=2))
+        _replace(self.record, json_text(_RECORD, record, indent=2))
 
     def read_epitaph(self) -> Epitaph | None:
         """Why the last lab of this name ended, if known."""
@@ -160,7 +161,7 @@ class LabPaths:
             return
         epitaph = Epitaph(record.coordinator, datetime.now(UTC).isoformat(timespec="seconds"), reason)
         with contextlib.suppress(OSError):
-            _replace(self.epitaph, _EPITAPH.dump_json(epitaph, indent=2))
+            _replace(self.epitaph, json_text(_EPITAPH, epitaph, indent=2))
 
     @contextmanager
     def lock(self, timeout_message: str) -> Generator[None]:
