@@ -77,7 +77,7 @@ def board_files(name: str, recipe: Recipe, wired: Wired) -> dict[str, str]:
         )
     return {
         "environment": _environment(name, recipe),
-        "exporter": _exporter(name, recipe, wired),
+        "exporter": exporter_text(name, recipe.board.title, console_of(recipe).speed, wired),
         "places": _places(name, recipe),
     }
 
@@ -159,11 +159,11 @@ targets:
 """
 
 
-def _exporter(name: str, recipe: Recipe, wired: Wired) -> str:
-    assert recipe.board is not None
+def exporter_text(name: str, title: str, console_speed: int, wired: Wired) -> str:
+    """The exporter's file of one board, whose console has this speed."""
     return f"""\
-## Exporter of a board: {recipe.board.title}. Written by `fsjoule board new`. `fsjoule exporter check`
-## shows the serial numbers of the devices on this computer.
+## Exporter of a board: {title}. `fsjoule exporter check` shows the serial numbers of
+## the devices on its computer.
 {name}:
   NetworkPowerPort:
     model: {wired.outlet_model}
@@ -174,7 +174,7 @@ def _exporter(name: str, recipe: Recipe, wired: Wired) -> str:
     cls: USBSerialPort
     match:
       ID_SERIAL_SHORT: '{wired.console}'
-    speed: {console_of(recipe).speed}
+    speed: {console_speed}
   ## The meter is a named serial port, so that stock labgrid tools know its class.
   meter:
     cls: USBSerialPort

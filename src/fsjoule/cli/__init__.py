@@ -24,7 +24,20 @@ from fsjoule.cli.common import err
 from fsjoule.cli.ended import Group, exit_code_of
 
 # Groups have the names of their modules; the commands in `results` belong to no group.
-_GROUPS: Final = ("bisect", "board", "ci", "image", "index", "kernel", "lab", "lava", "meter", "report", "suites")
+_GROUPS: Final = (
+    "bisect",
+    "board",
+    "ci",
+    "exporter",
+    "image",
+    "index",
+    "kernel",
+    "lab",
+    "lava",
+    "meter",
+    "report",
+    "suites",
+)
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "schema", "show", "version")
 _COMMANDS: Final = ("compare", "explain", "gate", "trend")
