@@ -3,9 +3,10 @@
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
-# make test-boards   build the cards of all boards in images/boards whole: KERNELS=6.1,6.12
+# make test-boards    build the cards of all boards in images/boards whole: KERNELS=6.1,6.12
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
+# make test-flashing  flash by UMS 20 times, half of them with a fault (docs/flashing.md): SEED=16
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
 # make lint           check style, types, layers
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
@@ -38,7 +39,7 @@ KERNELS ?= 6.1
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 
-.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-faults report lint format firmware firmware-test setup clean help
+.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-faults test-flashing report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -69,6 +70,9 @@ test-pipeline: setup
 
 test-faults: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"
+
+test-flashing: setup
+	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m flashing $(if $(SEED),--seed $(SEED))
 
 report: setup
 	@mkdir -p $(RESULTS)

@@ -11,7 +11,15 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import MIB
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot, DiskConfig, GuestTimeConfig, Serial
+from fsjoule.virtual.board.config import (
+    BoardConfig,
+    BoardReady,
+    Boot,
+    DiskConfig,
+    FlashMemoryConfig,
+    GuestTimeConfig,
+    Serial,
+)
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.board.qemu import arguments
 from fsjoule.virtual.disks.card import prepare_disk
@@ -38,6 +46,15 @@ def test_guest_time_is_written_and_read(tmp_path: Path) -> None:
     guest = GuestTimeConfig(mailbox=tmp_path / "box", probe=tmp_path / "probe.so", shift=4, card_peak_w=0.5)
     config = replace(board_config(tmp_path), guest_time=guest)
     assert read(tmp_path, config.to_toml()) == config
+
+
+def test_a_boot_loader_in_flash_memory_is_written_and_read_and_starts_with_the_board(tmp_path: Path) -> None:
+    flash = FlashMemoryConfig("trixie", "u-boot-imx", "a/u-boot.imx", 0x17800000, 3072, tmp_path / "a,b.bin")
+    config = replace(board_config(tmp_path), flash_memory=flash)
+    assert read(tmp_path, config.to_toml()) == config
+    words = arguments(config, None, tmp_path / "card.img", console=3, mark=4, control=5)
+    loader = f"loader,file={tmp_path}/a,,b.bin,addr=0x17800000,cpu-num=0,force-raw=on"
+    assert words[words.index(loader) - 1] == "-device"
 
 
 def test_disks_are_written_and_read(tmp_path: Path) -> None:
@@ -186,7 +203,7 @@ def test_every_board_is_described_by_what_is_its_own(file: Path) -> None:
     config = BoardConfig.from_toml(file)
     assert config.card.control_socket == file.with_name("mux.sock")
     assert load_recipe(recipes_folder(), config.recipe).boot_loader.pieces.keys() == (
-        {"spl"} if config.qemu.boot is Boot.LOADER else set()
+        {"spl"} if config.qemu.boot is Boot.LOADER and config.flash_memory is None else set()
     )
 
 

@@ -216,9 +216,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         boot_loader(with_loader(pieces={"spl": {"file": f"{tmp_path}/nowhere.bin", "sector": 16}}), progress=print)
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr" / "u-boot-with-spl.bin").touch()
-    piece = LoaderPiece(file="usr/u-boot-spl.bin", package="u-boot-sunxi", sector=16)
     with pytest.raises(ConfigError, match=r"u-boot-sunxi has no usr/u-boot-spl.bin(.|\n)*usr/u-boot-with-spl.bin"):
-        _member(tmp_path, "spl", piece)
+        _member(tmp_path, "spl", "u-boot-sunxi", "usr/u-boot-spl.bin")
 
 
 def test_a_partition_holds_its_piece(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -81,7 +81,13 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     packages: dict[str, str] = {}
     package_sha256: dict[str, str] = {}
     files: list[LoaderFile] = []
-    folder = _entry(recipe, fetched, progress) if fetched else None
+    suite = wanted.suite or recipe.userland.suite
+    members = {name: (str(piece.package), piece.file) for name, piece in fetched.items()}
+    folder = (
+        package_files(recipe.name, recipe.architecture, suite, wanted.components, members, progress=progress)
+        if members
+        else None
+    )
     config = ""
     if folder is not None:
         config = (folder / _CONFIG).read_text()
@@ -110,35 +116,42 @@ def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
     return {"boot_loader": [pieces, loader.addresses, recipe.boot_loader.keep_sectors, recipe.boot_loader.script]}
 
 
-def _entry(recipe: Recipe, fetched: Mapping[str, LoaderPiece], progress: Progress) -> Path:
-    wanted = recipe.boot_loader
-    suite = wanted.suite or recipe.userland.suite
+def package_files(
+    label: str,
+    architecture: str,
+    suite: str,
+    components: Sequence[str],
+    members: Mapping[str, tuple[str, str]],
+    *,
+    progress: Progress,
+) -> Path:
+    """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
+
+    Raises ConfigError if a package has no such file, LabError (transient) if it cannot be fetched.
+    """
     inputs = {
         "version": STAGE_VERSION,
-        "architecture": recipe.architecture,
-        "source": [suite, wanted.components],
-        "files": {name: [piece.package, piece.file] for name, piece in fetched.items()},
+        "architecture": architecture,
+        "source": [suite, components],
+        "files": {name: list(member) for name, member in members.items()},
     }
 
     def build(folder: Path) -> None:
         work = folder / "work"
-        apt = PrivateApt(
-            work / "apt",
-            source=source_line(debian_mirror(), suite, wanted.components),
-            architecture=recipe.architecture,
-        )
+        source = source_line(debian_mirror(), suite, components)
+        apt = PrivateApt(work / "apt", source=source, architecture=architecture)
         progress(f"boot loader: fetching the package lists of {suite}")
         apt.update(progress)
-        packages = apt.show(sorted({str(piece.package) for piece in fetched.values()}))
+        packages = apt.show(sorted({package for package, _ in members.values()}))
         described = ", ".join(f"{package.name} {package.version}" for package in packages)
         progress(f"boot loader: downloading {described}")
         files = apt.download(packages, work, progress)
         trees = {package.name: work / package.name for package in packages}
         for package, file in zip(packages, files, strict=True):
             process.run(["dpkg-deb", "--extract", file, trees[package.name]], timeout_s=_TIMEOUT_S)
-        for name, piece in fetched.items():
-            (folder / name).write_bytes(_member(trees[str(piece.package)], name, piece))
-        configs = (_config(trees[str(piece.package)], piece) for piece in fetched.values())
+        for name, (package, file) in members.items():
+            (folder / name).write_bytes(_member(trees[package], name, package, file))
+        configs = (_config(trees[package], package, file) for package, file in members.values())
         (folder / _CONFIG).write_text(next(filter(None, configs), ""))
         notes = {
             "packages": {package.name: package.version for package in packages},
@@ -147,28 +160,26 @@ def _entry(recipe: Recipe, fetched: Mapping[str, LoaderPiece], progress: Progres
         (folder / _NOTES).write_text(json.dumps(notes, indent=2) + "\n")
         shutil.rmtree(work)
 
-    return build_once("boot_loader", recipe.name, cache_key(inputs), build, progress=progress)
+    return build_once("boot_loader", label, cache_key(inputs), build, progress=progress)
 
 
-def _member(tree: Path, name: str, piece: LoaderPiece) -> bytes:
-    path = tree / piece.file.lstrip("/")
+def _member(tree: Path, name: str, package: str, file: str) -> bytes:
+    path = tree / file.lstrip("/")
     if path.is_file():
         return path.read_bytes()
-    there = [file.relative_to(tree).as_posix() for file in tree.rglob("*") if file.is_file()]
-    near = difflib.get_close_matches(piece.file, there, n=3, cutoff=0.5)
+    there = [each.relative_to(tree).as_posix() for each in tree.rglob("*") if each.is_file()]
+    near = difflib.get_close_matches(file, there, n=3, cutoff=0.5)
     raise ConfigError(
-        f"the package {piece.package} has no {piece.file}, which is the boot loader's {name}",
-        hint=f"did you mean {' or '.join(near)}?"
-        if near
-        else f"dpkg-deb --contents lists the files of {piece.package}",
+        f"the package {package} has no {file}, which is the boot loader's {name}",
+        hint=f"did you mean {' or '.join(near)}?" if near else f"dpkg-deb --contents lists the files of {package}",
     )
 
 
-def _config(tree: Path, piece: LoaderPiece) -> str:
+def _config(tree: Path, package: str, file: str) -> str:
     """The build configuration beside a file of one of Debian's U-Boots: usr/lib/u-boot/TARGET/FILE."""
-    target = Path(piece.file).parent.name
-    file = tree / "usr" / "share" / "doc" / str(piece.package) / "configs" / f"config.{target}.gz"
-    return gzip.decompress(file.read_bytes()).decode() if file.is_file() else ""
+    target = Path(file).parent.name
+    config = tree / "usr" / "share" / "doc" / package / "configs" / f"config.{target}.gz"
+    return gzip.decompress(config.read_bytes()).decode() if config.is_file() else ""
 
 
 def _content(recipe: Recipe, name: str, path: Path) -> bytes:

@@ -1,13 +1,14 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher and BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `ports`, `host`, `model`, `errors`.
 
 Entry points:
 
-- `LabgridBoard`, `MeterDriver`: ports.Board and ports.Meter on a labgrid target; `SdMuxFlasher` writes its card.
+- `LabgridBoard`, `MeterDriver`: ports.Board and ports.Meter on a labgrid target; `SdMuxFlasher`, `UmsFlasher` write
+  its card.
 - `acquired_place`: holds a place. Its lock gives the right to use a board, and is checked before each use.
 - `read_environment`: an environment file with every argument checked; errors name file and line.
 - `lab_errors`: labgrid's exceptions become fsjoule's, and calls that may hang get a time limit.
@@ -27,6 +28,7 @@ from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
+from fsjoule.lab.ums import UmsFlasher
 from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "LabgridShell",
     "MeterDriver",
     "SdMuxFlasher",
+    "UmsFlasher",
     "acquired_place",
     "acquired_places",
     "board_facts",

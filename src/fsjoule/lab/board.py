@@ -9,7 +9,6 @@ from labgrid import Target
 from fsjoule.errors import ConfigError
 from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
-from fsjoule.lab.flashers import SdMuxFlasher
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import BoardFacts, ImageFacts
@@ -39,8 +38,7 @@ class LabgridBoard:
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._strategy.diagnose = diagnose
         self._strategy.diagnose_power = diagnose_power
-        if isinstance(self._strategy.flasher, SdMuxFlasher):
-            self._strategy.flasher.diagnose = diagnose_writing
+        self._strategy.flasher.diagnose = diagnose_writing
         self._cards = cards
         self._say = say
         self._set_seed = set_seed

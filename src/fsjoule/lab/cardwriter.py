@@ -64,11 +64,12 @@ def write_card(
     image: Path,
     limit_s: int,
     diagnose: Callable[[], tuple[str, ...]] = tuple,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Write an image, with its block map if it has one. After it returns or raises, nobody writes the card any more.
 
-    It raises soon after `diagnose` reports a dead program. Raises LabError (transient), and StillWritingError if a
-    writer neither finishes nor can be ended.
+    `check` raises for a disk that is not the board's. It raises soon after `diagnose` reports a dead program.
+    Raises LabError, and StillWritingError if a writer neither finishes nor can be ended.
     """
     resource = storage.storage
     # A killed earlier run may have left a writer.
@@ -81,6 +82,7 @@ def write_card(
         if block_map.exists():
             writer = ["bmaptool", "copy", f"--bmap={_on_exporter(block_map, resource)}", there, resource.path]
     _await_medium(storage, diagnose)
+    check()
     with lab_errors(f"writing {image.name}"):
         command = resource.wrap_command(["timeout", "-k", "5", str(limit_s), *writer])
     begin_s = time.monotonic()

@@ -9,8 +9,8 @@ from typing import Any, Final
 from labgrid.step import steps
 
 _KEPT_BYTES: Final = 256 * 1024
-# Colours and cursor movements, which a shell's line editor and some boot loaders send.
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
+# Colours and cursor movements, which a shell's line editor and some boot loaders send; a character that is taken back.
+_ESCAPES: Final = re.compile(r"[^\n]\x08|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
 
 
 class ConsoleRecorder:

@@ -6,58 +6,139 @@ import abc
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import attr
+from labgrid import Target
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.util.helper import processwrapper
 
-from fsjoule.errors import LabError, also
+from fsjoule.errors import BoardError, LabError, also
+from fsjoule.lab import disks
 from fsjoule.lab.cardwriter import StillWritingError, write_card
+from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.disks import BoardsDisk
 from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.model import MIB
 
 _MUX_TIMEOUT_S: Final = 30.0
 _FLUSH_TIMEOUT_S: Final = 120.0
 _NOT_FOUND: Final = 127  # a shell's exit code
 
 
+class FlashedBoard(Protocol):
+    """The board, for its flasher: the strategy."""
+
+    simulated: bool
+    recorder: ConsoleRecorder
+
+    def start(self) -> None:
+        """Switch the board on, with its console open and empty. Raises LabError, PlaceLostError."""
+        ...
+
+    def has_power(self) -> bool:
+        """Whether the outlet is on. Raises LabError if it does not tell."""
+        ...
+
+    def look(self) -> tuple[str, ...]:
+        """Dead programs of the lab that make the board silent. Raises PlaceLostError."""
+        ...
+
+    def error(self, what: str) -> BoardError:
+        """An error about this board, with the last lines of its console."""
+        ...
+
+
 class FlasherProtocol(abc.ABC):
-    """Writes a card image while the board does not run."""
+    """Writes a card image while the board does not run its own system."""
+
+    # Whether it leaves the board running.
+    starts_board = False
+    # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
+    diagnose: Callable[[], tuple[str, ...]] = staticmethod(tuple)
 
     @abc.abstractmethod
-    def flash(self, image: Path) -> None:
-        """Bring `image` onto the card and leave the card to the board, which is off before and after."""
+    def flash(self, image: Path, board: FlashedBoard) -> None:
+        """Bring `image` onto the card and leave the card to the board.
+
+        The board is off before. A flasher with `starts_board` leaves it running, and the strategy switches it off.
+        """
+
+
+class DiskFlasher(Driver, FlasherProtocol):
+    """A flasher for which the card is a disk of the exporter."""
+
+    storage: Any
+    write_timeout: int
+    disk_serial: str
+    disk_link: str
+    disk_max_mib: int
+
+    @property
+    def labgrid(self) -> Target:
+        assert self.target is not None
+        return self.target
+
+    def _write(self, image: Path, wanted: BoardsDisk, diagnose: Callable[[], tuple[str, ...]]) -> None:
+        resource, size_bytes = self.storage.storage, image.stat().st_size
+        write_card(self.storage, image, self.write_timeout, diagnose, lambda: wanted.check(resource, size_bytes))
+        self._flush(diagnose)
+
+    def _boards_disk(self, board: FlashedBoard, offered_bytes: int | None = None) -> BoardsDisk:
+        largest = self.disk_max_mib * MIB
+        return BoardsDisk(board.simulated, self.disk_serial, self.disk_link, largest, offered_bytes)
+
+    def _flush(self, diagnose: Callable[[], tuple[str, ...]]) -> None:
+        """The exporter's kernel reads the partition table after the write: to remove the card now gives I/O errors."""
+        resource = self.storage.storage
+        doing = "flushing the card"
+        with time_limit(_FLUSH_TIMEOUT_S, doing, diagnose), lab_errors(doing):
+            try:
+                processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
+            except subprocess.CalledProcessError as error:
+                if error.returncode != _NOT_FOUND:  # without udev nothing else reads the card
+                    raise
+            processwrapper.check_output(resource.wrap_command(["blockdev", "--flushbufs", resource.path]))
+
+
+def check_file_name(image: Path) -> None:
+    """Raise LabError for a name that labgrid would split."""
+    if any(c.isspace() or c in "'\"\\$`;&|<>()*?" for c in str(image)):
+        raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
-class SdMuxFlasher(Driver, FlasherProtocol):
-    """Writes the card through an SD mux, on the exporter's side of it.
+class SdMuxFlasher(DiskFlasher):
+    """Writes the card through an SD mux (USB-SD-Mux, SDWire, SDWire3), on the exporter's side of it.
 
     Args:
         write_timeout (int): seconds that writing an image may take
+        disk_serial (str): the serial number of the mux's card reader, checked before each write
+        disk_link (str): the same for its name below /dev/disk, for example by-path
+        disk_max_mib (int): a larger disk is no card
     """
 
-    bindings = {"mux": "USBSDMuxDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
+    bindings = {  # noqa: RUF012 - labgrid's way
+        "mux": {"USBSDMuxDriver", "USBSDWireDriver", "USBSDWire3Driver"},
+        "storage": "USBStorageDriver",
+    }
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
+    disk_serial: str = disks.serial_argument()
+    disk_link: str = disks.link_argument()
+    disk_max_mib: int = disks.largest_argument()
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
-        self.diagnose: Callable[[], tuple[str, ...]] = tuple
-
-    @Driver.check_active
     @step(args=["image"])
-    def flash(self, image: Path) -> None:
+    def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. The board must be off: switching the mux under power pulls the card out."""
-        if any(c.isspace() or c in "'\"\\$`;&|<>()*?" for c in str(image)):
-            raise LabError(f"labgrid cannot write {str(image)!r}: it passes file names to a shell unquoted")
+        check_file_name(image)
+        with lab_errors("finding the SD mux"):
+            self.labgrid.activate(self)
         self._switch("host")
         try:
-            write_card(self.storage, image, self.write_timeout, self.diagnose)
-            self._flush()
+            self._write(image, self._boards_disk(board), self.diagnose)
         except StillWritingError:
             # The board must not get a card that is still being written.
             raise
@@ -71,15 +152,3 @@ class SdMuxFlasher(Driver, FlasherProtocol):
         doing = f"switching the SD mux to {mode}"
         with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
             self.mux.set_mode(mode)
-
-    def _flush(self) -> None:
-        """The exporter's kernel reads the partition table after the write: an immediate switch causes I/O errors."""
-        resource = self.storage.storage
-        doing = "flushing the card"
-        with time_limit(_FLUSH_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
-            try:
-                processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
-            except subprocess.CalledProcessError as error:
-                if error.returncode != _NOT_FOUND:  # without udev nothing else reads the card
-                    raise
-            processwrapper.check_output(resource.wrap_command(["blockdev", "--flushbufs", resource.path]))

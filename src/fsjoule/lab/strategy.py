@@ -242,11 +242,19 @@ class BoardStrategy(Strategy):
         self.guard.check()
         self._on_card_sha256 = None
         with lab_errors("flashing the card"):
-            self._labgrid.activate(self.flasher)
-            self.flasher.flash(self.card.path)
+            self.flasher.flash(self.card.path, self)
+        if self.flasher.starts_board:
+            self._switch_off()
         self._on_card_sha256 = self.card.facts.card_sha256
 
     def _boot(self) -> None:
+        self.start()
+        with lab_errors("waiting for the board's login"):
+            self._await_login()
+            self._log_in()
+
+    def start(self) -> None:
+        """Switch the board on, with its console open and empty, and do not wait for it. Raises LabError."""
         self.guard.check()
         self._open_console()
         with lab_errors("emptying the console"):
@@ -257,9 +265,12 @@ class BoardStrategy(Strategy):
         doing = "switching the board on"
         with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.on()
-        with lab_errors("waiting for the board's login"):
-            self._await_login()
-            self._log_in()
+
+    def has_power(self) -> bool:
+        """Whether the outlet is on. Raises LabError if it does not tell."""
+        doing = "asking the outlet"
+        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+            return bool(self.power.get())
 
     def _open_console(self) -> None:
         """Connect to the console; a negotiation of pyserial with ser2net that times out is tried again."""
@@ -320,10 +331,13 @@ class BoardStrategy(Strategy):
             raise self._failed(panic[0] if panic else "no shell after the login prompt", self.look()) from error
 
     def _failed(self, reason: str, causes: Sequence[str] = ()) -> BoardError:
-        tail = self.recorder.tail()
-        error = BoardError(f"{self.board} did not boot: {reason}", console_tail=tail or ["(nothing)"])
+        error = self.error(f"did not boot: {reason}")
         error.blame(causes)
         return error
+
+    def error(self, what: str) -> BoardError:
+        """An error about this board, with the last lines of its console."""
+        return BoardError(f"{self.board} {what}", console_tail=self.recorder.tail() or ["(nothing)"])
 
 
 def _status(status: Status | str) -> Status:

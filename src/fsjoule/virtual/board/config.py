@@ -27,7 +27,10 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 
 
 class Boot(StrEnum):
-    """What starts at power-on: the kernel that the card's extlinux.conf names, or the boot loader on the card."""
+    """What starts at power-on: the kernel that the card's extlinux.conf names, or the board's own boot loader.
+
+    The boot loader is on the card, or in `flash_memory`.
+    """
 
     KERNEL = "kernel"
     LOADER = "loader"
@@ -61,7 +64,8 @@ class CardConfig:
     """The card and its mux. If `image` does not exist, an empty card of `size_mib` is made.
 
     `device` is the text of QEMU's -device for it, without its drive. It is empty for a machine with its own slots,
-    where the card goes into `slot`; slot 1 of the i.MX6UL is the one that Linux calls mmcblk1.
+    where the card goes into `slot`; slot 1 of the i.MX6UL is the one that Linux calls mmcblk1. With `usb` the board's
+    USB device port is wired to the exporter's computer, to which U-Boot's `ums` offers the card.
     """
 
     image: Path = Path("card.img")
@@ -69,6 +73,7 @@ class CardConfig:
     size_mib: _Mib = 1024
     slot: Annotated[int, Field(ge=0, le=3)] = 1
     device: str = ""
+    usb: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -126,6 +131,22 @@ class GuestTimeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FlashMemoryConfig:
+    """The boot loader in the board's own flash memory: a file of a Debian package, without its first `skip` bytes.
+
+    QEMU's boot ROM does not read that memory: the code begins at `address` in the board's memory at power-on.
+    `fsjoule lab up` fetches it into `image`.
+    """
+
+    suite: _Text
+    package: _Text
+    file: _Text
+    address: Annotated[int, Field(ge=0, lt=2**32)]
+    skip: Annotated[int, Field(ge=0)] = 0
+    image: Path = Path("flash.bin")
+
+
+@dataclass(frozen=True, slots=True)
 class BoardConfig:
     """Everything that `python -m fsjoule.virtual.board.program` needs. `from_toml` makes paths absolute.
 
@@ -145,6 +166,7 @@ class BoardConfig:
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
     guest_time: GuestTimeConfig | None = None
+    flash_memory: FlashMemoryConfig | None = None
     recipe: _Text = "imx6ul"
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
@@ -197,8 +219,10 @@ class BoardConfig:
         guest = self.guest_time
         if guest is not None:
             guest = replace(guest, mailbox=folder / guest.mailbox, probe=folder / guest.probe)
+        flash = self.flash_memory
         return replace(
             self,
+            flash_memory=None if flash is None else replace(flash, image=folder / flash.image),
             log_dir=folder / self.log_dir,
             ready_file=folder / self.ready_file,
             feed=folder / self.feed,
@@ -242,7 +266,18 @@ class BoardReady:
 
 _DISKS: Final = "disks"
 _TABLES: Final[
-    dict[str, type[CardConfig | WiresConfig | OutletConfig | QemuConfig | PowerCoefficients | GuestTimeConfig]]
+    dict[
+        str,
+        type[
+            CardConfig
+            | WiresConfig
+            | OutletConfig
+            | QemuConfig
+            | PowerCoefficients
+            | GuestTimeConfig
+            | FlashMemoryConfig
+        ],
+    ]
 ] = {
     "card": CardConfig,
     "wires": WiresConfig,
@@ -250,6 +285,7 @@ _TABLES: Final[
     "qemu": QemuConfig,
     "power": PowerCoefficients,
     "guest_time": GuestTimeConfig,
+    "flash_memory": FlashMemoryConfig,
 }
 _BOARD: Final[TypeAdapter[BoardConfig]] = TypeAdapter(BoardConfig)
 _READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)

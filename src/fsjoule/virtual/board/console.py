@@ -31,11 +31,18 @@ _PROMPT_BYTES: Final = 200
 class Console:
     """Bridges the pty, the log file and the serial line in its own thread, which never blocks on any of them.
 
-    With a mailbox, typed input reaches the board through it, not through the serial line.
+    With a mailbox, typed input reaches the board through it, not through the serial line. `heard` gets all output.
     """
 
-    def __init__(self, link: Path, log: Path, mailbox: Mailbox | None = None) -> None:
+    def __init__(
+        self,
+        link: Path,
+        log: Path,
+        mailbox: Mailbox | None = None,
+        heard: Callable[[bytes], None] = lambda _output: None,
+    ) -> None:
         self._mailbox = mailbox
+        self._heard = heard
         self._last_line = b""
         self._held = b""
         self._master, self.tty = _raw_pty()
@@ -142,6 +149,7 @@ class Console:
 
     def _send(self, data: bytes) -> None:
         self._log.write(data)
+        self._heard(data)
         self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]
         if self._mailbox is not None:
             data = self._hold(data, waiting=self._mailbox.waiting)

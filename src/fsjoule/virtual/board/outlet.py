@@ -30,13 +30,16 @@ class OutletActions:
     set_seed: Callable[[int], None]
     profile_next: Callable[[], None]
     take_profile: Callable[[str], bytes | None]
+    plug_usb: Callable[[bool], None]
+    reset: Callable[[], None]
 
 
 class Outlet:
     """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` has details.
 
     `PUT /seed` sets the seed of the board's random choices. After `PUT /profile` the next power-on of a board in guest
-    time counts instructions, and `GET /profile/{window}` gives a window's counts, once.
+    time counts instructions, and `GET /profile/{window}` gives a window's counts, once. Faults for tests: `PUT /usb`
+    plugs the USB cable in (`1`) or pulls it out (`0`), `PUT /reset` presses the reset button.
     """
 
     def __init__(self, config: OutletConfig, actions: OutletActions) -> None:
@@ -86,12 +89,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._set_seed(body)
         elif self.path == _PROFILE:
             self._order(self.server.actions.profile_next)
-        elif self.path != self.server.outlet_path:
+        elif self.path == "/reset":
+            self._order(self.server.actions.reset)
+        elif self.path not in (self.server.outlet_path, "/usb"):
             self._answer(HTTPStatus.NOT_FOUND, f"no such outlet; this one is {self.server.outlet_path}\n")
         elif body.strip() not in (b"0", b"1"):
             self._answer(HTTPStatus.BAD_REQUEST, "the outlet expects 0 or 1\n")
         else:
-            self._order(lambda: self.server.actions.set_power(body.strip() == b"1"))
+            act = self.server.actions.plug_usb if self.path == "/usb" else self.server.actions.set_power
+            self._order(lambda: act(body.strip() == b"1"))
 
     def _set_seed(self, body: bytes) -> None:
         if body.isdigit():

@@ -30,6 +30,7 @@ from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
 from fsjoule.virtual.board.power_feed import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
+from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
 
@@ -57,6 +58,7 @@ class VirtualBoard:
         self._config = config
         self._card = Card(config.card.image, config.card.size_bytes)
         closing.callback(self._card.close)
+        self._usb = UsbCable(self._card)
         self._lossy: dict[str, LossyDisk] = {}
         for name, disk in config.disks.items():
             prepare_disk(config.disk_image(name), disk.size_bytes)
@@ -68,7 +70,10 @@ class VirtualBoard:
         if guest is not None:
             closing.callback(guest.close)
         self._console = Console(
-            config.wires.console, config.log_dir / "console.log", None if guest is None else guest.mailbox
+            config.wires.console,
+            config.log_dir / "console.log",
+            None if guest is None else guest.mailbox,
+            self._usb.hear if config.card.usb else lambda _output: None,
         )
         closing.callback(self._console.close)
         # In guest time the probe timestamps the marks and sends them to the meter.
@@ -110,6 +115,7 @@ class VirtualBoard:
                 "position": self._card.position.value,
                 "image": str(self._card.image),
                 "host_device": str(self._card.host_device),
+                "on_usb": self._card.on_usb,
             },
             "losses": {
                 name: str(disk.last_loss)
@@ -164,6 +170,7 @@ class VirtualBoard:
         if self._guest is not None:
             self._guest.power_off()
         self._feed.switch_off()
+        self._usb.follow(running=False)
         if self.powered:
             self._become(BoardState.OFF, "switched off")
 
@@ -185,8 +192,20 @@ class VirtualBoard:
             running.insert_card(self._card.image)
         _log.info("card: %s -> %s%s", before, position, " under power" if self.powered else "")
 
+    def plug_usb(self, plugged: bool) -> None:
+        """Plug the USB cable in, or pull it out. Raises LabError for a board without one."""
+        if not self._config.card.usb:
+            raise LabError("this board has no USB cable to the exporter's computer")
+        self._usb.plugged = plugged
+
+    def reset(self) -> None:
+        """Press the reset button of a running board. Raises LabError."""
+        if self._qemu is not None and self._state is BoardState.RUNNING:
+            self._qemu.reset()
+
     def watch(self) -> None:
-        """Detect that QEMU has ended by itself."""
+        """Detect that QEMU has ended by itself, and a card that U-Boot offers over USB or no longer offers."""
+        self._usb.follow(running=self._state is BoardState.RUNNING)
         if self._qemu is None or self._state is not BoardState.RUNNING:
             return
         code = self._qemu.exit_code()
@@ -275,6 +294,8 @@ def run(config: BoardConfig) -> None:
             board.set_seed,
             board.profile_next,
             board.take_profile,
+            lambda plugged: orders.do(lambda: board.plug_usb(plugged)),
+            lambda: orders.do(board.reset),
         )
         outlet = Outlet(config.outlet, actions)
         closing.callback(outlet.close)

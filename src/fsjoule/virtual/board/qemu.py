@@ -12,7 +12,7 @@ from typing import Final
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, CardConfig, Serial
+from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
 from fsjoule.virtual.board.qemu_activity import ActivityReader
 from fsjoule.virtual.board.qmp import Qmp
@@ -61,13 +61,14 @@ def arguments(
 ) -> list[str]:
     """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets.
 
-    Without boot files the machine's own boot ROM starts the boot loader on the card.
+    Without boot files the machine's own boot ROM starts the boot loader on the card, or that in flash memory starts.
     """
     qemu = config.qemu
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
         *("-nodefaults", "-display", "none", "-nic", "none"),
         *([] if boot is None else _kernel(boot)),
+        *([] if config.flash_memory is None else _loader(config.flash_memory)),
         *("-chardev", f"socket,id=console,fd={console}"),
         *("-chardev", f"socket,id=mark,fd={mark}"),
         *(word for serial in qemu.serials for word in ("-serial", _SERIALS[serial])),
@@ -81,6 +82,10 @@ def arguments(
 def _kernel(boot: BootFiles) -> list[str]:
     tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
     return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree, "-append", boot.command_line]
+
+
+def _loader(flash: FlashMemoryConfig) -> list[str]:
+    return ["-device", f"loader,file={_escaped(flash.image)},addr={flash.address:#x},cpu-num=0,force-raw=on"]
 
 
 def _card(config: CardConfig, image: Path) -> list[str]:
@@ -174,6 +179,11 @@ class Qemu:
             return None
         cpus = self._qmp.execute("query-cpus-fast")
         return ActivityReader(self.pid, [cpu["thread-id"] for cpu in cpus])
+
+    def reset(self) -> None:
+        """Press the board's reset button. Raises QmpError."""
+        if self._qmp is not None:
+            self._qmp.execute("system_reset")
 
     def pull_card(self) -> None:
         """Take the card out of the running board. Raises QmpError."""

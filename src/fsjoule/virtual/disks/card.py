@@ -26,6 +26,7 @@ class Card:
         self.image = image
         self._loop = LoopDevice()
         self.position = CardPosition.DUT
+        self.on_usb = False
 
     @property
     def host_device(self) -> Path:
@@ -34,6 +35,8 @@ class Card:
 
     def release(self) -> None:
         """Take the card from its owner. Raises LabError (transient) if the host still has it open: it keeps it."""
+        if self.on_usb:
+            self.leave_usb()
         if self.position is CardPosition.HOST:
             self._loop.detach()
         self.position = CardPosition.OFF
@@ -43,6 +46,16 @@ class Card:
         if position is CardPosition.HOST:
             self._loop.attach(self.image)
         self.position = position
+
+    def show_on_usb(self) -> None:
+        """Show the board's card as a disk of the host, because the board offers it over USB. Raises LabError."""
+        self._loop.attach(self.image)
+        self.on_usb = True
+
+    def leave_usb(self) -> None:
+        """The board offers it no more, or the cable is out: its users on the host get errors. Raises LabError."""
+        self._loop.unplug()
+        self.on_usb = False
 
     def close(self) -> None:
         self._loop.close()

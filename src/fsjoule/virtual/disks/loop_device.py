@@ -19,12 +19,16 @@ from typing import Final
 from fsjoule.errors import LabError
 
 _LOOP_CONFIGURE: Final = 0x4C0A
+_LOOP_SET_STATUS64: Final = 0x4C04
 _LOOP_CTL_ADD: Final = 0x4C80
 _LOOP_CTL_REMOVE: Final = 0x4C81
 _BLKFLSBUF: Final = 0x1261
 _LO_FLAGS_AUTOCLEAR: Final = 4
 # struct loop_config: fd, block size, struct loop_info64 (flags at its byte 52, file name at 56, 232 in all), reserved.
 _LOOP_CONFIG: Final = struct.Struct("<II 52x I 64s 112x 64x")
+
+# struct loop_info64: offset into the file at byte 24, flags at 52.
+_LOOP_INFO: Final = struct.Struct("<24x Q 20x I 176x")
 
 _CONTROL: Final = Path("/dev/loop-control")
 _LOCKS: Final = Path("/run/lock")
@@ -40,6 +44,7 @@ class LoopDevice:
         remove_abandoned()
         self.number, self._lock, self._claim = _take_number()
         self._fd: int | None = None
+        self._backing = Path()
 
     @property
     def path(self) -> Path:
@@ -56,7 +61,7 @@ class LoopDevice:
             try:
                 name = os.fsencode(file)[-63:]
                 fcntl.ioctl(self._claim, _LOOP_CONFIGURE, _LOOP_CONFIG.pack(backing, 0, _LO_FLAGS_AUTOCLEAR, name))
-                self._fd = _open_device(self.path)
+                self._fd, self._backing = _open_device(self.path), file
             finally:
                 os.close(backing)
             self._end_claim()  # bmaptool wants one for itself
@@ -86,6 +91,21 @@ class LoopDevice:
         while (claim := _claimed(self.number)) is None and time.monotonic() < deadline:
             time.sleep(0.001)
         self._claim = claim
+
+    def unplug(self) -> None:
+        """Take the file away under its users, as a pulled cable does: the device has no sectors any more.
+
+        Raises LabError.
+        """
+        if self._fd is None:
+            return
+        try:
+            size_bytes = self._backing.stat().st_size
+            fcntl.ioctl(self._fd, _LOOP_SET_STATUS64, _LOOP_INFO.pack(size_bytes, _LO_FLAGS_AUTOCLEAR))
+        except OSError as error:
+            raise LabError(f"{self.path} cannot be unplugged: {error}", transient=True) from error
+        # The kernel detaches it when its last user has closed it.
+        self._close_device()
 
     def close(self) -> None:
         """Detach and remove the device. If it is still open elsewhere, the kernel detaches it later."""

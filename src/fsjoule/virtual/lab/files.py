@@ -108,6 +108,7 @@ class LabPaths:
         self.ssh: Final = root / "ssh"
         self.coordinator: Final = root / "coordinator"
         self.card: Final = root / "card.img"
+        self.flash_memory: Final = root / "flash.bin"
         self.meter_storage: Final = root / "meter.flash"
         self.board_config: Final = root / "board.toml"
         self.board_ready: Final = root / "board.ready.json"

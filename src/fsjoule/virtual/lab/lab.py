@@ -27,6 +27,7 @@ from fsjoule.host import process
 from fsjoule.host.interrupts import interruptible
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
+from fsjoule.virtual.board.config import BoardConfig
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import PLACE, LabPaths, LabRecord, forget, make_devices_directory
@@ -122,6 +123,7 @@ def up(
                 emulator,
                 meter or str(programs.simulator(progress)),
                 programs.probe(progress) if in_guest_time else None,
+                _flash_memory(template, progress),
             )
         return _start(paths, owner_pid, equipment, progress)
 
@@ -203,12 +205,13 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Equipment:
-    """A lab's parts: name of the board's config, programs, and the probe of a board in guest time."""
+    """A lab's parts: name of the board's config, programs, the probe of a board in guest time, its flash memory."""
 
     board: str
     emulator: str
     meter: str
     probe: Path | None
+    flash_memory: bytes | None
 
 
 def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
@@ -224,6 +227,11 @@ def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, boar
         )
     if record.board != board:
         raise LabError(f"the lab {name!r} is up with the board {record.board!r}, but {board!r} is needed", hint=again)
+
+
+def _flash_memory(template: BoardConfig, progress: Callable[[str], None]) -> bytes | None:
+    wanted = template.flash_memory
+    return None if wanted is None else programs.flash_memory(wanted, progress).read_bytes()[wanted.skip :]
 
 
 def _meter_program(path: Path) -> str:
@@ -242,6 +250,8 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
     config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe)
+    if equipment.flash_memory is not None:
+        paths.flash_memory.write_bytes(equipment.flash_memory)
     paths.board_config.write_text(config.to_toml())
     record = LabRecord(
         name=paths.name,

@@ -10,8 +10,11 @@ from fsjoule.host.cache.libraries import compiler_version, shared_library
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
 from fsjoule.host.paths import cache_dir, project_dir
 from fsjoule.host.process import run
+from fsjoule.images.boot_loader import package_files
+from fsjoule.virtual.board.config import FlashMemoryConfig
 
 SIMULATOR: Final = "fsjoule-meter-sim"
+_LOADER: Final = "flash-memory"
 _FOLDERS: Final = ("host", "lib", "emulated", "sim")
 _BUILD_TIMEOUT_S: Final = 300.0
 
@@ -33,6 +36,12 @@ def simulator(progress: Progress) -> Path:
         shutil.rmtree(work)
 
     return build_once("meter", "simulator", cache_key(inputs), build, progress=progress, root=cache_dir()) / SIMULATOR
+
+
+def flash_memory(config: FlashMemoryConfig, progress: Progress) -> Path:
+    """The boot loader of a board that has it in its own flash memory. Raises ConfigError, LabError."""
+    wanted = {_LOADER: (config.package, config.file)}
+    return package_files(_LOADER, "armhf", config.suite, ("main",), wanted, progress=progress) / _LOADER
 
 
 def probe(progress: Progress) -> Path:

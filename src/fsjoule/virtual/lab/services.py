@@ -48,8 +48,12 @@ def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, prob
     guest = base.guest_time
     if guest is not None and probe is not None:
         guest = dataclasses.replace(guest, mailbox=devices / "mailbox", probe=probe)
+    flash = base.flash_memory
+    if flash is not None:
+        flash = dataclasses.replace(flash, image=paths.flash_memory)
     return dataclasses.replace(
         base,
+        flash_memory=flash,
         name=paths.name,
         log_dir=paths.logs,
         ready_file=paths.board_ready,
@@ -111,6 +115,7 @@ def meter_serial(paths: LabPaths) -> str:
 def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
     """The exporter, which needs the coordinator, the ttys and the board's ready file."""
     log = paths.log("exporter")
+    config = BoardConfig.from_toml(paths.board_config)
     return Service(
         name="exporter",
         argv=(
@@ -125,8 +130,9 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
             "PATH": lab_path(paths),
             "FSJOULE_LAB_DEVICES": record.devices,
             "FSJOULE_LAB_OUTLET": board.outlet_url,
-            "FSJOULE_LAB_OUTLET_INDEX": str(BoardConfig.from_toml(paths.board_config).outlet.index),
+            "FSJOULE_LAB_OUTLET_INDEX": str(config.outlet.index),
             "FSJOULE_LAB_CARD": board.card_device,
+            "FSJOULE_LAB_USB": "1" if config.card.usb else "",
             "FSJOULE_LAB_MUX": board.mux_control,
         },
     )

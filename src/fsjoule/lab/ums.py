@@ -1,0 +1,224 @@
+"""Writes the card over USB while U-Boot's command `ums` offers it as a disk. No SD mux is needed."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import attr
+import pexpect
+from labgrid.factory import target_factory
+from labgrid.step import step
+
+from fsjoule.errors import BoardError, LabError
+from fsjoule.lab import boot_failures, disks
+from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
+from fsjoule.lab.shell import PANIC
+from fsjoule.lab.translate import lab_errors, time_limit
+
+_GRACE_S: Final = 15.0
+_LOOK_S: Final = 1.0
+_OFFER_TIMEOUT_S: Final = 30.0
+_END_TIMEOUT_S: Final = 30.0
+_LISTEN_S: Final = 0.5
+_SECTOR_BYTES: Final = 512
+_CTRL_C: Final = b"\x03"
+_OFFERED: Final = r"UMS: LUN \d+, [^\r\n]*count (0x[0-9a-fA-F]+)"
+_UNKNOWN: Final = r"Unknown command '[^']*'"
+_STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
+_KERNEL: Final = re.compile(rf"^Starting kernel|Linux version \d|{PANIC}", re.MULTILINE)
+_LOADER_GAVE_UP: Final = re.compile(boot_failures.FAILURE)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class UmsFlasher(DiskFlasher):
+    """Starts the board, stops U-Boot, and writes the card that U-Boot offers over USB.
+
+    Its drivers are activated one by one: labgrid would wait for the prompt of a board that is off, and for a disk that
+    is there only during `ums`.
+
+    Args:
+        command (str): U-Boot's command, with its own numbers of the USB port and of the card
+        write_timeout (int): seconds that writing an image may take
+        disk_timeout (int): seconds until the disk appears on the exporter
+        disk_serial (str): the disk's serial number, checked before each write
+        disk_link (str): the same for its name below /dev/disk, for example by-path
+        disk_max_mib (int): a larger disk is no card
+    """
+
+    starts_board = True
+    bindings = {"uboot": "UBootDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
+    command: str = attr.ib(default="ums 0 mmc 0", validator=attr.validators.matches_re(r"ums \d+ .+"))
+    write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
+    disk_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))
+    disk_serial: str = disks.serial_argument()
+    disk_link: str = disks.link_argument()
+    disk_max_mib: int = disks.largest_argument()
+
+    @step(args=["image"])
+    def flash(self, image: Path, board: FlashedBoard) -> None:
+        """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
+        check_file_name(image)
+        board.start()
+        try:
+            self._stop_u_boot(board)
+            offered_bytes = self._offer(board)
+            self._await_disk(board, offered_bytes)
+            self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(board))
+        except LabError as error:
+            if not isinstance(error, BoardError):
+                error.blame(self._causes(board))
+                error.blame(self._gone())
+            if not _has_power(board):
+                error.blame(["the board has no power: its outlet is off"])
+            raise
+        self._end(board)
+
+    def _stop_u_boot(self, board: FlashedBoard) -> None:
+        """Interrupt the countdown with labgrid's own driver. Raises BoardError."""
+        limit_s = self.uboot.login_timeout + _GRACE_S
+        deadline = time.monotonic() + limit_s
+        doing = "stopping U-Boot's countdown"
+        while True:
+            try:
+                with time_limit(limit_s, doing, lambda: _missed(board) or board.look()), lab_errors(doing):
+                    self.labgrid.activate(self.uboot)
+            except LabError as error:
+                # On a busy computer U-Boot answers later than the two seconds that labgrid gives it.
+                late = isinstance(error.__cause__, pexpect.TIMEOUT)
+                if late and time.monotonic() < deadline and not _missed(board):
+                    continue
+                raise self._no_prompt(board) from error
+            else:
+                return
+
+    def _no_prompt(self, board: FlashedBoard) -> BoardError:
+        said = board.recorder.text()
+        reason = f"no prompt within {self.uboot.login_timeout} s"
+        if not board.recorder.received_bytes:
+            reason = "no output on the console"
+        elif found := _LOADER_GAVE_UP.search(said):
+            reason = boot_failures.reason(found[0], said)
+        elif missed := _missed(board):
+            [reason] = missed
+        failure = board.error(f"did not come to U-Boot's prompt: {reason}")
+        failure.blame(board.look())
+        failure.hint = "UBootDriver's autoboot and prompt must match what U-Boot says"
+        return failure
+
+    def _offer(self, board: FlashedBoard) -> int:
+        """Run the command. Returns the size that U-Boot tells. Raises BoardError if it refuses."""
+        board.recorder.clear()
+        console = self.uboot.console
+        with lab_errors(f"typing {self.command}"):
+            console.sendline(self.command)
+        deadline = time.monotonic() + _OFFER_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with lab_errors(f"waiting for U-Boot's {self.command}"):
+                patterns = [_OFFERED, _UNKNOWN, self.uboot.prompt, pexpect.TIMEOUT]
+                index, before, match, _ = console.expect(patterns, timeout=_LOOK_S)
+            if index == 0:
+                return int(match.group(1), 16) * _SECTOR_BYTES
+            if index == 1:
+                failure = board.error(f"has a U-Boot without the command ums ({_text(match.group(0))})")
+                failure.transient = False
+                failure.hint = "build it with CONFIG_CMD_USB_MASS_STORAGE, or take another flasher"
+                raise failure
+            if index == 2:  # noqa: PLR2004 - the third pattern
+                said = " ".join(_text(before).replace(self.command, "", 1).split())
+                raise board.error(f"refused {self.command!r}: {said or 'it said nothing'}")
+            if causes := (*_restarted(board), *board.look()):
+                failure = board.error(f"did not answer {self.command!r}")
+                failure.blame(causes)
+                raise failure
+        raise board.error(f"did not answer {self.command!r} within {_OFFER_TIMEOUT_S:.0f} s")
+
+    def _await_disk(self, board: FlashedBoard, offered_bytes: int) -> None:
+        """Wait until the exporter has the disk. Raises LabError."""
+        deadline = time.monotonic() + self.disk_timeout
+        size_bytes = 0
+        while (left_s := deadline - time.monotonic()) > 0:
+            doing = "waiting for the board's USB disk"
+            try:
+                with time_limit(left_s + _GRACE_S, doing), lab_errors(doing):
+                    self.labgrid.activate(self.storage)
+                    size_bytes = self.storage.get_size()
+            except LabError as error:
+                if not error.transient or time.monotonic() > deadline:
+                    raise
+            # A wrong size is reported by the check before the write.
+            if size_bytes == offered_bytes:
+                return
+            if causes := self._causes(board):
+                error = LabError("the board's USB disk did not appear on the exporter", transient=True)
+                error.blame(causes)
+                raise error
+            time.sleep(_LOOK_S)
+        if not size_bytes:
+            raise LabError(
+                f"the board's USB disk did not appear on the exporter within {self.disk_timeout} s",
+                transient=True,
+                hint="is its USB device port plugged in, and is it USB port 0 for U-Boot? dmesg of the exporter tells",
+            )
+
+    def _causes(self, board: FlashedBoard) -> tuple[str, ...]:
+        """Why the disk may be gone, while or after it was there."""
+        self._listen()
+        return (*_restarted(board), *self._left(board), *board.look(), *self.diagnose())
+
+    def _left(self, board: FlashedBoard) -> tuple[str, ...]:
+        if found := re.search(f"(?:{self.uboot.prompt})$", board.recorder.text()):
+            said = " ".join(board.recorder.text()[: found.start()].splitlines()[-1:])
+            return (f"U-Boot has ended {self.command!r}: {said}",)
+        return ()
+
+    def _gone(self) -> tuple[str, ...]:
+        """Whether the exporter has lost the disk."""
+        try:
+            with time_limit(_GRACE_S, "looking for the board's disk"), lab_errors("looking for the board's disk"):
+                there = self.storage.get_size() > 0
+        except LabError:
+            return ()
+        return () if there else (f"the exporter has lost the board's USB disk {self.storage.storage.path}",)
+
+    def _listen(self) -> None:
+        """Read what the board says meanwhile: nobody else does, and U-Boot may turn a wheel of characters."""
+        end = time.monotonic() + _LISTEN_S
+        with lab_errors("listening to the board"):
+            while time.monotonic() < end:
+                index, _, _, _ = self.uboot.console.expect([".+", pexpect.TIMEOUT], timeout=0.1)
+                if index == 1:
+                    return
+
+    def _end(self, board: FlashedBoard) -> None:
+        """End the command. U-Boot writes before it answers the host, so nothing is lost. Raises BoardError."""
+        with lab_errors("ending ums"):
+            self.labgrid.deactivate(self.storage)
+            self.uboot.console.write(_CTRL_C)
+            index, _, _, _ = self.uboot.console.expect([self.uboot.prompt, pexpect.TIMEOUT], timeout=_END_TIMEOUT_S)
+        if index == 1:
+            raise board.error(f"did not end {self.command!r} within {_END_TIMEOUT_S:.0f} s of Ctrl-C")
+
+
+def _missed(board: FlashedBoard) -> tuple[str, ...]:
+    if _KERNEL.search(board.recorder.text()):
+        return ("its countdown was missed, and U-Boot started the kernel",)
+    return ()
+
+
+def _restarted(board: FlashedBoard) -> tuple[str, ...]:
+    return ("the board started again",) if _STARTED_AGAIN.search(board.recorder.text()) else ()
+
+
+def _has_power(board: FlashedBoard) -> bool:
+    try:
+        return board.has_power()
+    except LabError:
+        return True
+
+
+def _text(said: Any) -> str:  # noqa: ANN401 - labgrid's bytes, untyped
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

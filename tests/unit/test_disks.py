@@ -1,0 +1,82 @@
+"""Which disk of an exporter may be written; the disks of this machine are looked at for real."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import LabError
+from fsjoule.lab.disks import BoardsDisk, Disk, look
+from fsjoule.model import MIB
+
+READER = Disk(
+    "/dev/sdb", "disk", 1024 * MIB, "usb", "000000001234", ("/dev/disk/by-path/pci-usb-1",), (), claimed=False
+)
+REAL = BoardsDisk(simulated=False, serial="000000001234", link="/dev/disk/by-path/pci-usb-1")
+LOOP = replace(READER, path="/dev/loop64", bus="loop", serial="", links=())
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """A labgrid resource of this computer."""
+
+    path: str
+
+    def wrap_command(self, command: list[str]) -> list[str]:
+        return command
+
+
+def test_the_boards_own_disk_may_be_written() -> None:
+    assert REAL.objection(READER, 1024 * MIB) is None
+    assert replace(REAL, offered_bytes=1024 * MIB).objection(READER, MIB) is None
+    assert BoardsDisk(simulated=True).objection(LOOP, MIB) is None
+
+
+@pytest.mark.parametrize(
+    ("disk", "says"),
+    [
+        (replace(READER, kind="missing"), "does not exist"),
+        (replace(READER, kind="file"), "is not a disk"),
+        (replace(READER, kind="partition"), "is a partition, no disk"),
+        (replace(READER, uses=("sdb1 is mounted on /boot", "sdb2 is swap space")), "sdb1 is mounted on /boot, sdb2 is"),
+        (replace(READER, claimed=True), "another program has it for itself"),
+        (replace(READER, bus="other"), "is not a USB disk"),
+        (LOOP, "is not a USB disk"),
+        (replace(READER, serial=""), r"has the serial number \(none\), not 000000001234"),
+        (replace(READER, links=("/dev/disk/by-path/pci-usb-2",)), "is not /dev/disk/by-path/pci-usb-1"),
+        (replace(READER, size_bytes=64 * MIB), "has 67108864 bytes, but the image has 134217728"),
+        (replace(READER, size_bytes=2**42), "more than the largest card"),
+    ],
+)
+def test_another_disk_is_refused_with_the_reason(disk: Disk, says: str) -> None:
+    objection = REAL.objection(disk, 128 * MIB)
+    assert objection is not None
+    assert re.search(says, objection)
+
+
+def test_a_disk_of_another_size_than_the_board_tells_is_not_the_boards() -> None:
+    objection = replace(REAL, offered_bytes=1023 * MIB).objection(READER, MIB)
+    assert objection == "has 1073741824 bytes, but the board offers 1072693248: it is another disk"
+
+
+def test_no_disk_in_use_on_this_machine_passes() -> None:
+    """Not even for a simulated board, which may write loop devices."""
+    mounted = {words[2] for line in Path("/proc/self/mountinfo").read_text().splitlines() if (words := line.split())}
+    disks = [each.name for each in Path("/sys/class/block").iterdir() if (each / "dev").read_text().strip() in mounted]
+    for name in disks:
+        disk = look(_Resource(f"/dev/{name}"))
+        assert BoardsDisk(simulated=True).objection(disk, 0), disk
+
+
+def test_a_file_and_nothing_are_no_disks(tmp_path: Path) -> None:
+    card = tmp_path / "card.img"
+    with pytest.raises(LabError, match=r"card.img does not exist; nothing was written") as caught:
+        BoardsDisk(simulated=True).check(_Resource(str(card)), 1)
+    assert caught.value.transient
+    card.write_bytes(b"x")
+    with pytest.raises(LabError, match=r"card.img is not a disk; nothing was written") as caught:
+        BoardsDisk(simulated=True).check(_Resource(str(card)), 1)
+    assert not caught.value.transient
