@@ -38,6 +38,8 @@ KINDS ?=
 KERNELS ?= 6.1
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
+# Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-faults test-flashing report lint format firmware firmware-test setup clean help
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 from fsjoule.host import process
@@ -18,3 +20,17 @@ def test_every_program_that_is_started_has_its_package_in_the_list() -> None:
 
 def test_the_configuration_folder_does_not_shadow_labgrid() -> None:
     assert not list((PROJECT / "labgrid").rglob("*.py"))
+
+
+def test_under_make_python_keeps_its_compiled_files() -> None:
+    show = 'shown: ; @echo "compiling anew: $${PYTHONDONTWRITEBYTECODE-no}"'
+    outside = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+    made = subprocess.run(
+        ["make", "--no-print-directory", "--eval", show, "shown"],
+        cwd=PROJECT,
+        env=outside | {"PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert made.stdout == "compiling anew: no\n"
