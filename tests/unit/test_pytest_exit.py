@@ -13,6 +13,8 @@ import pytest
 from fsjoule import pytest_exit
 
 PROJECT = Path(__file__).parents[2]
+# Loading labgrid and the other plugins takes seconds. Where they are not tested, pytest starts without them.
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 TESTS = """\
 import pytest
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid, StorageError
@@ -94,7 +96,8 @@ print(json.dumps(codes))
 def codes(folder: Path, *cases: str, lost: str = "") -> tuple[dict[str, int], str]:
     (folder / "test_bench.py").write_text(TESTS)
     argv = [sys.executable, "-c", MAIN, str(folder), lost, *cases]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    environment = os.environ | ALONE
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
@@ -112,7 +115,7 @@ def test_lost_energy_is_a_fault_of_the_lab_unless_something_worse_is(tmp_path: P
 
 
 # Benches that do not get as far as their lab, in one process as well.
-REFUSED = """\
+BENCHES = """\
 import contextlib, io, json, pytest, sys
 tests, environment, *cases = sys.argv[1:]
 told = []
@@ -141,30 +144,28 @@ WRONG = {
 }
 
 
-def test_wrong_input_is_a_line_or_two_and_no_fault_of_the_lab(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", REFUSED, str(PROJECT / "tests" / "bench"), str(PROJECT / "env" / "virtual.yaml")]
+LISTED = "-q --collect-only --repeat 1 --seed 1 --fs"
+
+
+def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", BENCHES, str(PROJECT / "tests" / "bench"), str(PROJECT / "env" / "virtual.yaml")]
     # What make sets, as somebody else may have set it.
-    environment = {**os.environ, "FSJOULE_SETUP_STARTED": "abc"}
-    done = subprocess.run(
-        [*argv, *WRONG], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True
-    )
-    for (case, wanted), (code, said) in zip(WRONG.items(), json.loads(done.stdout.splitlines()[-1]), strict=True):
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("LG_")}
+    environment["FSJOULE_SETUP_STARTED"] = "abc"
+    argv += [f"{LISTED} ext4", f"{LISTED} ext5", *WRONG]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    told: list[tuple[int, str]] = json.loads(done.stdout.splitlines()[-1])
+    for (code, said), (expected, wanted) in zip(
+        told[:2], ((0, "-r1-ext4-boot]"), (2, "hint: choose from: ")), strict=True
+    ):
+        assert (code, wanted in said) == (expected, True), said
+    # Wrong input is a line or two, and no fault of the lab.
+    for (case, wanted), (code, said) in zip(WRONG.items(), told[2:], strict=True):
         assert code == 2, (case, said)
         assert wanted in said, case
         assert case == "no-board" or "hint: " in said, case
         for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py"):
             assert trace not in said, (case, said)
-
-
-def test_what_would_be_measured_is_listed_without_a_board(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LG_")}
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(PROJECT / "tests" / "bench"), "-q"]
-    argv += ["--collect-only", "--lg-env", str(PROJECT / "env" / "virtual.yaml"), "--repeat", "1", "--seed", "1"]
-    for options, code, said in ((["--fs", "ext4"], 0, "-r1-ext4-boot]"), (["--fs", "ext5"], 2, "hint: choose from: ")):
-        done = subprocess.run(
-            [*argv, *options], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
     assert not list(tmp_path.iterdir())
 
 
@@ -181,7 +182,7 @@ def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path,
         done = subprocess.run(
             [sys.executable, "-c", GUARDED],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            env=os.environ | ALONE | {"PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -221,7 +222,13 @@ def test_a_crash_is_a_bug_and_told_as_one(tmp_path: Path) -> None:
     head, sep, tail = GUARDED.partition("open(")
     program = head + broken + sep + tail
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | ALONE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == pytest_exit.BUG
     assert "this is a bug in fsjoule; please report it" in done.stderr
@@ -250,5 +257,6 @@ raise SystemExit(pytest.main(options, plugins=[Forgiving()]))
 def test_what_labgrid_leaves_open_is_no_error_at_the_very_end_either(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").write_text("def test_none(): pass\n")
     argv = [sys.executable, "-X", "dev", "-c", LEAKING]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    environment = os.environ | ALONE
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
