@@ -5,6 +5,7 @@
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards in images/boards whole: KERNELS=6.1,6.12
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
+# make test-lava      drive the virtual lab with a real LAVA server: half an hour or less; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make test-flashing  flash by UMS 20 times, half of them with a fault (docs/flashing.md): SEED=16
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
@@ -41,7 +42,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-faults test-flashing report lint format firmware firmware-test setup clean help
+.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -69,6 +70,9 @@ test-boards: setup
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
+
+test-lava: setup
+	$(AS_ROOT) $(BIN)/pytest --durations 25 tests/lava
 
 test-faults: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,22 @@ from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
 from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.host.paths import cache_folder
 
+DISPATCHER: Final = ("lava-dispatcher", "lava-common")
 # The server's package has base.jinja2, which device templates extend; nothing of it runs.
-PACKAGES: Final = ("lava-dispatcher", "lava-common", "lava-server")
+PACKAGES: Final = (*DISPATCHER, "lava-server")
 SUITE: Final = "sid"
 _HOME: Final = Path("/var/lib/lava")
 _MODULES: Final = "usr/lib/python3/dist-packages"
 # What Debian's lava-worker gives its jobs.
 _PATH: Final = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 _START: Final = 'mount --bind "$0" /var/lib/lava && exec env -i HOME=/root LC_ALL=C.UTF-8 "$@"'
+# What a worker starts as `lava-run`: it ends with the worker, which in a real lab may be started again meanwhile.
+_LAVA_RUN: Final = """\
+#!/bin/sh
+exec setpriv --pdeathsig TERM {python} {root}/usr/bin/lava-run "$@"
+"""
+# A cache's entry that has other files in it is damaged.
+_UNWRITTEN: Final = {"PYTHONDONTWRITEBYTECODE": "1"}
 _CHECK: Final = """
 import json, sys
 from lava_common import schemas
@@ -67,14 +75,47 @@ class Dispatcher:
         words = [sys.executable, str(self.root / "usr/bin/lava-run"), "--job-id", str(number), "--output-dir", str(out)]
         words += ["--device", f"{out}/device.yaml", "--dispatcher", f"{out}/dispatcher.yaml", *options]
         (out / "lava/dispatcher/tmp").mkdir(parents=True)
-        start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, str(out / "lava")]
-        start += [f"PATH={_PATH}", f"PYTHONPATH={self.modules}", *words, f"{out}/job.yaml"]
+        start = [*self._alone(out / "lava"), *words, f"{out}/job.yaml"]
         with (out / "stderr").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log) as running:
             try:
                 yield running
             finally:
                 if running.poll() is None:
                     running.kill()
+
+    @contextmanager
+    def worker(self, name: str, folder: Path, url: str) -> Generator[None]:
+        """A worker of the server at `url`, which it registers with; its folder is `folder`. Its jobs end with it.
+
+        The server is to give its jobs the variables of `job_variables`.
+        """
+        (folder / "lava/dispatcher/worker").mkdir(parents=True)
+        (folder / "bin").mkdir()
+        lava_run = folder / "bin/lava-run"
+        lava_run.write_text(_LAVA_RUN.format(python=sys.executable, root=self.root))
+        lava_run.chmod(0o755)
+        words = [sys.executable, str(self.root / "usr/bin/lava-worker"), "--name", name, "--url", url]
+        words += ["--ping-interval", "2", "--job-log-interval", "1", "--level", "DEBUG", "--log-file", "-"]
+        started = process.start([*self._alone(folder / "lava"), *words], log=folder / "worker.log")
+        try:
+            yield
+        finally:
+            process.stop(started)
+
+    def job_variables(self, folder: Path) -> dict[str, str]:
+        """The variables of the jobs of the worker with that folder."""
+        variables = {"HOME": "/root", "LC_ALL": "C.UTF-8", "PATH": f"{folder}/bin:{_PATH}"}
+        return variables | {"PYTHONPATH": str(self.modules)} | _UNWRITTEN
+
+    def _alone(self, home: Path) -> list[str]:
+        """The start of a command line: a mount namespace in which `home` is /var/lib/lava, and few variables."""
+        start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, str(home)]
+        return [
+            *start,
+            f"PATH={_PATH}",
+            f"PYTHONPATH={self.modules}",
+            *(f"{name}={value}" for name, value in _UNWRITTEN.items()),
+        ]
 
     def check(self, device: str, job: str) -> None:
         """Check both strictly, as a server does with what is submitted to it. Raises LabError with what is wrong."""
@@ -91,23 +132,27 @@ class Dispatcher:
             [sys.executable, "-c", program, *words],
             timeout_s=60,
             input_bytes=text.encode(),
-            env={"PYTHONPATH": str(self.modules)},
+            env={"PYTHONPATH": str(self.modules), **_UNWRITTEN},
         )
         return done.stdout.decode()
 
 
 @contextmanager
 def dispatcher() -> Generator[Dispatcher]:
-    """The dispatcher of the cache, fetched if it is not there. Raises LabError.
-
-    Where /var/lib/lava is missing it is made for the body, empty: the jobs' namespaces need a place to mount theirs.
-    """
+    """The dispatcher of the cache, fetched if it is not there. Raises LabError."""
     key = cache_key({"packages": PACKAGES, "suite": SUITE})
-    root = build_once("packages", "lava", key, _fetch, progress=print, root=cache_folder("lava"))
+    root = build_once("packages", "lava", key, unpack, progress=print, root=cache_folder("lava"))
+    with home():
+        yield Dispatcher(root)
+
+
+@contextmanager
+def home() -> Generator[None]:
+    """/var/lib/lava is there, for namespaces to mount theirs."""
     made = not _HOME.exists()
     _HOME.mkdir(exist_ok=True)
     try:
-        yield Dispatcher(root)
+        yield
     finally:
         # Not before the last guard has ended: this takes the mount away in every namespace.
         if made:
@@ -133,15 +178,20 @@ def _logged(out: Path) -> list[dict[str, Any]]:
     return yaml.load(text, yaml.CSafeLoader) or []
 
 
-def _fetch(folder: Path) -> None:
+def source() -> str:
+    """Sid's line of a sources.list. Its lists look expired where a mirror is a few days behind."""
+    return source_line(debian_mirror(), SUITE, check_valid_until=False)
+
+
+def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
+    """Fetch packages and unpack them into a folder. Raises LabError."""
     work = folder / "work"
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
-    # The lists of sid look expired where a mirror is a few days behind.
-    source = source_line(debian_mirror(), SUITE, check_valid_until=False)
-    apt = PrivateApt(work / "apt", source=source, architecture=architecture)
+    apt = PrivateApt(work / "apt", source=source(), architecture=architecture)
     apt.update(print)
     (work / "debs").mkdir()
-    for package in apt.download(apt.show(PACKAGES), work / "debs", print):
+    for package in apt.download(apt.show(packages), work / "debs", print):
         process.run(["dpkg-deb", "--extract", package, folder], timeout_s=120)
     shutil.rmtree(work)
+    process.run([sys.executable, "-m", "compileall", "-q", folder / _MODULES], timeout_s=300)
     assert os.access(folder / "usr/bin/lava-run", os.X_OK)

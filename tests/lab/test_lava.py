@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,51 +16,20 @@ import pytest
 import yaml
 from bench_runs import PROJECT
 from lava_dispatcher import Dispatcher, dispatcher, output, results
+from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
 
 from fsjoule.host import process
-from fsjoule.model import Measurement, RunStatus
-from fsjoule.model.metrics import figure_of, metrics_of
-from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.model import RunStatus
+from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
-
-ENVIRONMENTS = PROJECT / "env"
-FSJOULE = Path(sys.executable).with_name("fsjoule")
-# What the issue of a cancelled or killed job allows.
-FREE_WITHIN_S = 60.0
-_LIMIT_S = 900.0
 
 
 @dataclass
-class Place:
-    """A virtual lab's place as a device of LAVA's."""
+class Place(LavaPlace):
+    """A virtual lab's place as a device of lava-run's."""
 
-    name: str
     lava: Dispatcher
-    folder: Path
-    environment: dict[str, str]
     jobs: int = field(default=0)
-
-    @property
-    def lg_env(self) -> str:
-        return str(ENVIRONMENTS / f"{self.name}.yaml")
-
-    def state(self) -> tuple[str | None, object]:
-        """Who holds it, and whether its board is on."""
-        status = lab.status(self.name)
-        assert status.board is not None
-        return status.holder, status.board["power"]
-
-    def fsjoule(self, *words: str) -> str:
-        done = process.run([FSJOULE, "lava", *words], timeout_s=_LIMIT_S, env=self.environment)
-        return done.stdout.decode()
-
-    def device(self, *options: str) -> str:
-        results = ["--results", str(self.folder / "results")]
-        return self.fsjoule("device", "virtual", "--lg-env", self.lg_env, *results, *options)
-
-    def job(self, *options: str) -> str:
-        words = ["--suite", "quick", "--fs", "ext4", "--repeat", "1", "--seed", "5", "--lg-env", self.lg_env]
-        return self.fsjoule("job", *words, *options)
 
     @contextlib.contextmanager
     def run(self, device: str, job: str, *options: str) -> Generator[tuple[subprocess.Popen[bytes], Path]]:
@@ -72,16 +40,8 @@ class Place:
 
     def complete(self, device: str, job: str, *options: str) -> tuple[int, Path]:
         with self.run(device, job, *options) as (running, out):
-            code = running.wait(_LIMIT_S)
+            code = running.wait(LIMIT_S)
         return code, out
-
-    def newest(self) -> LoadedRun:
-        return load_run(max((self.folder / "results").iterdir(), key=lambda run: run.stat().st_mtime))
-
-    def as_somebody_else(self, *words: str) -> None:
-        environment = {**self.environment, "LG_HOSTNAME": "desk", "LG_USERNAME": "somebody"}
-        client = FSJOULE.with_name("labgrid-client")
-        process.run([client, "-p", "virtual", *words], timeout_s=_LIMIT_S, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +55,7 @@ def place(lava: Dispatcher, module_state: Path, tmp_path_factory: pytest.TempPat
     """The board in guest time."""
     handle = lab.up("deterministic", owner_pid=os.getpid(), board="deterministic", progress=print)
     state = {"FSJOULE_STATE_DIR": str(module_state)}
-    yield Place("deterministic", lava, tmp_path_factory.mktemp("lava"), handle.environment | state)
+    yield Place("deterministic", tmp_path_factory.mktemp("lava"), handle.environment | state, lava)
     assert lab.down("deterministic")
 
 
@@ -104,15 +64,8 @@ def real_time(lava: Dispatcher, state: Path, tmp_path: Path) -> Generator[Place]
     """The board in real time, which sends its marks while others look."""
     handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
     (tmp_path / "lava").mkdir()
-    yield Place("virtual", lava, tmp_path / "lava", handle.environment | {"FSJOULE_STATE_DIR": str(state)})
+    yield Place("virtual", tmp_path / "lava", handle.environment | {"FSJOULE_STATE_DIR": str(state)}, lava)
     assert lab.down("virtual")
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
 
 
 def case(result: dict[str, Any]) -> str:
@@ -164,36 +117,7 @@ def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Pl
     assert {name: (float(each["measurement"]), each.get("units", "")) for name, each in figures.items()} == expected
     assert {each["set"] for each in figures.values()} == {"quick-simulated"}
     assert place.state() == (None, "off")
-    assert_nothing_of_a_job_left(place)
-
-
-def figures_of(measurement: Measurement) -> Generator[tuple[str, tuple[float, str]]]:
-    assert measurement.valid
-    for metric in metrics_of(measurement.workload):
-        figure = figure_of(measurement, metric)
-        assert figure is not None
-        yield f"{measurement.slug}.{metric}", (figure, metric.unit)
-
-
-def assert_nothing_of_a_job_left(place: Place) -> None:
-    """Its guard may still be at work."""
-    kept = Path(place.environment["FSJOULE_STATE_DIR"])
-
-    def left() -> list[str]:
-        files = [
-            each.name
-            for each in (*kept.glob("lava/*.json"), *kept.glob("job-*"), *place.folder.glob("*/lava/fsjoule-*"))
-        ]
-        ours = f"FSJOULE_STATE_DIR={kept}".encode()
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdecimal() and ours in (entry / "environ").read_bytes().split(b"\0"):
-                    line = (entry / "cmdline").read_bytes()
-                    files += [line.decode()] if b"fsjoule\0lava" in line or b"tests/bench" in line else []
-        return files
-
-    wait_for(lambda: not left(), FREE_WITHIN_S, lambda: str(left()))
-    assert (kept / "lava/virtual.log").read_text() == ""
+    place.assert_nothing_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -201,12 +125,12 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     place: Place, number: signal.Signals
 ) -> None:
     with place.run(place.device(), place.job()) as (running, out):
-        wait_for(lambda: any("measurement" in each for each in results(out)), _LIMIT_S, lambda: output(out))
+        wait_for(lambda: any("measurement" in each for each in results(out)), LIMIT_S, lambda: output(out))
         assert place.state() == (f"{os.uname().nodename}/lava", "on")
         running.send_signal(number)
         wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
-        running.wait(_LIMIT_S)
-    assert_nothing_of_a_job_left(place)
+        running.wait(LIMIT_S)
+    place.assert_nothing_left()
     run = place.newest()
     assert run.run.status is RunStatus.ABORTED
     assert (run.run.abort_reason or "").startswith("interrupted")
@@ -216,7 +140,7 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     options = ["--lg-env", place.lg_env, "--resume", str(run.path), "-k", "mkfs", "-p", "no:cacheprovider"]
     process.run(
         [sys.executable, "-m", "pytest", "tests/bench", *options],
-        timeout_s=_LIMIT_S,
+        timeout_s=LIMIT_S,
         cwd=PROJECT,
         env=place.environment,
         check=False,
@@ -236,7 +160,7 @@ def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
     finally:
         place.as_somebody_else("power", "off")
         place.as_somebody_else("release")
-    assert_nothing_of_a_job_left(place)
+    place.assert_nothing_left()
 
 
 def test_a_device_file_holds_no_secret(place: Place) -> None:
@@ -252,11 +176,11 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Pl
     place.as_somebody_else("acquire")
     try:
         with place.run(place.device(), place.job()) as (running, out):
-            wait_for(lambda: "is held by desk/somebody" in output(out), _LIMIT_S, lambda: output(out))
+            wait_for(lambda: "is held by desk/somebody" in output(out), LIMIT_S, lambda: output(out))
             running.send_signal(signal.SIGTERM)
             assert running.wait(FREE_WITHIN_S) == 1
         assert of_job(out)["error_type"] == "Canceled"
-        assert_nothing_of_a_job_left(place)
+        place.assert_nothing_left()
         assert place.state() == ("desk/somebody", "off")
     finally:
         place.as_somebody_else("release")
@@ -265,9 +189,9 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Pl
 def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
     place.as_somebody_else("acquire")
     with place.run(place.device(), place.job("--", "-k", "mkfs")) as (running, out):
-        wait_for(lambda: "is held by desk/somebody" in output(out), _LIMIT_S, lambda: output(out))
+        wait_for(lambda: "is held by desk/somebody" in output(out), LIMIT_S, lambda: output(out))
         place.as_somebody_else("release")
-        assert running.wait(_LIMIT_S) == 0, output(out)
+        assert running.wait(LIMIT_S) == 0, output(out)
     assert place.state() == (None, "off")
 
 
@@ -275,7 +199,7 @@ def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
     commands = yaml.safe_load(place.device())["commands"]
 
     def call(name: str) -> None:
-        process.run(commands[name].split(), timeout_s=_LIMIT_S, env={"PATH": "/usr/bin:/bin"})
+        process.run(commands[name].split(), timeout_s=LIMIT_S, env={"PATH": "/usr/bin:/bin"})
 
     call("power_off")
     call("power_on")
@@ -286,7 +210,7 @@ def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
     call("power_off")
     call("power_off")
     assert place.state() == (None, "off")
-    assert_nothing_of_a_job_left(place)
+    place.assert_nothing_left()
 
 
 SMOKE = {
@@ -310,18 +234,18 @@ def test_a_smoke_job_flashes_boots_and_asks_the_meter(real_time: Place) -> None:
     assert float(told["card-size"]["measurement"]) == 1024
     assert float(told["board-power-simulated"]["measurement"]) > 0.5
     assert real_time.state() == (None, "off")
-    assert_nothing_of_a_job_left(real_time)
+    real_time.assert_nothing_left()
 
 
 @pytest.mark.parametrize("helper", ["flash", "hard-reset"])
 def test_a_job_that_is_killed_while_lava_drives_the_board_leaves_it_off_and_free(real_time: Place, helper: str) -> None:
     job = real_time.fsjoule("job", "--smoke", "--lg-env", real_time.lg_env)
     with real_time.run(real_time.device(), job) as (running, out):
-        wait_for(lambda: f"'{helper}'" in called(out), _LIMIT_S, lambda: output(out))
-        wait_for(lambda: real_time.state()[0] is not None, _LIMIT_S, lambda: output(out))
+        wait_for(lambda: f"'{helper}'" in called(out), LIMIT_S, lambda: output(out))
+        wait_for(lambda: real_time.state()[0] is not None, LIMIT_S, lambda: output(out))
         running.send_signal(signal.SIGKILL)
         wait_for(lambda: real_time.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
-    assert_nothing_of_a_job_left(real_time)
+    real_time.assert_nothing_left()
     # Nor has a helper that was still at work switched it on again.
     assert real_time.state() == (None, "off")
 

@@ -1,0 +1,191 @@
+"""A real LAVA server drives the virtual lab's place: health checks, a queue, cancel, and results through REST.
+
+`make test-lava` runs it; `make test` does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from bench_runs import PROJECT
+from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
+from lava_server import USER, RefusedError, Server, server
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.host.process_ref import descendants
+from fsjoule.model import RunStatus
+from fsjoule.store.reader import load_run
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+
+NAME = "virtual"
+# A password of the shell in which a device file is made. No job has any use for it.
+INDEX_PASSWORD = "mellon"
+FIRST = ("--", "-k", "mkfs")
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("FSJOULE_STATE_DIR", str(folder))
+        for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV"):
+            monkeypatch.delenv(name, raising=False)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def place(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[LavaPlace]:
+    handle = lab.up(NAME, owner_pid=os.getpid(), progress=print)
+    variables = {"FSJOULE_STATE_DIR": str(state), "FSJOULE_INDEX": f"postgresql://writer:{INDEX_PASSWORD}@host/runs"}
+    yield LavaPlace(NAME, tmp_path_factory.mktemp("lava"), handle.environment | variables)
+    assert lab.down(NAME)
+
+
+@pytest.fixture(scope="module")
+def lava(place: LavaPlace, tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """The server, with the place as a device."""
+    with server(tmp_path_factory.mktemp("server")) as running:
+        running.add_device(NAME, NAME, place.device("--template", "--wait", "120"))
+        yield running
+
+
+@contextlib.contextmanager
+def unplugged_console(name: str) -> Generator[None]:
+    """The lab's exporter finds no serial port."""
+    record = LabPaths.of(name).read()
+    assert record is not None
+    port = Path(record.devices) / "console"
+    aside = port.with_name("console.unplugged")
+    port.rename(aside)
+    try:
+        yield
+    finally:
+        aside.rename(port)
+
+
+def test_a_health_check_makes_a_board_without_console_bad_and_a_whole_one_good(lava: Server, place: LavaPlace) -> None:
+    with unplugged_console(NAME):
+        job = place.fsjoule("job", "--smoke", "--health-check", "--lg-env", place.lg_env)
+        lava.health_check(NAME, job)
+        wait_for(lambda: lava.device(NAME)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(NAME)))
+    bad = lava.job(lava.device(NAME)["last_health_report_job"])
+    assert (bad["health_check"], bad["health"]) == (True, "Incomplete")
+    lava.set_health(NAME, "UNKNOWN")
+    wait_for(lambda: lava.device(NAME)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
+    good = lava.job(lava.device(NAME)["last_health_report_job"])
+    assert (good["health_check"], good["health"]) == (True, "Complete")
+    cases = {each["name"]: each["result"] for each in lava.results(good["id"]) if each["name"] != "job"}
+    assert cases["mark-reaches-meter"] == "pass"
+    assert place.state() == (None, "off")
+    place.assert_nothing_left()
+
+
+def test_two_jobs_for_one_place_run_one_after_the_other_and_their_figures_are_the_run_folders(
+    lava: Server, place: LavaPlace
+) -> None:
+    numbers = [lava.submit(place.job("--priority", priority, *FIRST)) for priority in ("medium", "high")]
+    jobs = [lava.wait(each) for each in numbers]
+    assert [each["health"] for each in jobs] == ["Complete", "Complete"], lava.log(numbers[0])
+    first, second = sorted(jobs, key=lambda job: job["start_time"])
+    assert second["start_time"] >= first["end_time"]
+    for number in numbers:
+        told = lava.results(number)
+        [run_id] = [each["name"].removeprefix("run-") for each in told if re.fullmatch(r"run-\d.*", each["name"])]
+        run = load_run(place.folder / "results" / run_id)
+        assert run.run.status is RunStatus.COMPLETE
+        expected = dict(pair for each in run.measurements for pair in figures_of(each))
+        figures = {each["name"]: each for each in told if each["name"] in expected}
+        assert figures.keys() == expected.keys()
+        for name, (figure, unit) in expected.items():
+            # The server keeps ten digits behind the point.
+            assert float(figures[name]["measurement"]) == pytest.approx(figure, rel=1e-6, abs=1e-9)
+            assert figures[name]["unit"] == unit
+        log = lava.log(number)
+        assert lava.token not in log
+        assert INDEX_PASSWORD not in log
+    place.assert_nothing_left()
+
+
+def test_a_job_waits_for_a_place_that_somebody_has_and_does_not_drive_it(lava: Server, place: LavaPlace) -> None:
+    place.as_somebody_else("acquire")
+    try:
+        number = lava.submit(place.job(*FIRST))
+        wait_for(lambda: "is held by desk/somebody" in lava.log(number), LIMIT_S, lambda: lava.log(number))
+        assert lava.job(number)["state"] == "Running"
+        assert place.state() == ("desk/somebody", "off")
+    finally:
+        place.as_somebody_else("release")
+    assert lava.wait(number)["health"] == "Complete"
+    place.assert_nothing_left()
+
+
+def test_a_job_that_is_cancelled_leaves_board_off_and_place_free_and_its_run_goes_on(
+    lava: Server, place: LavaPlace
+) -> None:
+    number = lava.submit(place.job())
+    wait_for(
+        lambda: any(each["measurement"] for each in lava.results(number)), LIMIT_S, lambda: lava.log(number)[-3000:]
+    )
+    assert place.state() == (f"{os.uname().nodename}/lava", "on")
+    lava.cancel(number)
+    wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: lava.log(number)[-3000:])
+    assert lava.wait(number)["health"] == "Canceled"
+    place.assert_nothing_left()
+    run = place.newest()
+    assert run.run.status is RunStatus.ABORTED
+    options = ["--lg-env", place.lg_env, "--resume", str(run.path), "-k", "mkfs or write", "-p", "no:cacheprovider"]
+    process.run(
+        [sys.executable, "-m", "pytest", "tests/bench", *options],
+        timeout_s=LIMIT_S,
+        cwd=PROJECT,
+        env=place.environment | {"FSJOULE_INDEX": ""},
+        check=False,
+    )
+    assert len(load_run(run.path).measurements) > len(run.measurements)
+
+
+def test_a_server_refuses_a_wrong_token_and_a_job_that_is_none(lava: Server) -> None:
+    with pytest.raises(LabError, match="Unable to submit"):
+        lava.submit("job_name: nothing\n")
+    token, lava.token = lava.token, "wrong"
+    try:
+        with pytest.raises(RefusedError, match="Invalid token"):
+            lava.get("jobs/")
+        with pytest.raises(LabError):
+            lava.lavacli("jobs", "list")
+    finally:
+        lava.token = token
+    assert USER in lava.lavacli("system", "whoami")
+
+
+def test_nothing_listens_beyond_loopback(lava: Server) -> None:
+    assert lava.get("system/version/")["version"] >= "2026.10"
+    found = [address for each in descendants(os.getpid()) for address in listening(each.pid)]
+    assert f"0100007F:{int(lava.url.rpartition(':')[2]):04X}" in found
+    for address in found:
+        # Little-endian words: 127.*, ::1.
+        assert re.match(r"(0000000000000000FFFF0000)?......7F:|0{24}01000000:", address), address
+
+
+def listening(pid: int) -> list[str]:
+    """The addresses at which a process listens (TCP) or may be sent to (UDP), in hexadecimal digits."""
+    sockets: set[str] = set()
+    with contextlib.suppress(OSError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                sockets.add(str(each.readlink()))
+    found: list[str] = []
+    for protocol, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == state and f"socket:[{fields[9]}]" in sockets:
+                found.append(fields[1])
+    return found
