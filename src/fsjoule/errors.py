@@ -16,6 +16,7 @@
      +- MeasurementInvalid    measured, but not to be believed (exit code 5)
      +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
      +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
+     +- LavaError             a LAVA server cannot be reached, refuses, or has no such job (exit code 7)
 
 No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """
@@ -174,6 +175,10 @@ class ResultError(FsjouleError):
 
 
 class GitLabError(FsjouleError):
+    exit_code = 7
+
+
+class LavaError(FsjouleError):
     exit_code = 7
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from fsjoule.model.metrics import figure_of, metrics_of
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 # Like LAVA's own programs: they print what they are told as one line. The real ones are in tests/lab/test_lava.py.
+FOLDER = Path("/srv/runs/a-run")
 PROGRAM = '#!/bin/sh\necho "<$(basename "$0") $*>"\nfor last; do :; done\n[ -f "$last" ] && cat "$last" || true\n'
 
 
@@ -44,6 +46,10 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return []
 
 
+def but_documents(said: list[str]) -> Callable[[str], None]:
+    return lambda line: None if line.startswith("fsjoule-kept ") else said.append(line)
+
+
 def test_only_a_job_has_signals(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert signals_of({}, said.append) is None
     assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is not None
@@ -53,8 +59,8 @@ def test_only_a_job_has_signals(said: list[str], monkeypatch: pytest.MonkeyPatch
 
 def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[str]) -> None:
     made = make_run()
-    signals = Signals(said.append)
-    signals.opened(made.run)
+    signals = Signals(but_documents(said))
+    signals.opened(made.run, FOLDER)
     assert said == ["<lava-test-case run-k3v9q2 --result pass>", "<lava-test-set start quick-simulated>"]
     for measurement in made.measurements:
         said.clear()
@@ -77,8 +83,8 @@ def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[st
 
 def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
     run = make_run(simulated=False).run
-    signals = Signals(said.append)
-    signals.opened(run)
+    signals = Signals(but_documents(said))
+    signals.opened(run, FOLDER)
     assert said.pop() == "<lava-test-set start quick>"
     signals.closed(run)
     assert said[-2:] == ["<lava-test-set stop>", "<lava-test-case run-complete --result pass>"]
@@ -91,8 +97,8 @@ def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
 
 def test_several_kernels_are_told_apart(said: list[str]) -> None:
     made = make_run(kernels=("6.1", "next/20261120"), repeat=1)
-    signals = Signals(said.append)
-    signals.opened(made.run)
+    signals = Signals(but_documents(said))
+    signals.opened(made.run, FOLDER)
     said.clear()
     for measurement in made.measurements:
         signals.stored(measurement)
@@ -106,7 +112,7 @@ def test_a_signal_that_cannot_be_written_loses_no_measurement(
     said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}/none")
-    Signals(said.append).opened(make_run().run)
+    Signals(but_documents(said)).opened(make_run().run, FOLDER)
     assert all(line.startswith("warning: LAVA was not told: ") for line in said)
     assert len(said) == 2
 
@@ -167,7 +173,7 @@ def test_a_job_names_its_device_type(fsjoule: CommandLine) -> None:
 
 def test_help_shows_what_people_call(fsjoule: CommandLine) -> None:
     text = fsjoule("lava", "--help").out
-    assert re.findall(r"^  (\w[\w-]*)  ", text, re.MULTILINE) == ["device", "job"]
+    assert re.findall(r"^  (\w[\w-]*)  ", text, re.MULTILINE) == ["device", "job", "pull"]
 
 
 def test_the_overlay_is_the_workers_own_file_or_comes_over_http(

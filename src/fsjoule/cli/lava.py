@@ -38,18 +38,25 @@ def device(
     results: Annotated[Path | None, typer.Option(help="Where the worker keeps run folders.")] = None,
     user: Annotated[str, typer.Option(help="LAVA's user of labgrid; who uses the place by hand has another.")] = "lava",
     wait: Wait = _WAIT_S,
+    name: Annotated[str | None, typer.Option(help="The device's name in LAVA (default: the place).")] = None,
+    worker: Annotated[str | None, typer.Option(help="The worker's name in LAVA (default: this computer's).")] = None,
+    server: Annotated[str, typer.Option(help="The LAVA server's address; runs then name their job's page.")] = "",
     output: Output = None,
 ) -> None:
     """Print the device file of a place, for lava-run or (with --template) for a LAVA server. Run it on the worker.
 
     Example: fsjoule lava device imx6ul-evk --lg-env env/boards/imx6ul-evk.yaml --template --output imx6ul-evk.jinja2
     """
+    import socket
+
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
     from fsjoule.lava.device import device_dictionary, device_template
     from fsjoule.lava.settings import bench_of
 
-    bench = bench_of(place, lg_env, user=user, wait_s=wait)
+    job = {"DEVICE": name or place, "WORKER": worker or socket.getfqdn(), "SERVER": server}
+    told = {f"FSJOULE_LAVA_{each}": text for each, text in job.items() if text}
+    bench = bench_of(place, lg_env, user=user, wait_s=wait, job=told)
     kept = results or state_dir() / "lava" / "results"
     named = device_type or read_environment(lg_env).profile.name
     _write(device_template(bench, kept) if template else device_dictionary(bench, kept, named), output)
@@ -128,6 +135,31 @@ def job(
     from fsjoule.lava.smoke import Image, smoke_job
 
     _write(smoke_job(made, environment, Image(_image(image, kernel, environment.profile.recipe))), output)
+
+
+@app.command("pull")
+def pull(
+    server: Annotated[str, typer.Argument(help="The LAVA server's address: https://lava.example.org")],
+    job: Annotated[int, typer.Argument(min=1, help="The job's number.")],
+    results: Annotated[Path, typer.Option(help="Where the run folder goes.")] = Path("results"),
+) -> None:
+    """Fetch the run of a LAVA job: its run folder if this computer can read it, else what the job's log kept of it.
+
+    A run from a log has all figures and no traces. A token comes from FSJOULE_LAVA_TOKEN; public jobs need none. Exit
+    code 7: the server cannot be reached, refuses, or has no such job. 2: the job has no measurements.
+
+    Example: fsjoule lava pull https://lava.example.org 17, then: fsjoule index add results
+    """
+    import os
+
+    from fsjoule.lava.pull import TOKEN_VARIABLE, Server
+    from fsjoule.lava.pull import pull as pull_run
+    from fsjoule.model.labels import counted
+
+    pulled = pull_run(Server(server, os.environ.get(TOKEN_VARIABLE, "").strip()), job, results)
+    what = "the run folder" if pulled.whole else "from the job's log, without traces"
+    there = "there already" if pulled.known else "fetched"
+    progress(f"{pulled.path}: {there}, {counted(pulled.measurements, 'measurement')}; {what}")
 
 
 @app.command("connect", hidden=True)

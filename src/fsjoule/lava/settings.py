@@ -44,12 +44,18 @@ class Bench:
         return shlex.join(words)
 
 
-def bench_of(place: str, environment_file: Path, *, user: str, wait_s: float) -> Bench:
-    """The board of a place, with this process's settings. Raises ConfigError for a wrong file or place, LabError."""
+def bench_of(
+    place: str, environment_file: Path, *, user: str, wait_s: float, job: Mapping[str, str] | None = None
+) -> Bench:
+    """The board of a place, with this process's settings. Raises ConfigError for a wrong file or place, LabError.
+
+    `job` are variables that tell a run of its job: FSJOULE_LAVA_DEVICE, FSJOULE_LAVA_WORKER, FSJOULE_LAVA_SERVER.
+    """
     environment = lab.read_environment(environment_file)
     carried = {name: os.environ[name] for name in _CARRIED if name in os.environ} | environment.variables
     carried |= {"LG_HOSTNAME": socket.gethostname(), "LG_USERNAME": user}
     carried |= {"FSJOULE_CACHE_DIR": str(cache_dir()), "FSJOULE_STATE_DIR": str(state_dir())}
+    carried |= job or {}
     with lab.variables(carried):
         handover.is_ours(place)
     return Bench(place, environment_file.resolve(), carried, wait_s)

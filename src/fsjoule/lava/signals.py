@@ -9,10 +9,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.lava import kept
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
 
@@ -36,18 +38,23 @@ class Signals:
     The set is the suite, and says so if its figures are simulated. A case is a series, by its short name, and a metric:
     `ext4-read-16k.throughput`; with several kernels the label comes first. The cases of an invalid measurement fail,
     with its reasons in the log and without figures. A figure that a valid measurement lacks is skipped.
+
+    The log also gets the run's documents, from which `fsjoule lava pull` makes the run anew.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._several_kernels = False
 
-    def opened(self, run: Run) -> None:
+    def opened(self, run: Run, folder: Path) -> None:
         self._several_kernels = len(run.plan.kernels) > 1
         case(f"run-{run.run_id}", self._say, passed=True)
+        self._keep(kept.folder_lines(folder))
+        self._keep(kept.run_lines(run))
         self._signal(_SET, "start", safe(run.plan.suite) + ("-simulated" if run.simulated else ""))
 
     def stored(self, measurement: Measurement) -> None:
+        self._keep(kept.measurement_lines(measurement))
         name = self._name(measurement)
         cases = {f"{name}.{metric.value}": metric for metric in metrics_of(measurement.workload)}
         if not measurement.valid:
@@ -60,10 +67,15 @@ class Signals:
                 self._figure(each, metric, figure_of(measurement, metric))
 
     def closed(self, run: Run) -> None:
+        self._keep(kept.run_lines(run))
         self._signal(_SET, "stop")
         if run.abort_reason:
             self._say(f"the run was aborted: {run.abort_reason}")
         case("run-complete", self._say, passed=run.status is RunStatus.COMPLETE)
+
+    def _keep(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._say(line)
 
     def _figure(self, name: str, metric: Metric, figure: Figure) -> None:
         if figure is None:

@@ -11,7 +11,7 @@ JSON unchanged, so a change of a field is a change of a schema.
 from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
-from fsjoule.model.lab import Exporter, LabFacts, MeterPort
+from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.measured import (
     MEASUREMENT_SCHEMA,
     DeviceCounters,
@@ -82,6 +82,7 @@ __all__ = [
     "FlakeyWorkload",
     "ImageFacts",
     "IoPattern",
+    "JobFacts",
     "KernelFacts",
     "KernelOrigin",
     "LabFacts",

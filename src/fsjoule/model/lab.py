@@ -1,4 +1,4 @@
-"""Where a run was measured. The place tells two boards of one type apart."""
+"""Where a run was measured, and for which job. The place tells two boards of one type apart."""
 
 from __future__ import annotations
 
@@ -43,3 +43,23 @@ class LabFacts:
     def exporters_text(self) -> str:
         """`rack3 on rack3.lab`."""
         return ", ".join(f"{each.name} on {each.host}" if each.host else each.name for each in self.exporters)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The LAVA job that a run was measured for. `number`, `device` and `worker` are LAVA's names; each may be "".
+
+    `url` is the job's page. `pulled`: the run folder was made anew from the job's log, and has no traces.
+    """
+
+    number: str
+    device: str
+    worker: str
+    url: str
+    pulled: bool = False
+
+    @property
+    def text(self) -> str:
+        """`job 17 on imx6ul-evk of rack3`."""
+        where = f" on {self.device}" if self.device else ""
+        return f"job {self.number}{where}{f' of {self.worker}' if self.worker else ''}"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from fsjoule.model.card import CardModel
-from fsjoule.model.lab import LabFacts
+from fsjoule.model.lab import JobFacts, LabFacts
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
@@ -177,7 +177,8 @@ class Run:
     """One invocation on one board. `phases_s` says where the time went.
 
     `boards` has the board's facts by kernel label; `images` are the flashed cards. Both grow with the run. `meter` is
-    the one instrument of all its joules; `lab` says where it was measured (None in runs of older schemas).
+    the one instrument of all its joules; `lab` says where it was measured (None in runs of older schemas), `job` for
+    which LAVA job (None outside of LAVA).
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
     was resumed. `faults` are attempts that ended in an error.
     """
@@ -192,6 +193,7 @@ class Run:
     images: tuple[ImageFacts, ...] = ()
     meter: MeterInfo | None = None
     lab: LabFacts | None = None
+    job: JobFacts | None = None
     versions: dict[str, str] = field(default_factory=dict[str, str])
     phases_s: dict[str, float] = field(default_factory=dict[str, float])
     finished_utc: str | None = None

@@ -156,6 +156,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
         ),
         ("Board", _board_facts(run)),
         ("Lab", _lab_facts(run)),
+        ("LAVA", _job_facts(run)),
         *((f"Kernel {kernel.label}", _kernel_facts(kernel, run.boards.get(kernel.label))) for kernel in run.kernels),
         *(
             (f"Card with {image.kernel_choice} and {image.root_filesystem}", _image_facts(image))
@@ -206,6 +207,14 @@ def _lab_facts(run: Run) -> list[Fact]:
         ("measured by", lab.user),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def _job_facts(run: Run) -> list[Fact]:
+    job = run.job
+    if job is None:
+        return []
+    pulled = "made anew from the job's log: no traces" if job.pulled else ""
+    return [(name, text) for name, text in (("job", job.text), ("page", job.url), ("run folder", pulled)) if text]
 
 
 def _kernel_facts(kernel: KernelFacts, board: BoardFacts | None) -> list[Fact]:

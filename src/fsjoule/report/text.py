@@ -125,6 +125,9 @@ def _headline(summary: Summary) -> Text:
     if run.lab is not None:
         meter = f"; meter {run.meter.serial_number}" if run.meter else ""
         text.append(f"\nplace {run.lab.place}, exporter {run.lab.exporter_names}{meter}", style="not bold")
+    if run.job is not None:
+        pulled = "; pulled from its log, without traces" if run.job.pulled else ""
+        text.append(f"\nLAVA {run.job.text}{pulled}", style="not bold")
     if run.status is RunStatus.ABORTED:
         text.append(f"\naborted: {run.abort_reason or 'no reason was recorded'}", style="bold red")
     if run.resumed_utc:

@@ -30,7 +30,7 @@ from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.profiler import LabProfiler, check_profiled
 from fsjoule.runs.request import Choice, planned
-from fsjoule.runs.versions import revision, versions
+from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
@@ -47,7 +47,7 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set
 class Observer(Protocol):
     """Hears of a run as it goes on."""
 
-    def opened(self, run: Run) -> None:
+    def opened(self, run: Run, folder: Path) -> None:
         """The run's folder is there, and nothing is measured yet."""
         ...
 
@@ -219,7 +219,7 @@ class Session:
                 folder.keep(PROGRAMS_FILE, encode_programs(programs))
             self.say(f"results go to {folder.path}")
             if self.observer is not None:
-                self.observer.opened(bench.run)
+                self.observer.opened(bench.run, folder.path)
             try:
                 yield bench
             except BaseException as error:
@@ -250,6 +250,7 @@ class Session:
             plan=self.plan,
             kernels=tuple(kernel.facts for kernel in self._kernels),
             lab=lab_facts,
+            job=lava_job(),
             versions=versions(self.lab.emulator) | revision(),
             command=self.command,
         )

@@ -1,4 +1,4 @@
-"""Versions of the programs that take part in a run, and the revision under test."""
+"""Versions of the programs that take part in a run, the revision under test, and the LAVA job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Final
 
 from fsjoule.host import process
+from fsjoule.model import JobFacts
 
 _REVISION: Final = {
     "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
@@ -32,6 +33,15 @@ def revision() -> dict[str, str]:
     """Branch, commit, pipeline and kernel role, as far as the user or the CI names them."""
     found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
     return {name: text for name, text in found.items() if text is not None}
+
+
+def lava_job() -> JobFacts | None:
+    """The LAVA job that this process is part of, as far as LAVA and the device's shell name it; None outside."""
+    number = os.environ.get("LAVA_JOB_ID")
+    if not number:
+        return None
+    device, worker, server = (os.environ.get(f"FSJOULE_LAVA_{name}", "") for name in ("DEVICE", "WORKER", "SERVER"))
+    return JobFacts(number, device, worker, f"{server.rstrip('/')}/scheduler/job/{number}" if server else "")
 
 
 def first_line(*argv: str) -> str:

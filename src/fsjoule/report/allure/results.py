@@ -94,6 +94,7 @@ def _environment(run: Run) -> Mapping[str, str]:
         "board": board.name if board else "",
         "place": run.lab.place if run.lab else "",
         "exporter": run.lab.exporter_names if run.lab else "",
+        "LAVA job": (run.job.url or run.job.text) if run.job else "",
         "machine": board.machine if board else "",
         "storage": f"{board.storage}, {board.storage_bus}" if board else "",
         "kernel": ", ".join(facts.kernel_release for facts in run.boards.values()),

@@ -160,6 +160,7 @@ def _run_columns(run: Run, path: Path) -> dict[str, object]:
         "place": run.lab.place if run.lab else None,
         "exporter": run.lab.exporter_names if run.lab else None,
         "meter": run.meter.serial_number if run.meter else None,
+        "job": (run.job.url or run.job.text) if run.job else None,
     }
 
 

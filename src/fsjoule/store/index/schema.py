@@ -81,6 +81,7 @@ runs: Final = Table(
     Column("place", PlainText),  # labgrid's: two boards of one type are at two places
     Column("exporter", PlainText),
     Column("meter", PlainText),  # its serial number
+    Column("job", PlainText),  # the LAVA job's page, or its number, device and worker
     Column("fixed_digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of the fields that never change
     Column("final_digest", LargeBinary(DIGEST_BYTES)),  # of all of run.json; null until the run is complete
     UniqueConstraint("run_id", name="runs_run_id"),

@@ -1,0 +1,197 @@
+"""Fetches a job's run from a LAVA server: the run folder where this computer can read it, else what the log kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, cast
+
+import requests
+import yaml
+
+from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
+from fsjoule.host.plaintext import plain_line
+from fsjoule.lava.kept import Kept, kept_in
+from fsjoule.model import JobFacts, Run
+from fsjoule.store.folder import RunFolder, folder_name
+from fsjoule.store.reader import load_run
+
+TOKEN_VARIABLE: Final = "FSJOULE_LAVA_TOKEN"  # noqa: S105 - its name, not a token
+_API: Final = "api/v0.2"
+_TIMEOUT_S: Final = 60.0
+_MOST_BYTES: Final = 1 << 28
+_TRIED: Final = "2026.10 is the version that fsjoule was tried with"
+_REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A LAVA server by its address, and a user's token of it ("": only public jobs)."""
+
+    url: str
+    token: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not re.match(r"https?://[^/@\s]+", self.url):
+            raise ConfigError(
+                f"{plain_line(self.url)!r} is no address of a LAVA server",
+                hint=f"https://lava.example.org, and the token in {TOKEN_VARIABLE}",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """`path` is the run folder. `whole` tells whether it has the traces, `known` whether it was there already."""
+
+    path: Path
+    measurements: int
+    whole: bool
+    known: bool = False
+
+
+def pull(server: Server, job: int, into: Path) -> Pulled:
+    """Bring the run of a finished job into the folder `into`.
+
+    Raises LavaError if the server cannot be reached, refuses, has no such job or is of another kind; ResultError if
+    the job has no measurements of fsjoule; StorageError if `into` cannot be written.
+    """
+    session = requests.Session()
+    version = _version(session, server)
+    state = _object(_get(session, server, f"jobs/{job}/", f"job {job}"), server, version)
+    if state.get("state") != "Finished":
+        raise LavaError(
+            f"job {job} of {server.url} is {plain_line(str(state.get('state')))}", hint="wait until it has ended"
+        )
+    where = f"the log of job {job} of {server.url}"
+    kept = kept_in(_log(_get(session, server, f"jobs/{job}/logs/", where), where, version), where)
+    if kept is None:
+        raise ResultError(
+            f"job {job} of {server.url} has no measurements of fsjoule",
+            hint="`fsjoule lava job` writes jobs that have; a smoke job measures nothing",
+        )
+    url = f"{server.url.rstrip('/')}/scheduler/job/{job}"
+    device = plain_line(str(state.get("actual_device") or ""))
+    facts = replace(kept.run.job or JobFacts(str(job), device, "", ""), url=url)
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        return _stored(kept, facts, into)
+    except OSError as error:
+        raise StorageError(f"{into} cannot be written: {error.strerror or error}") from error
+
+
+def _stored(kept: Kept, facts: JobFacts, into: Path) -> Pulled:
+    name = folder_name(kept.run, "board")
+    if (into / name).exists():
+        found = load_run(into / name)
+        whole = found.run.job is None or not found.run.job.pulled
+        return Pulled(found.path, len(found.measurements), whole, known=True)
+    with TemporaryDirectory(prefix=".pull-", dir=into) as work:
+        made = _copied(Path(kept.folder), kept.run, Path(work)) if kept.folder else None
+        whole = made is not None
+        if made is None:
+            made = _rebuilt(kept, replace(facts, pulled=True), Path(work))
+        measurements = len(load_run(made).measurements)
+        made.rename(into / name)
+    return Pulled(into / name, measurements, whole)
+
+
+def _copied(here: Path, run: Run, into: Path) -> Path | None:
+    """A copy of the worker's run folder, if it is on this computer and the same run; else None."""
+    try:
+        if load_run(here).run.run_id != run.run_id:
+            return None
+        return shutil.copytree(here, into / "copy", ignore=_links)
+    except (OSError, ResultError):
+        return None
+
+
+def _links(folder: str, names: list[str]) -> list[str]:
+    """No part of a run folder is a link."""
+    return [name for name in names if Path(folder, name).is_symlink()]
+
+
+def _rebuilt(kept: Kept, facts: JobFacts, into: Path) -> Path:
+    """A run folder of documents alone."""
+    folder = RunFolder(into)
+    folder.begin(replace(kept.run, measurements=(), job=facts))
+    for measurement in kept.measurements:
+        folder.add(measurement, None, {})
+    folder.finish(replace(kept.run, job=facts))
+    return folder.path
+
+
+def _version(session: requests.Session, server: Server) -> str:
+    answer = _object(_get(session, server, "system/version/", "the version"), server, "")
+    version = answer.get("version")
+    if not isinstance(version, str):
+        raise _strange(server, "")
+    return plain_line(version)
+
+
+def _object(content: bytes, server: Server, version: str) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(content)
+    except ValueError as error:
+        raise _strange(server, version) from error
+    if not isinstance(found, dict):
+        raise _strange(server, version)
+    return cast("dict[str, Any]", found)
+
+
+def _strange(server: Server, version: str) -> LavaError:
+    of = f"LAVA {version} at {server.url}" if version else server.url
+    return LavaError(f"{of} does not answer as LAVA's REST interface v0.2 does", hint=_TRIED)
+
+
+def _log(content: bytes, where: str, version: str) -> list[str]:
+    """The lines that the job's programs have printed."""
+    try:
+        entries: Any = yaml.load(content, yaml.CSafeLoader)
+        logged = cast("list[dict[str, Any]]", entries or [])
+        return [str(each["msg"]) for each in logged if each["lvl"] == "target"]
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        raise LavaError(f"{where} is not as LAVA writes it: LAVA {version}", hint=_TRIED) from error
+
+
+def _get(session: requests.Session, server: Server, path: str, what: str) -> bytes:
+    headers = {"Authorization": f"Token {server.token}"} if server.token else {}
+    try:
+        with session.get(
+            f"{server.url.rstrip('/')}/{_API}/{path}", headers=headers, timeout=_TIMEOUT_S, stream=True
+        ) as answer:
+            _check(answer.status_code, server, what)
+            content = b"".join(_limited(answer))
+    except (requests.RequestException, UnicodeError, ValueError) as error:
+        # The cause is cut off: it carries the request, and so the token.
+        raise LavaError(f"{server.url} cannot be reached: {type(error).__name__}") from None
+    return content
+
+
+def _limited(answer: requests.Response) -> list[bytes]:
+    parts: list[bytes] = []
+    size = 0
+    for part in answer.iter_content(1 << 16):
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise LavaError("LAVA's answer is too large")
+        parts.append(part)
+    return parts
+
+
+def _check(status: int, server: Server, what: str) -> None:
+    if status in _REFUSALS:
+        token = "its token is wrong, or of a user who may not see it" if server.token else "it asks for a token"
+        raise LavaError(
+            f"{server.url} refuses {what}: {token}", hint=f"{TOKEN_VARIABLE}: a token of API, Authentication tokens"
+        )
+    if status == HTTPStatus.NOT_FOUND:
+        if what == "the version":
+            raise _strange(server, "")
+        raise LavaError(f"{server.url} has no {what}, or does not show it", hint=f"private jobs need {TOKEN_VARIABLE}")
+    if status != HTTPStatus.OK:
+        raise LavaError(f"{server.url} refuses {what}: HTTP {status}")

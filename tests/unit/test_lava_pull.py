@@ -1,0 +1,201 @@
+"""A job's run comes back from a LAVA server; tests/lava asks a real one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import zlib
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from command_line import CommandLine, command_line
+from results_factory import MadeRun, make_run
+
+from fsjoule.errors import LavaError, ResultError
+from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
+from fsjoule.lava.pull import Server, pull
+from fsjoule.model import JobFacts, Run
+from fsjoule.runs.versions import lava_job
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
+
+TOKEN = "planted-4711"
+
+
+@dataclass
+class Lava:
+    """A server's answers by path: status and body. Private ones need the token."""
+
+    answers: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
+    private: bool = False
+    url: str = ""
+
+    def has(self, job: int, log: list[str], state: str = "Finished") -> None:
+        self.answers["/api/v0.2/system/version/"] = (200, json.dumps({"version": "2026.10"}).encode())
+        told = {"id": job, "state": state, "actual_device": "virtual"}
+        self.answers[f"/api/v0.2/jobs/{job}/"] = (200, json.dumps(told).encode())
+        entries = [{"dt": "2026-11-22T20:00:00", "lvl": "target", "msg": line} for line in log]
+        self.answers[f"/api/v0.2/jobs/{job}/logs/"] = (200, yaml.safe_dump(entries).encode())
+
+
+@pytest.fixture
+def lava() -> Generator[Lava]:
+    has = Lava()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = has.answers.get(urlsplit(self.path).path, (404, b"Not found"))
+            if has.private and self.headers.get("Authorization") != f"Token {TOKEN}":
+                status, body = 401, b'{"detail":"Invalid token."}'
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    has.url = f"http://127.0.0.1:{server.server_port}"
+    yield has
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    monkeypatch.delenv("FSJOULE_LAVA_TOKEN", raising=False)
+    return command_line(monkeypatch, capfd)
+
+
+def of_job(made: MadeRun) -> Run:
+    return replace(made.run, job=JobFacts("7", "virtual", "bench", ""))
+
+
+def log_of(made: MadeRun, folder: Path) -> list[str]:
+    lines = ["$ pytest tests/bench", *folder_lines(folder), *run_lines(replace(of_job(made), measurements=()))]
+    for measurement in made.measurements:
+        lines += [*measurement_lines(measurement), "<LAVA_SIGNAL_TESTCASE ...>"]
+    return [*lines, *run_lines(of_job(made))]
+
+
+def test_a_log_without_the_run_folder_gives_all_figures_and_says_that_it_has_no_traces(
+    lava: Lava, tmp_path: Path, fsjoule: CommandLine
+) -> None:
+    made = make_run()
+    lava.has(7, log_of(made, tmp_path / "gone"))
+    pulled = pull(Server(lava.url), 7, tmp_path / "results")
+    assert (pulled.whole, pulled.known, pulled.measurements) == (False, False, len(made.measurements))
+    found = load_run(pulled.path)
+    assert found.measurements == made.measurements
+    assert found.run.job == JobFacts("7", "virtual", "bench", f"{lava.url}/scheduler/job/7", pulled=True)
+    assert replace(found.run, job=None, measurements=()) == replace(made.run, measurements=())
+    assert found.trace(1) is None
+    assert "pulled from its log, without traces" in fsjoule("show", pulled.path).out
+    again = pull(Server(lava.url), 7, tmp_path / "results")
+    assert (again.known, again.whole) == (True, False)
+    done = fsjoule("index", "import", pulled.path, "--index", f"sqlite:///{tmp_path}/index.db")
+    assert done.code == 0, done.err
+
+
+def test_the_run_folder_is_copied_where_it_can_be_read(lava: Lava, tmp_path: Path, fsjoule: CommandLine) -> None:
+    made = make_run()
+    worker = RunFolder(tmp_path / "worker")
+    worker.begin(made.run)
+    for measurement in made.measurements:
+        worker.add(measurement, made.traces.get(measurement.number), {})
+    worker.finish(made.run)
+    folder = worker.path
+    lava.has(7, log_of(made, folder))
+    said = fsjoule("lava", "pull", lava.url, "7", "--results", tmp_path / "here")
+    assert "measurements; the run folder" in said.err
+    [copied] = (tmp_path / "here").iterdir()
+    assert load_run(copied).trace(1) is not None
+
+
+def test_each_refusal_is_told_without_the_token(
+    lava: Lava, tmp_path: Path, fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lava.has(7, [])
+    lava.has(8, ["just text"], state="Running")
+    lava.answers["/api/v0.2/jobs/9/"] = (500, b"<h1>Server Error</h1>")
+
+    def refused(job: int, code: int, words: str) -> None:
+        done = fsjoule("lava", "pull", lava.url, job, "--results", tmp_path)
+        assert done.code == code
+        assert words in done.err
+        assert "wrong-0815" not in done.err
+
+    refused(7, 2, "job 7 of " + lava.url + " has no measurements of fsjoule")
+    refused(8, 7, "is Running")
+    refused(9, 7, "refuses job 9: HTTP 500")
+    refused(10, 7, "has no job 10")
+    lava.private = True
+    refused(7, 7, "it asks for a token")
+    monkeypatch.setenv("FSJOULE_LAVA_TOKEN", "wrong-0815")
+    refused(7, 7, "its token is wrong")
+    monkeypatch.setenv("FSJOULE_LAVA_TOKEN", TOKEN)
+    refused(7, 2, "has no measurements of fsjoule")
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "words"),
+    [
+        ("system/version/", (404, b""), "does not answer as LAVA's REST interface v0.2 does"),
+        ("system/version/", (200, b"<html>"), "does not answer as LAVA's REST interface v0.2 does"),
+        ("jobs/7/", (200, b"[]"), "LAVA 2026.10 at"),
+        ("jobs/7/logs/", (200, b"- 7"), "is not as LAVA writes it: LAVA 2026.10"),
+    ],
+)
+def test_a_server_of_another_kind_is_named(
+    lava: Lava, tmp_path: Path, path: str, answer: tuple[int, bytes], words: str
+) -> None:
+    lava.has(7, [])
+    lava.answers[f"/api/v0.2/{path}"] = answer
+    with pytest.raises(LavaError, match=words):
+        pull(Server(lava.url), 7, tmp_path)
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path, fsjoule: CommandLine) -> None:
+    done = fsjoule("lava", "pull", "http://127.0.0.1:9", 7, "--results", tmp_path)
+    assert (done.code, "cannot be reached" in done.err) == (7, True)
+    done = fsjoule("lava", "pull", "lava.example.org", 7, "--results", tmp_path)
+    assert (done.code, "is no address of a LAVA server" in done.err) == (2, True)
+
+
+def test_what_the_jobs_end_has_cut_off_is_left_out_and_damage_is_told() -> None:
+    made = make_run()
+    lines = log_of(made, Path("/srv/run"))
+    last = [*run_lines(of_job(made))]
+    whole = kept_in(lines, "the log")
+    assert whole is not None
+    assert whole.folder == "/srv/run"
+    cut = kept_in(lines[: -len(last) - 2], "the log")
+    assert cut is not None
+    assert len(cut.measurements) == len(made.measurements) - 1
+    assert kept_in(["nothing"], "the log") is None
+    for damaged in ("AAAA", "A", base64.b64encode(zlib.compress(b"{}")[:-4]).decode()):
+        with pytest.raises(ResultError, match=r"damaged|cut off"):
+            kept_in([f"fsjoule-kept run 1/1 {damaged}"], "the log")
+
+
+def test_a_run_knows_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAVA_JOB_ID", raising=False)
+    assert lava_job() is None
+    monkeypatch.setenv("LAVA_JOB_ID", "7")
+    assert lava_job() == JobFacts("7", "", "", "")
+    for name, text in (("DEVICE", "board"), ("WORKER", "rack3"), ("SERVER", "https://lava.example.org/")):
+        monkeypatch.setenv(f"FSJOULE_LAVA_{name}", text)
+    found = lava_job()
+    assert found == JobFacts("7", "board", "rack3", "https://lava.example.org/scheduler/job/7")
+    assert found is not None
+    assert found.text == "job 7 on board of rack3"
