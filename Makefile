@@ -72,7 +72,7 @@ test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
 
 test-lava: setup
-	$(AS_ROOT) $(BIN)/pytest --durations 25 tests/lava
+	$(AS_ROOT) $(BIN)/pytest --durations 25 -o faulthandler_timeout=3600 tests/lava
 
 test-faults: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"

@@ -22,10 +22,16 @@ from fsjoule.lava.device import device_dictionary
 from fsjoule.lava.job import Job, suite_job
 from fsjoule.lava.signals import Signals, safe, signals_of
 from fsjoule.model import RunStatus
-from fsjoule.model.metrics import figure_of, metrics_of
+from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.statistics.gate import State
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.policy import Policy
+from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 # Like LAVA's own programs: they print what they are told as one line. The real ones are in tests/lab/test_lava.py.
+GATE = ("--baseline", "6.1", "--candidate", "6.12")
 FOLDER = Path("/srv/runs/a-run")
 PROGRAM = '#!/bin/sh\necho "<$(basename "$0") $*>"\nfor last; do :; done\n[ -f "$last" ] && cat "$last" || true\n'
 
@@ -115,6 +121,70 @@ def test_a_signal_that_cannot_be_written_loses_no_measurement(
     Signals(but_documents(said)).opened(make_run().run, FOLDER)
     assert all(line.startswith("warning: LAVA was not told: ") for line in said)
     assert len(said) == 2
+
+
+def test_a_gates_answer_is_told_by_figure(said: list[str]) -> None:
+    subject = Subject("k", make_run().measurements[0].series, simulated=True, label="ext4 read-16k")
+    shown = [(Outcome.REGRESSED, 0.9), (Outcome.UNDECIDED, None), (Outcome.UNCHANGED, 1.0)]
+    findings = tuple(
+        Finding(
+            subject,
+            Metric.THROUGHPUT,
+            outcome,
+            ratio,
+            None,
+            0.05,
+            1.0,
+            1.0,
+            (4, 4),
+            State(outcome, more=False, pairs=4),
+        )
+        for outcome, ratio in shown
+    )
+    sides = (GateSide("a", "a"), GateSide("b", "b"))
+    gated = Gated(GateVerdict.REGRESSED, *sides, Policy(), "clear after 4 pairs", findings=findings)
+    Signals(said.append).judged(gated)
+    name = "ext4_read-16k.throughput"
+    assert said == [
+        "<lava-test-set start gate>",
+        f"<lava-test-case {name} --result fail --measurement {(0.9 - 1) * 100!r} --units %>",
+        f"<lava-test-case {name} --result unknown>",
+        f"<lava-test-case {name} --result pass --measurement 0.0 --units %>",
+        "<lava-test-set stop>",
+        "gate: regressed; clear after 4 pairs",
+    ]
+
+
+def test_a_gate_is_a_job_whose_result_is_the_verdict(fsjoule: CommandLine) -> None:
+    told = fsjoule("lava", "job", "--lg-env", ENVIRONMENT, *GATE, "--fs", "ext4", "--", "--budget", "8")
+    job = yaml.safe_load(told.out)
+    assert job["job_name"] == "fsjoule gate on ext4: 6.12 against 6.1"
+    [*_, command, answer] = job["actions"][-1]["test"]["definitions"][0]["repository"]["run"]["steps"]
+    assert command.startswith("fsjoule gate --suite quick --fs ext4 --baseline 6.1 --candidate 6.12 --budget 8 ")
+    assert "3) lava-test-case gate --result unknown" in answer
+
+
+def test_many_cells_are_one_job_or_as_many(fsjoule: CommandLine, tmp_path: Path) -> None:
+    words = ("lava", "job", "--lg-env", ENVIRONMENT, "--fs", "ext4,btrfs", "--kernel", "6.1,6.12")
+    assert "quick on ext4,btrfs, kernel 6.1,6.12" in fsjoule(*words).out
+    fsjoule(*words, "--each", "--output", tmp_path / "jobs")
+    jobs = {path.stem: yaml.safe_load(path.read_text())["job_name"] for path in (tmp_path / "jobs").iterdir()}
+    cells = [(kernel, filesystem) for kernel in ("6.1", "6.12") for filesystem in ("ext4", "btrfs")]
+    assert jobs == {f"{k}-{f}": f"fsjoule quick on {f}, kernel {k}" for k, f in cells}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--baseline", "6.1"), "a gate has two sides"),
+        (("--each",), "--each writes several files"),
+        (("--smoke", "--each", "--output", "x"), "jobs of different kinds"),
+        ((*GATE, "--repeat", "3"), "a gate measures until the answer is clear"),
+    ],
+)
+def test_kinds_of_jobs_do_not_mix(fsjoule: CommandLine, words: tuple[str, ...], message: str) -> None:
+    done = fsjoule("lava", "job", "--lg-env", ENVIRONMENT, *words)
+    assert (done.code, message in done.err) == (2, True)
 
 
 def test_names_are_what_lava_takes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 import sys
 from collections.abc import Mapping
@@ -147,8 +148,10 @@ def gate(
         )
         _refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.lab import check_places, read_environment
+        from fsjoule.lava.signals import signals_of
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
+        signals = signals_of(os.environ, progress)
         drawn = secrets.randbits(32) if seed is None else seed
         options = MeasureOptions(
             read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
@@ -170,8 +173,11 @@ def gate(
             allow_same=allow_same,
             history=index,
             say=progress,
+            observer=signals,
             command=_again("--seed", str(drawn)) if seed is None else _again(),
         )
+        if signals is not None:
+            signals.judged(gated)
     _show(gated, markdown, json_output=json_output, everything=everything)
     if explain and gated.verdict.exit_code == 1:
         _explain(gated, told=not json_output and markdown != _HERE, everything=everything)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsjoule.cli.common import progress
+from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -89,52 +91,92 @@ def job(
         str | None, typer.Option(help="With --smoke: a card image's address, or a path (default: one is built here).")
     ] = None,
     health_check: Annotated[bool, typer.Option("--health-check", help="Name it so; LAVA runs it by itself.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="With --candidate: the job is a gate, and its result the verdict.")
+    ] = None,
+    candidate: Annotated[str | None, typer.Option(help="The kernel that may be worse than --baseline.")] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="One job for each kernel and filesystem, as files in the folder --output.")
+    ] = False,
     output: Output = None,
 ) -> None:
     """Print the job that measures a suite, or finds out whether a device is fit, for lavacli or lava-run.
 
+    Several kernels and filesystems are one job and one run; with --each they are as many. With --baseline and
+    --candidate the job runs `fsjoule gate`, and options of it follow after --.
+
     Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/boards/imx6ul-evk.yaml --output job.yaml
     """
     from fsjoule.lab import read_environment
-    from fsjoule.lava.job import Job, bench_options, suite_job
+    from fsjoule.lava.job import Job, bench_options, gate_job, suite_job
+    from fsjoule.lava.signals import safe
+    from fsjoule.model.labels import listed
     from fsjoule.runs.request import choose
+    from fsjoule.suites import suite as chosen_suite
 
     environment = None if lg_env is None else read_environment(lg_env)
-    choice = choose(
-        suite_name=suite,
-        filesystems=fs,
-        kernels=kernel,
-        repeat=repeat,
-        provision=provision,
-        results=Path(),
-        seed=seed,
-        environment=environment,
-    )
+    gate = None if baseline is None or candidate is None else (baseline, candidate)
+    _check_kinds(gate=(baseline, candidate), smoke=smoke, each=each, repeat=repeat, output=output)
     named = device_type or (None if environment is None else environment.profile.name)
     if named is None:
         raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
-    given = [("--suite", suite), ("--fs", fs), ("--kernel", kernel), ("--repeat", repeat)]
-    options = bench_options([*given, ("--provision", provision), ("--seed", seed)]) + tuple(more or ())
-    name = f"fsjoule {suite} on {','.join(choice.filesystems)}, kernel {kernel}"
-    if smoke:
-        name = f"fsjoule smoke, kernel {kernel}"
-    made = Job(
-        f"health check: {name}" if health_check else name,
-        options,
-        device_type=named,
-        device=place,
-        priority=priority,
-        hours=(1 if smoke else 12) if hours is None else hours,
-        wait_s=wait,
-    )
-    if not smoke:
-        _write(suite_job(made), output)
-        return
-    if environment is None:
-        raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
-    from fsjoule.lava.smoke import Image, smoke_job
 
-    _write(smoke_job(made, environment, Image(_image(image, kernel, environment.profile.recipe))), output)
+    def made(filesystems: str | None, kernels: str) -> Job:
+        choice = choose(
+            suite_name=suite,
+            filesystems=filesystems or (GATED if gate else None),
+            kernels=gate or kernels,
+            repeat=repeat,
+            provision=provision,
+            results=Path(),
+            seed=seed,
+            environment=environment,
+        )
+        sides = [("--baseline", baseline), ("--candidate", candidate)]
+        given = [("--suite", suite), ("--fs", filesystems), *(sides if gate else [("--kernel", kernels)])]
+        options = bench_options([*given, ("--repeat", repeat), ("--provision", provision), ("--seed", seed)])
+        about = f"gate on {{}}: {candidate} against {baseline}" if gate else f"{suite} on {{}}, kernel {kernels}"
+        name = f"smoke, kernel {kernels}" if smoke else about.format(",".join(choice.filesystems))
+        return Job(
+            f"{'health check: ' if health_check else ''}fsjoule {name}",
+            options + tuple(more or ()),
+            device_type=named,
+            device=place,
+            priority=priority,
+            hours=(1 if smoke else 12) if hours is None else hours,
+            wait_s=wait,
+        )
+
+    if each:
+        cells = {
+            safe(f"{label.strip('/')}-{name}"): suite_job(made(name, label))
+            for label in listed(kernel)
+            for name in listed(fs) or chosen_suite(suite).filesystems
+        }
+        _write_each(cells, output)
+    elif not smoke:
+        _write((gate_job if gate else suite_job)(made(fs, kernel)), output)
+    elif environment is None:
+        raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
+    else:
+        from fsjoule.lava.smoke import Image, smoke_job
+
+        card = Image(_image(image, kernel, environment.profile.recipe))
+        _write(smoke_job(made(fs, kernel), environment, card), output)
+
+
+def _check_kinds(
+    *, gate: tuple[str | None, str | None], smoke: bool, each: bool, repeat: int | None, output: Path | None
+) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if (gate[0] is None) != (gate[1] is None):
+        raise ConfigError("a gate has two sides", hint="give --baseline and --candidate")
+    if sum((gate[0] is not None, smoke, each)) > 1:
+        raise ConfigError("--smoke, --each, and --baseline with --candidate are jobs of different kinds: give one")
+    if gate[0] is not None and repeat is not None:
+        raise ConfigError("a gate measures until the answer is clear", hint="instead of --repeat: -- --budget N")
+    if each and output is None:
+        raise ConfigError("--each writes several files", hint="give --output, a folder")
 
 
 @app.command("pull")
@@ -251,6 +293,16 @@ def _image(named: str | None, kernel: str, recipe: str) -> str:
     from fsjoule import images
 
     return images.build_card(kernel, "ext4", progress=progress, recipe=recipe).path.as_uri()
+
+
+def _write_each(texts: Mapping[str, str], folder: Path | None) -> None:
+    assert folder is not None, "checked"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
+    for name, text in texts.items():
+        _write(text, folder / f"{name}.yaml")
 
 
 def _write(text: str, output: Path | None) -> None:

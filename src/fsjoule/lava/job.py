@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,11 +19,9 @@ _PRIORITIES: Final = ("low", "medium", "high")
 _MOST: Final = 100
 # What an action takes at most, besides the wait for the place.
 AROUND_MINUTES: Final = 5
-# The exit codes of a bench that has measured; with any other the job is incomplete (docs/first-bench.md).
-_END: Final = (
-    'case "$code" in 0) lava-test-case bench --result pass ;; 1) lava-test-case bench --result fail ;; '
-    '*) lava-test-case bench --result fail; lava-test-raise "bench-ended-with-exit-code-$code" ;; esac'
-)
+# The exit codes of programs that have measured; with any other the job is incomplete (docs/first-bench.md).
+_BENCH: Final = {0: "pass", 1: "fail"}
+_GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,19 @@ class Job:
 
 def suite_job(job: Job) -> str:
     """The job that measures, in YAML. Raises ConfigError for a wrong priority or an impossible time."""
-    bench = shlex.join(["pytest", "tests/bench", "-p", "no:cacheprovider", *job.options])
-    steps = ['cd "$FSJOULE_DIR"', "code=0", f'{bench} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?', _END]
+    return _measuring(job, ["pytest", "tests/bench", "-p", "no:cacheprovider"], "bench", _BENCH)
+
+
+def gate_job(job: Job) -> str:
+    """The job that runs `fsjoule gate` and has the case `gate` with its verdict. Raises ConfigError as above."""
+    return _measuring(job, ["fsjoule", "gate"], "gate", _GATE)
+
+
+def _measuring(job: Job, program: list[str], case: str, answers: Mapping[int, str]) -> str:
+    command = f'{shlex.join([*program, *job.options])} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?'
+    known = " ".join(f"{code}) lava-test-case {case} --result {result} ;;" for code, result in answers.items())
+    other = f'*) lava-test-case {case} --result fail; lava-test-raise "{case}-ended-with-exit-code-$code" ;;'
+    steps = ['cd "$FSJOULE_DIR"', "code=0", command, f'case "$code" in {known} {other} esac']
     test = definition("fsjoule", "throughput and energy of filesystems; the worker drives the board", steps)
     return written(job, [*shell_on_worker(job), {"test": {"definitions": [test], "timeout": {"hours": job.hours}}}])
 

@@ -17,6 +17,7 @@ from fsjoule.host import process
 from fsjoule.lava import kept
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
+from fsjoule.verdicts.gated import Gated
 
 _CASE: Final = "lava-test-case"
 _SET: Final = "lava-test-set"
@@ -72,6 +73,19 @@ class Signals:
         if run.abort_reason:
             self._say(f"the run was aborted: {run.abort_reason}")
         case("run-complete", self._say, passed=run.status is RunStatus.COMPLETE)
+
+    def judged(self, gated: Gated) -> None:
+        """Tell a gate's answer: each figure's change in percent as a case of the set `gate`, and the verdict, last.
+
+        What is not decided has the result "unknown".
+        """
+        self._signal(_SET, "start", "gate")
+        for finding in gated.findings:
+            change = () if finding.ratio is None else ("--measurement", repr((finding.ratio - 1) * 100), "--units", "%")
+            result = "fail" if finding.regressed else "unknown" if finding.undecided else "pass"
+            self._signal(_CASE, safe(f"{finding.subject.name}.{finding.metric}"), "--result", result, *change)
+        self._signal(_SET, "stop")
+        self._say(f"gate: {gated.verdict.value}; {gated.ended}")
 
     def _keep(self, lines: Iterable[str]) -> None:
         for line in lines:

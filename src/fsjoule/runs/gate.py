@@ -14,6 +14,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.report.gating.document import to_document
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Choice
+from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import write_file
@@ -57,12 +58,13 @@ def gate_measured(
     history: str | None = None,
     say: Say,
     command: tuple[str, ...],
+    observer: Observer | None = None,
 ) -> Gated:
     """Measure pairs of boots on the board of an environment file until the policy's rates are met.
 
     `sides` are the user's names for the choice's two kernels. Identical kernels are measured only with `allow_same`.
-    `history` is an index whose earlier boots tell how noisy the series are. The run folder keeps the answer as
-    `gate.json`. Raises as `pairs.measure_pairs` does.
+    `history` is an index whose earlier boots tell how noisy the series are; `observer` hears of the run. The run
+    folder keeps the answer as `gate.json`. Raises as `pairs.measure_pairs` does.
     """
     lab.check_places(environment)
     modules = modules_of(choice.filesystems)
@@ -83,7 +85,7 @@ def gate_measured(
         say(judge.progress())
         return reason
 
-    run = measure_pairs(choice, environment, taken=taken, enough=enough, say=say, command=command)
+    run = measure_pairs(choice, environment, taken=taken, enough=enough, say=say, command=command, observer=observer)
     judge.finish()
     gated = Gated(
         verdict=judge.verdict,

@@ -28,7 +28,7 @@ from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.runs.request import Choice
-from fsjoule.runs.session import Session
+from fsjoule.runs.session import Observer, Session
 from fsjoule.statistics.order import Turn
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Enough, Pair, Test
@@ -54,15 +54,16 @@ def measure_pairs(
     enough: Enough,
     say: Callable[[str], None],
     command: tuple[str, ...],
+    observer: Observer | None = None,
 ) -> PairedRun:
     """Measure pairs of boots of the two kernels of a paired choice, at most `choice.repeat`.
 
-    `taken` are these kernels, if they have been taken already. The board's place is held meanwhile. However the run
-    ends, the board is off afterwards, and a lab that was brought up for it is down. After Ctrl-C, SIGTERM or SIGHUP the
-    run folder says so, and KeyboardInterrupt is raised.
+    `taken` are these kernels, if they have been taken already; `observer` hears of the run. The board's place is held
+    meanwhile. However the run ends, the board is off afterwards, and a lab that was brought up for it is down. After
+    Ctrl-C, SIGTERM or SIGHUP the run folder says so, and KeyboardInterrupt is raised.
     Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
-    session = Session(choice, environment, say, command, taken=taken)
+    session = Session(choice, environment, say, command, taken=taken, observer=observer)
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
