@@ -39,7 +39,7 @@ _GROUPS: Final = (
     "suites",
 )
 _RESULTS: Final = "results"
-_OF_RESULTS: Final = ("choices", "schema", "show", "version")
+_OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
 _COMMANDS: Final = ("compare", "explain", "gate", "trend")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "gate")

@@ -1,4 +1,4 @@
-"""Commands without a group: version, show, choices, schema."""
+"""Commands without a group: version, show, export, choices, schema."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.cli.common import Json, out, print_json
+from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer()
@@ -41,6 +42,28 @@ def show(
 
     loaded = load_run(run)
     typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    *,
+    kcidb: Annotated[
+        bool, typer.Option("--kcidb", help="KCIDB's JSON, version 5.3: a test for each figure, for kernelci.org.")
+    ] = False,
+    origin: Annotated[str, typer.Option(help="The CI system's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
+) -> None:
+    """Print a run in the format of another tool.
+
+    Example: fsjoule export results/20260101T120000Z-board-abc123 --kcidb --origin mylab > report.json
+    """
+    if not kcidb:
+        raise ConfigError("export to what?", hint="give --kcidb")
+    from fsjoule.report.kcidb import to_kcidb
+    from fsjoule.store.reader import load_run
+
+    loaded = load_run(run)
+    typer.echo(to_kcidb(loaded.run, loaded.measurements, origin), nl=False)
 
 
 @app.command()

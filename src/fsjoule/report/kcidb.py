@@ -1,0 +1,107 @@
+"""A run in KCIDB's JSON, in which CI systems tell kernelci.org of their tests (https://docs.kernelci.org/kcidb/).
+
+A kernel is a checkout and a build, a figure of a measurement is a test. A test is DONE with its number, ERROR if its
+measurement is invalid, and MISS if the figure is not there (the meter was gone).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import KernelFacts, Measurement, Run
+from fsjoule.model.metrics import Metric, figure_of, metrics_of, uncertainty_of
+
+SCHEMA_VERSION: Final = {"major": 5, "minor": 3}
+_ORIGIN: Final = re.compile(r"[a-z0-9_]+")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_DIGITS: Final = 16
+
+
+def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str) -> str:
+    """The run as a JSON document. `origin` is the CI system's name there. Raises ConfigError for a wrong one."""
+    if not _ORIGIN.fullmatch(origin):
+        raise ConfigError(f"--origin {origin!r} is no name of a CI system", hint="use a-z, 0-9 and _")
+    builds = {kernel.label: f"{origin}:{_identity(kernel)}" for kernel in run.kernels}
+    document = {
+        "version": SCHEMA_VERSION,
+        "checkouts": [_checkout(kernel, builds[kernel.label], origin) for kernel in run.kernels],
+        "builds": [_build(kernel, builds[kernel.label], origin) for kernel in run.kernels],
+        "tests": [
+            test
+            for measurement in measurements
+            if measurement.kernel in builds
+            for test in _tests(run, measurement, builds[measurement.kernel], origin)
+        ],
+    }
+    # Measurements of the oldest schemas do not name their kernel.
+    if measurements and not document["tests"]:
+        raise ConfigError(f"the run {run.run_id} does not say on which kernel it measured")
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _identity(kernel: KernelFacts) -> str:
+    """Equal kernels are one build, whichever run measured them."""
+    return kernel.digest[:_DIGITS] or _UNSAFE.sub("_", f"{kernel.release}-{kernel.label}")
+
+
+def _checkout(kernel: KernelFacts, build: str, origin: str) -> dict[str, Any]:
+    told = {"id": build, "origin": origin, "valid": True, "comment": kernel.package or kernel.release or kernel.asked}
+    return told | ({"git_commit_name": kernel.git_describe} if kernel.git_describe else {})
+
+
+def _build(kernel: KernelFacts, build: str, origin: str) -> dict[str, Any]:
+    told = {"id": build, "checkout_id": build, "origin": origin, "status": "PASS"}
+    return {**told, "comment": f"kernel {kernel.label}, {kernel.origin.value}"}
+
+
+def _tests(run: Run, measurement: Measurement, build: str, origin: str) -> Iterator[dict[str, Any]]:
+    simulated = measurement.simulated or run.simulated
+    group = "fsjoule-simulated" if simulated else "fsjoule"
+    for metric in metrics_of(measurement.workload):
+        parts = (group, measurement.series.suite, measurement.slug, metric.value)
+        test: dict[str, Any] = {
+            "id": f"{origin}:{run.run_id}-{measurement.number}-{metric.value}",
+            "build_id": build,
+            "origin": origin,
+            "path": ".".join(_UNSAFE.sub("_", part) for part in parts),
+            "comment": f"{measurement.slug}: {metric.value}{' (simulated)' if simulated else ''}",
+            "start_time": measurement.started_utc,
+            "environment": _environment(run, measurement, simulated=simulated),
+            "misc": {"fsjoule": _more(run, measurement, metric)},
+        }
+        if run.job is not None and run.job.url:
+            test["log_url"] = run.job.url
+        if measurement.duration_s is not None:
+            test["duration"] = measurement.duration_s
+        figure = figure_of(measurement, metric)
+        if not measurement.valid:
+            test |= {"status": "ERROR", "log_excerpt": "\n".join(measurement.invalid_reasons)}
+        elif figure is None:
+            test["status"] = "MISS"
+        else:
+            number = {"value": figure} | ({"unit": metric.unit} if metric.unit else {})
+            test |= {"status": "DONE", "number": number}
+        yield test
+
+
+def _environment(run: Run, measurement: Measurement, *, simulated: bool) -> dict[str, Any]:
+    series = measurement.series
+    facts = {
+        "place": run.lab.place if run.lab else "",
+        "storage": series.storage,
+        "filesystem": series.filesystem,
+        "mount_options": " ".join(series.mount_options),
+        "meter": run.meter.serial_number if run.meter else "",
+    }
+    comment = f"{series.board}{', simulated' if simulated else ''}"
+    return {"comment": comment, "misc": {name: text for name, text in facts.items() if text}}
+
+
+def _more(run: Run, measurement: Measurement, metric: Metric) -> dict[str, Any]:
+    found = {"run": run.run_id, "boot": measurement.boot, "repetition": measurement.repetition}
+    uncertainty = uncertainty_of(measurement, metric)
+    return found if uncertainty is None else {**found, "standard_uncertainty": uncertainty}

@@ -1,0 +1,69 @@
+"""A run in KCIDB's JSON follows the schema of KernelCI's own library."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, command_line
+from index_runs import write_run
+from kcidb_io.schema import V5_3  # pyright: ignore[reportMissingTypeStubs]
+from results_factory import make_run
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import JobFacts
+from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.report.kcidb import to_kcidb
+
+
+@pytest.fixture
+def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return command_line(monkeypatch, capfd)
+
+
+def checked(text: str) -> dict[str, Any]:
+    document = json.loads(text)
+    V5_3.validate(document)  # pyright: ignore[reportUnknownMemberType]
+    return document
+
+
+def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
+    made = make_run(kernels=("6.1", "next"), repeat=1)
+    run = replace(made.run, job=JobFacts("7", "virtual", "bench", "https://lava.example.org/scheduler/job/7"))
+    document = checked(to_kcidb(run, made.measurements, "mylab"))
+    assert document["version"] == {"major": 5, "minor": 3}
+    assert len(document["checkouts"]) == len(document["builds"]) == 2
+    tests = {test["id"]: test for test in document["tests"]}
+    assert len(tests) == len(document["tests"]) == sum(len(metrics_of(m.workload)) for m in made.measurements)
+    for measurement in made.measurements:
+        for metric in metrics_of(measurement.workload):
+            test = tests[f"mylab:{run.run_id}-{measurement.number}-{metric.value}"]
+            figure = figure_of(measurement, metric)
+            wanted = "ERROR" if not measurement.valid else "MISS" if figure is None else "DONE"
+            assert test["status"] == wanted
+            assert test["path"].startswith("fsjoule-simulated.quick.")
+            assert test["log_url"] == run.job.url if run.job else False
+            if wanted == "DONE":
+                assert test["number"]["value"] == figure
+                assert test["number"].get("unit", "") == metric.unit
+    energies = [test for name, test in tests.items() if name.endswith(f"-{Metric.ENERGY.value}")]
+    assert any("standard_uncertainty" in test["misc"]["fsjoule"] for test in energies)
+
+
+def test_a_stored_run_is_exported(fsjoule: CommandLine, tmp_path: Path) -> None:
+    folder = write_run(tmp_path, simulated=False).path
+    done = fsjoule("export", folder, "--kcidb")
+    assert done.code == 0
+    assert {test["path"].partition(".")[0] for test in checked(done.out)["tests"]} <= {"fsjoule", "fsjoule-simulated"}
+    assert "give --kcidb" in fsjoule("export", folder).err
+
+
+def test_a_wrong_origin_and_a_run_without_kernels_are_refused() -> None:
+    made = make_run()
+    with pytest.raises(ConfigError, match="is no name of a CI system"):
+        to_kcidb(made.run, made.measurements, "My Lab")
+    with pytest.raises(ConfigError, match="on which kernel it measured"):
+        to_kcidb(replace(made.run, kernels=()), made.measurements, "mylab")
