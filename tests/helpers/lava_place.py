@@ -45,6 +45,11 @@ class LavaPlace:
         done = process.run([FSJOULE, "lava", *words], timeout_s=LIMIT_S, env=self.environment)
         return done.stdout.decode()
 
+    def told(self, *words: str, **variables: str) -> str:
+        """What `fsjoule lava` tells on stderr. Raises LabError with it if it fails."""
+        done = process.run([FSJOULE, "lava", *words], timeout_s=LIMIT_S, env=self.environment | variables)
+        return done.stderr.decode()
+
     def device(self, *options: str) -> str:
         results = ["--results", str(self.folder / "results")]
         return self.fsjoule("device", "virtual", "--lg-env", self.lg_env, *results, *options)

@@ -10,17 +10,18 @@ import os
 import re
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_runs import PROJECT
 from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
-from lava_server import USER, RefusedError, Server, server
+from lava_server import USER, WORKER, RefusedError, Server, server
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import descendants
-from fsjoule.model import RunStatus
+from fsjoule.model import JobFacts, RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
@@ -53,7 +54,8 @@ def place(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[La
 def lava(place: LavaPlace, tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """The server, with the place as a device."""
     with server(tmp_path_factory.mktemp("server")) as running:
-        running.add_device(NAME, NAME, place.device("--template", "--wait", "120"))
+        told = ("--worker", WORKER, "--server", running.url)
+        running.add_device(NAME, NAME, place.device("--template", "--wait", "120", *told))
         yield running
 
 
@@ -101,6 +103,7 @@ def test_two_jobs_for_one_place_run_one_after_the_other_and_their_figures_are_th
         [run_id] = [each["name"].removeprefix("run-") for each in told if re.fullmatch(r"run-\d.*", each["name"])]
         run = load_run(place.folder / "results" / run_id)
         assert run.run.status is RunStatus.COMPLETE
+        assert run.run.job == JobFacts(str(number), NAME, WORKER, f"{lava.url}/scheduler/job/{number}")
         expected = dict(pair for each in run.measurements for pair in figures_of(each))
         figures = {each["name"]: each for each in told if each["name"] in expected}
         assert figures.keys() == expected.keys()
@@ -111,6 +114,55 @@ def test_two_jobs_for_one_place_run_one_after_the_other_and_their_figures_are_th
         log = lava.log(number)
         assert lava.token not in log
         assert INDEX_PASSWORD not in log
+    place.assert_nothing_left()
+
+
+def test_a_jobs_run_is_pulled_from_its_folder_and_from_its_log(lava: Server, place: LavaPlace, tmp_path: Path) -> None:
+    number = a_measuring_job(lava, place)
+
+    def pull(folder: Path, job: int = number, token: str = lava.token) -> str:
+        words = ["pull", lava.url, str(job), "--results", str(folder)]
+        return place.told(*words, FSJOULE_LAVA_TOKEN=token)
+
+    assert "the run folder" in pull(tmp_path / "whole")
+    [copied] = (tmp_path / "whole").iterdir()
+    worker = place.folder / "results"
+    aside = worker.rename(worker.with_name("out-of-reach"))
+    try:
+        assert "from the job's log, without traces" in pull(tmp_path / "log")
+    finally:
+        aside.rename(worker)
+    [rebuilt] = (tmp_path / "log").iterdir()
+    whole, log = load_run(copied), load_run(rebuilt)
+    assert log.measurements == whole.measurements
+    assert whole.run.job is not None
+    assert log.run == replace(whole.run, job=replace(whole.run.job, pulled=True))
+    with pytest.raises(LabError, match="has no job 9999"):
+        pull(tmp_path, job=9999)
+    with pytest.raises(LabError, match="its token is wrong"):
+        pull(tmp_path, token="wrong")
+    smoke = [each["id"] for each in lava.get("jobs/?limit=1000")["results"] if each["health_check"]]
+    for each in smoke[:1]:
+        with pytest.raises(LabError, match="has no measurements of fsjoule"):
+            pull(tmp_path, job=each)
+
+
+def a_measuring_job(lava: Server, place: LavaPlace) -> int:
+    """A job that has measured; an earlier test's if there is one."""
+    jobs = lava.get("jobs/?limit=1000")["results"]
+    found = [each["id"] for each in jobs if each["health"] == "Complete" and not each["health_check"]]
+    if found:
+        return int(found[0])
+    number = lava.submit(place.job(*FIRST))
+    assert lava.wait(number)["health"] == "Complete"
+    return number
+
+
+def test_a_gates_verdict_is_its_jobs_result(lava: Server, place: LavaPlace) -> None:
+    number = lava.submit(place.fsjoule("job", "--lg-env", place.lg_env, "--baseline", "6.1", "--candidate", "6.1"))
+    assert lava.wait(number)["health"] == "Complete"
+    assert {each["name"]: each["result"] for each in lava.results(number)}["gate"] == "pass"
+    assert "gate: identical; both kernels are the same, byte for byte" in lava.log(number)
     place.assert_nothing_left()
 
 
