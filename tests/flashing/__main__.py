@@ -24,13 +24,14 @@ def _flash_with_fault(board: UmsBoard, image: Path, kind: str, chance: random.Ra
     """Inject one fault. Returns what went wrong with that, or nothing."""
     phase = chance.choice(("on", "usb"))
     after_s = round(chance.uniform(0, _LONGEST_S[phase]), 2)
-    flasher = board.flasher
+    console = board.flasher.uboot.console
     acts = {"unplugged": lambda: board.plug_usb(False), "reset": board.reset, "power lost": board.cut_power}
     begin = time.monotonic()
     if kind == "prompt missed":
-        countdown, flasher.uboot.autoboot = flasher.uboot.autoboot, "never said"
+        # Nothing that is typed arrives: the wire to the board's receiver is broken.
+        write, console.write = console.write, len
         error = failed(board, image)
-        flasher.uboot.autoboot = countdown
+        console.write = write
     else:
         with board.fault(acts[kind], phase=phase, after_s=after_s):
             error = failed(board, image)

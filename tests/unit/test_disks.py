@@ -42,6 +42,7 @@ def test_the_boards_own_disk_may_be_written() -> None:
         (replace(READER, kind="file"), "is not a disk"),
         (replace(READER, kind="partition"), "is a partition, no disk"),
         (replace(READER, uses=("sdb1 is mounted on /boot", "sdb2 is swap space")), "sdb1 is mounted on /boot, sdb2 is"),
+        (replace(READER, size_bytes=0), "has no medium"),
         (replace(READER, claimed=True), "another program has it for itself"),
         (replace(READER, bus="other"), "is not a USB disk"),
         (LOOP, "is not a USB disk"),

@@ -110,6 +110,8 @@ class BoardsDisk:
             return {"missing": "does not exist", "file": "is not a disk"}.get(disk.kind, f"is a {disk.kind}, no disk")
         if disk.uses or disk.claimed:
             return f"is in use on the exporter: {', '.join(disk.uses) or 'another program has it for itself'}"
+        if not disk.size_bytes:
+            return "has no medium"
         return self._identity_objection(disk) or self._size_objection(disk.size_bytes, image_bytes)
 
     def _identity_objection(self, disk: Disk) -> str | None:
@@ -137,7 +139,7 @@ class BoardsDisk:
         if objection is not None:
             raise LabError(
                 f"{disk.path} {objection}; nothing was written",
-                transient=disk.kind == "missing",
+                transient=disk.kind == "missing" or not disk.size_bytes,
                 hint="the exporter's file names the board's disk, disk_serial and disk_link of the flasher say which "
                 "one it is (docs/flashing.md)",
             )
