@@ -139,7 +139,7 @@ class BoardsDisk:
         if objection is not None:
             raise LabError(
                 f"{disk.path} {objection}; nothing was written",
-                transient=disk.kind == "missing" or not disk.size_bytes,
+                transient=disk.kind == "missing" or (disk.kind == "disk" and not disk.size_bytes),
                 hint="the exporter's file names the board's disk, disk_serial and disk_link of the flasher say which "
                 "one it is (docs/flashing.md)",
             )
