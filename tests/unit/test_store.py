@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def test_what_is_stored_is_read_back(made: MadeRun, tmp_path: Path) -> None:
     assert trace is not None
     np.testing.assert_array_equal(trace.power_w, made.traces[1].power_w)
     assert not list(folder.path.rglob("*.partial"))
+
+
+def test_the_plan_is_not_read_back_with_each_measurement(made: MadeRun, tmp_path: Path) -> None:
+    plan = replace(made.run.plan, entries=made.run.plan.entries * 100)
+    folder = RunFolder(tmp_path)
+    begun = time.process_time()
+    folder.begin(replace(made.run, plan=plan, status=RunStatus.RUNNING))
+    beginning_s = time.process_time() - begun
+    begun = time.process_time()
+    for measurement in made.measurements[:4]:
+        folder.add(measurement, None, {})
+    assert time.process_time() - begun < 2 * beginning_s
 
 
 def test_load_run_takes_the_path_of_run_json_too(made: MadeRun, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import list_inside
 from fsjoule.host.interrupts import shielded
+from fsjoule.host.json_text import json_text
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
@@ -127,7 +128,7 @@ class RunFolder:
             write_folder(self.path / MEASUREMENTS_FOLDER / name, files)
         self._stored[measurement.number] = name
         if self._run is not None:
-            self._write_run(self._run)
+            self._write_run(self._run, known=True)
 
     def keep(self, name: str, content: bytes) -> None:
         """Write a file beside run.json, or replace it. Raises StorageError if that fails."""
@@ -140,10 +141,13 @@ class RunFolder:
         if self._unlock is not None:
             self._unlock()
 
-    def _write_run(self, run: Run) -> None:
+    def _write_run(self, run: Run, *, known: bool = False) -> None:
         indexed = replace(run, measurements=tuple(name for _, name in sorted(self._stored.items())))
+        # A known run was checked to be readable, and a measurement adds only its name. Reading a plan of thousands of
+        # entries back takes longer than all else.
+        content = json_text(RUN.adapter, indexed, indent=2) if known else encode(RUN, indexed, "the run")
         with _storing(RUN_FILE, self.path):
-            write_file(self.path / RUN_FILE, encode(RUN, indexed, "the run"))
+            write_file(self.path / RUN_FILE, content)
         self._run = indexed
 
 
