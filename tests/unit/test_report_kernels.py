@@ -78,7 +78,8 @@ def test_no_kernel_and_no_figure_is_cut_off_in_the_terminal(made: MadeRun) -> No
             assert heading in re.sub(r"\s+", " ", text)
 
 
-def test_the_page_shows_each_kernel_with_all_that_is_needed_to_get_it_again(made: MadeRun) -> None:
+def test_the_page_shows_each_kernel_with_all_that_is_needed_to_get_it_again() -> None:
+    made = make_run(filesystems=("ext4",), kernels=KERNELS, repeat=1)
     page = render_page(summarise(made.run, made.measurements), made.measurements, made.traces.get)
     for kernel in made.run.kernels:
         assert f"Kernel {kernel.label}" in page
