@@ -41,9 +41,10 @@ PERFECT = Instrument(
 )
 REAL = dataclasses.replace(INFO, simulated=False)
 SQRT3 = math.sqrt(3)
+Load = npt.NDArray[np.int64]
 
 
-def busy(random: np.random.Generator, ticks: int = 2000) -> npt.NDArray[np.int64]:
+def busy(random: np.random.Generator, ticks: int = 2000) -> Load:
     """A load that changes from tick to tick and in bursts, about 1.25 W."""
     bursts = np.repeat(random.integers(0, 600, ticks // 50), 50)
     return 2200 + bursts + random.integers(-40, 40, ticks)
@@ -86,8 +87,20 @@ def test_the_calibration_is_applied() -> None:
     assert holed.gross_mj.value == pytest.approx(result.gross_mj.value)
 
 
-@given(st.lists(st.integers(-4000, 7999), min_size=1200, max_size=1200), st.floats(0, 999.9), st.floats(1, 600))
-def test_windows_add_up(shunt: list[int], offset_us: float, length_ms: float) -> None:
+def loads(length: int, least: int, largest: int) -> st.SearchStrategy[Load]:
+    """Noise, and a few samples of any value. To draw each of a thousand samples takes seconds."""
+
+    def load(seed: int, chosen: dict[int, int]) -> Load:
+        made = np.random.default_rng(seed).integers(least, largest + 1, length)
+        made[list(chosen)] = list(chosen.values())
+        return made
+
+    places, values = st.integers(0, length - 1), st.integers(least, largest)
+    return st.builds(load, st.integers(0, 2**32), st.dictionaries(places, values, max_size=20))
+
+
+@given(loads(1200, -4000, 7999), st.floats(0, 999.9), st.floats(1, 600))
+def test_windows_add_up(shunt: Load, offset_us: float, length_ms: float) -> None:
     """The energy of a window is that of its two halves, wherever in a tick they meet."""
     trace = trace_of(shunt)
     start = 1_450_000 + offset_us
@@ -201,13 +214,13 @@ def test_too_many_missed_ticks_are_refused() -> None:
     assert energy(trace_of(load, missed=range(700, 720)), window, IDLE, limits=Limits(missed_fraction=0.02))
 
 
-@given(st.lists(st.integers(0, 7999), min_size=1000, max_size=1000), st.integers(0, 300), st.integers(30, 300))
-def test_samples_equal_the_cumulative_energy(shunt: list[int], start_ms: int, length_ms: int) -> None:
+@given(loads(1000, 0, 7999), st.integers(0, 300), st.integers(30, 300))
+def test_samples_equal_the_cumulative_energy(shunt: Load, start_ms: int, length_ms: int) -> None:
     trace = trace_of(shunt)
     begin = 1_400_000 + start_ms * 1000 + 400
     result = energy(trace, Window(begin, begin + min(length_ms, 250) * 1000), IDLE)
     assert result.check_mj == pytest.approx(result.check_sum_mj, rel=1e-12, abs=1e-12)
-    tick_mj = max(shunt) * 1250 * trace.info.power_lsb_w
+    tick_mj = int(shunt.max()) * 1250 * trace.info.power_lsb_w
     assert abs(result.check_sum_mj - result.gross_mj.value) <= 2 * tick_mj + 1e-9
 
 
