@@ -265,6 +265,22 @@ def test_a_configuration_is_frozen_with_what_each_end_knows(tree: Path) -> None:
         assert builder.wait(line[0], LIMIT_S) == Unbuildable("this source does not accept CONFIG_SCHEDSTATS=y")
 
 
+def test_what_is_configured_again_leaves_the_source_alone(tree: Path) -> None:
+    """A switch to the other end and back would give files new times: the next build would compile them for nothing."""
+    changed(tree, "fs/ext4/file.c", "x +", "x * 2 +")
+    repository = open_repository(tree)
+    line = find_line(repository, ["v6.1"], ["HEAD"])
+    ends = [repository.revision(each.id) for each in (line[0], line[-1])]
+    configuration = builds_of(repository).frozen.configuration
+    first = freeze(ends, configuration, progress=print)
+    file = ends[0].workplace / "source" / "fs" / "ext4" / "file.c"
+    written = file.stat().st_mtime_ns
+    said: list[str] = []
+    assert freeze(ends, configuration, progress=said.append) == first
+    assert file.stat().st_mtime_ns == written
+    assert said == []
+
+
 def test_an_end_that_cannot_be_configured_is_told(tree: Path) -> None:
     changed(tree, "Kconfig", "config MODULES", "confog MODULES")
     repository = open_repository(tree)

@@ -30,6 +30,7 @@ from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
 from fsjoule.kernels.configuration import Configuration, board_configuration
 from fsjoule.kernels.kconfig import not_granted, parse_config
+from fsjoule.kernels.kept import Kept, forget_kept, keep, kept
 from fsjoule.kernels.reads import READS, reads_of
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import Revision, check_out, files_of, find_revision, has_changes, kernels_cache
@@ -40,7 +41,6 @@ STAGE_VERSION: Final = 2
 
 _log: Final = logging.getLogger(__name__)
 _STAGE: Final = "built"
-_FAILED: Final = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class BuildNotes:
 
 
 _NOTES: Final = TypeAdapter(BuildNotes)
+_SYMBOLS: Final = TypeAdapter(dict[str, str])
 
 
 def build_kernel(
@@ -135,12 +136,21 @@ def build_revision(
 
 
 def configured(found: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
-    """Symbol -> value in a revision's full configuration. Raises like `build_revision`."""
+    """Symbol -> value in a revision's full configuration. Raises like `build_revision`.
+
+    It is kept. To switch the source and back would give all files that differ a new time, and the next build would
+    compile them once more.
+    """
+    key = build_key(found.tree, configuration, compiler_version())
+    if (known := kept(Kept.CONFIGURATION, key, _SYMBOLS)) is not None:
+        return known
     folder = found.workplace / "configured"
     with _checked_out(found, configuration, folder, progress=progress, jobs=jobs) as work:
         discard(folder)
         folder.mkdir()
-        return work.configured()
+        symbols = work.configured()
+    keep(Kept.CONFIGURATION, key, _SYMBOLS, symbols)
+    return symbols
 
 
 def built_folder(content: str, key: str, recipe: str = DEFAULT_RECIPE) -> Path | None:
@@ -148,11 +158,6 @@ def built_folder(content: str, key: str, recipe: str = DEFAULT_RECIPE) -> Path |
     folder = kernels_cache() / _STAGE / _entry_name(content, recipe)
     entry = folder.with_name(f"{folder.name}-{key}")
     return entry if entry.exists() and damage(entry) is None else None
-
-
-def failure_file(key: str) -> Path:
-    """The file for the reason of a failed build; its folder may be absent."""
-    return kernels_cache() / _FAILED / f"{key}.json"
 
 
 def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
@@ -173,7 +178,7 @@ def clean_kernels(*, progress: Progress) -> int:
             shutil.rmtree(place)
         progress(f"removed source and build folders {place.name} ({size:.0f} MiB)")
         freed += round(size * 2**20)
-    discard(kernels_cache() / _FAILED)
+    forget_kept()
     return freed
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.host.cache.stages import Progress, cache_key
-from fsjoule.host.json_text import json_text
-from fsjoule.kernels.build import build_key, build_revision, built_folder, failure_file, read_notes
+from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
 from fsjoule.kernels.choices import take_kernels
 from fsjoule.kernels.compilation import compiler_version
+from fsjoule.kernels.kept import Kept, keep, kept
 from fsjoule.kernels.reads import READS, Reads
 from fsjoule.kernels.source_tree import Revision
 from fsjoule.kernels.tree.commits import Commit
@@ -59,10 +58,10 @@ class Builds:
         """What is known of a commit without building it; None if nothing is."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        try:
-            return _FAILURE.validate_json(self._failure(commit).read_bytes())
-        except (OSError, ValidationError):
-            folder = built_folder(commit.content, self._key(commit), self.recipe)
+        failed = kept(Kept.FAILURE, self._failure_key(commit), _FAILURE)
+        if failed is not None:
+            return failed
+        folder = built_folder(commit.content, self._key(commit), self.recipe)
         return None if folder is None else self._built(folder, progress)
 
     def build(self, commit: Commit, *, progress: Progress) -> Outcome:
@@ -70,9 +69,9 @@ class Builds:
 
         A failure is kept: the same content fails again.
         """
-        kept = self.kept(commit, progress=progress)
-        if kept is not None:
-            return kept
+        known = self.kept(commit, progress=progress)
+        if known is not None:
+            return known
         try:
             folder = build_revision(
                 self._revision(commit),
@@ -85,7 +84,7 @@ class Builds:
             )
         except KernelBuildError as error:
             failed = Unbuildable(error.reason)
-            _write(self._failure(commit), json_text(_FAILURE, failed))
+            keep(Kept.FAILURE, self._failure_key(commit), _FAILURE, failed)
             return failed
         return self._built(folder, progress)
 
@@ -102,17 +101,9 @@ class Builds:
     def _key(self, commit: Commit) -> str:
         return build_key(commit.content, self.frozen.configuration, self.compiler)
 
-    def _failure(self, commit: Commit) -> Path:
-        key = cache_key({"build": self._key(commit), "needed": self.frozen.needed})
-        return failure_file(key)
+    def _failure_key(self, commit: Commit) -> str:
+        return cache_key({"build": self._key(commit), "needed": self.frozen.needed})
 
     def _revision(self, commit: Commit) -> Revision:
         name = "-".join(filter(None, (self.repository.describe(commit.adds), commit.variant)))
         return Revision(self.repository.git_dir, commit.id, commit.content, name)
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    unfinished.write_bytes(content)
-    unfinished.rename(file)
