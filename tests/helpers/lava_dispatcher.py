@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -148,15 +150,33 @@ def dispatcher() -> Generator[Dispatcher]:
 
 @contextmanager
 def home() -> Generator[None]:
-    """/var/lib/lava is there, for namespaces to mount theirs."""
-    made = not _HOME.exists()
-    _HOME.mkdir(exist_ok=True)
+    """/var/lib/lava is there, for namespaces to mount theirs; the last of several processes takes it away.
+
+    Not before the last guard has ended: that takes the mount away in every namespace.
+    """
+    opened = _shared_home()
     try:
         yield
     finally:
-        # Not before the last guard has ended: this takes the mount away in every namespace.
-        if made:
-            _HOME.rmdir()
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A worker of this machine has files in it.
+            with contextlib.suppress(OSError):
+                _HOME.rmdir()
+        os.close(opened)
+
+
+def _shared_home() -> int:
+    while True:
+        with contextlib.suppress(FileExistsError):
+            _HOME.mkdir()
+        with contextlib.suppress(FileNotFoundError):
+            opened = os.open(_HOME, os.O_DIRECTORY)
+            fcntl.flock(opened, fcntl.LOCK_SH)
+            # Another process may have taken it away before it was locked.
+            if os.fstat(opened).st_nlink:
+                return opened
+            os.close(opened)
 
 
 def results(out: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,6 @@ from fsjoule.boards.words import abilities_text
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.images.boot_loader import _config
-from fsjoule.kernels.card_layout import LoaderPiece
 from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
 from fsjoule.lab import read_environment
 from fsjoule.model import MIB
@@ -198,9 +197,8 @@ def test_the_configuration_lies_beside_the_loader_in_debians_package(tmp_path: P
     folder = tmp_path / "usr" / "share" / "doc" / "u-boot-x" / "configs"
     folder.mkdir(parents=True)
     (folder / "config.y.gz").write_bytes(gzip.compress(CONFIG.encode()))
-    piece = LoaderPiece(file="usr/lib/u-boot/y/u-boot.img", package="u-boot-x", sector=1)
-    assert _config(tmp_path, piece) == CONFIG
-    assert _config(tmp_path, LoaderPiece(file="usr/lib/u-boot/z/MLO", package="u-boot-x", sector=1)) == ""
+    assert _config(tmp_path, "u-boot-x", "usr/lib/u-boot/y/u-boot.img") == CONFIG
+    assert _config(tmp_path, "u-boot-x", "usr/lib/u-boot/z/MLO") == ""
 
 
 # ---------------------------------------------------------------------------------------------------------------- cli
