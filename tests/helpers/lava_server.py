@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,7 +121,13 @@ class Server:
         return self.get(f"jobs/{number}/tests/?limit=1000")["results"]
 
     def log(self, number: int) -> str:
-        return str(self.get(f"jobs/{number}/logs/"))
+        """A job's log so far, which is empty before it begins."""
+        try:
+            return str(self.get(f"jobs/{number}/logs/"))
+        except RefusedError as error:
+            if error.code == HTTPStatus.NOT_FOUND:
+                return ""
+            raise
 
     def wait(self, number: int, states: tuple[str, ...] = ("Finished",), limit_s: float = 900.0) -> dict[str, Any]:
         """Wait until a job is in one of the states. Raises AssertionError with the end of its log."""

@@ -100,8 +100,9 @@ def test_two_jobs_for_one_place_run_one_after_the_other_and_their_figures_are_th
     assert second["start_time"] >= first["end_time"]
     for number in numbers:
         told = lava.results(number)
-        [run_id] = [each["name"].removeprefix("run-") for each in told if re.fullmatch(r"run-\d.*", each["name"])]
-        run = load_run(place.folder / "results" / run_id)
+        [run_id] = [found[1] for each in told if (found := re.fullmatch(r"run-([0-9a-f]+)", each["name"]))]
+        [folder] = (place.folder / "results").glob(f"*-{run_id}")
+        run = load_run(folder)
         assert run.run.status is RunStatus.COMPLETE
         assert run.run.job == JobFacts(str(number), NAME, WORKER, f"{lava.url}/scheduler/job/{number}")
         expected = dict(pair for each in run.measurements for pair in figures_of(each))
