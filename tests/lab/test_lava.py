@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -19,7 +20,7 @@ from lava_dispatcher import Dispatcher, dispatcher, output, results
 from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
 
 from fsjoule.host import process
-from fsjoule.model import RunStatus
+from fsjoule.model import JobFacts, RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
 
@@ -107,6 +108,7 @@ def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Pl
     assert code == 0, output(out)
     run = place.newest()
     assert run.run.status is RunStatus.COMPLETE
+    assert run.run.job == JobFacts(str(place.jobs), "virtual", socket.getfqdn(), "")
     told = {case(each): each for each in results(out) if each["definition"] == "0_fsjoule"}
     assert told[f"run-{run.run.run_id}"]["result"] == "pass"
     assert told["run-complete"]["result"] == "pass"
