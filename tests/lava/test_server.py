@@ -185,7 +185,9 @@ def test_a_job_that_is_cancelled_leaves_board_off_and_place_free_and_its_run_goe
 ) -> None:
     number = lava.submit(place.job())
     wait_for(
-        lambda: any(each["measurement"] for each in lava.results(number)), LIMIT_S, lambda: lava.log(number)[-3000:]
+        lambda: any(each["name"].startswith("ext4-") for each in lava.results(number)),
+        LIMIT_S,
+        lambda: lava.log(number)[-3000:],
     )
     assert place.state() == (f"{os.uname().nodename}/lava", "on")
     lava.cancel(number)
