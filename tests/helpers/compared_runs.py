@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from results_factory import BOARD, KERNEL, make_measurement
+from whole_runs import write_whole
 
 from fsjoule.model import (
     KIB,
@@ -27,7 +28,6 @@ from fsjoule.model import (
     TimedWorkload,
     Value,
 )
-from fsjoule.store.folder import RunFolder
 
 SERIES = (
     ("btrfs", FioWorkload(IoPattern.RANDWRITE, 16 * KIB, 16 * MIB)),
@@ -97,12 +97,7 @@ def write_kernels(
         versions={"fsjoule": "0.1.0", **(versions or {}), **known},
         finished_utc=measurements[-1].started_utc,
     )
-    folder = RunFolder(results)
-    folder.begin(replace(run, status=RunStatus.RUNNING))
-    for measurement in measurements:
-        folder.add(measurement, None, {})
-    folder.finish(run)
-    return folder.path
+    return write_whole(results, run, measurements)
 
 
 def in_guest_time(measurement: Measurement) -> Measurement:

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from results_factory import KERNEL, MadeRun, make_run
+from whole_runs import write_whole
 
 from fsjoule.model import BoardFacts, Measurement, RunStatus
-from fsjoule.store.folder import RunFolder
 
 Change = Callable[[Measurement], Measurement]
 
@@ -60,13 +60,8 @@ def write_run(
     )
     wanted = [m for m in made.measurements if only is None or m.number in set(only)]
     measurements = tuple(change(_of_run(m, run_id, started, choice, simulated=simulated)) for m in wanted)
-    folder = RunFolder(results)
-    folder.begin(replace(run, status=RunStatus.RUNNING))
-    for measurement in measurements:
-        folder.add(measurement, None, {})
-    if finished:
-        folder.finish(run)
-    return Written(folder.path, measurements)
+    path = write_whole(results, run if finished else replace(run, status=RunStatus.RUNNING), measurements)
+    return Written(path, measurements)
 
 
 def _booted(board: BoardFacts, kernel: tuple[str, str]) -> BoardFacts:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from results_factory import make_run
+from whole_runs import write_whole
 
-from fsjoule.model import Profile, Symbols
-from fsjoule.store.folder import RunFolder
+from fsjoule.model import Measurement, Profile, Symbols
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
 INSTRUCTION_NS = 4
@@ -52,14 +52,14 @@ def write_profiled(
 ) -> Path:
     """A run of these kernels, each boot of which executes that many instructions of btrfs, and 7 others."""
     made = make_run(kernels=tuple(executed), repeat=1)
-    folder = RunFolder(results)
-    folder.begin(made.run)
     boots = {kernel: number for number, kernel in enumerate(executed, start=1)}
-    for measurement in made.measurements:
+
+    def attachments(measurement: Measurement) -> dict[str, bytes]:
         profile = profile_of({0xBF000004: executed[measurement.kernel], 0xC0000004: 7})
-        files = {PROFILE_FILE: encode_profile(profile)} if profiles else {}
-        folder.add(replace(measurement, boot=boots[measurement.kernel]), None, files)
+        return {PROFILE_FILE: encode_profile(profile)} if profiles else {}
+
+    measured = (replace(measurement, boot=boots[measurement.kernel]) for measurement in made.measurements)
+    path = write_whole(results, made.run, measured, attachments=attachments)
     for boot in boots.values() if symbols else ():
-        folder.keep(symbols_file(boot), encode_symbols(symbols_of(_KERNEL_SYMBOLS)))
-    folder.finish(made.run)
-    return folder.path
+        (path / symbols_file(boot)).write_bytes(encode_symbols(symbols_of(_KERNEL_SYMBOLS)))
+    return path

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from nights import Nights
 from results_factory import make_run
+from whole_runs import write_whole
 
-from fsjoule.model import Fault, IoPattern, LabStep, Run, RunStatus
+from fsjoule.model import Fault, IoPattern, LabStep, Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.runs.gate import keep_gate
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
-from fsjoule.store.folder import RunFolder
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
@@ -59,6 +59,12 @@ class Written:
     buggy: int
 
 
+def _attachments(measurement: Measurement) -> dict[str, bytes]:
+    console = b"# sync\n\n# mount -t ext4 /dev/mmcblk1p3 /mnt\n"
+    fio = {"fio.json": json.dumps({"fio version": "fio-3.33"}).encode()} if measurement.fio else {}
+    return {"console.log": console, STEPS_FILE: encode_steps(LAB_STEPS), **fio}
+
+
 def write_run(results: Path) -> Written:
     """A run with traces, attachments and labgrid's steps, in which one thing of each kind went wrong."""
     made = make_run(repeat=1)
@@ -77,22 +83,12 @@ def write_run(results: Path) -> Written:
         replace(lab, number=failed, what="the outlet does not answer", transient=False, steps=()),
         replace(lab, number=buggy, what="ValueError: no\n  line 1", transient=False, bug=True, steps=()),
     )
-    folder = RunFolder(results)
-    folder.begin(replace(made.run, status=RunStatus.RUNNING))
-    for measurement in made.measurements:
-        if measurement.number in (missing, failed, buggy):
-            continue
-        attachments = {
-            "console.log": b"# sync\n\n# mount -t ext4 /dev/mmcblk1p3 /mnt\n",
-            STEPS_FILE: encode_steps(LAB_STEPS),
-        }
-        if measurement.fio:
-            attachments["fio.json"] = json.dumps({"fio version": "fio-3.33"}).encode()
-        folder.add(measurement, made.traces.get(measurement.number), attachments)
-    folder.finish(replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted", faults=faults))
-    name = next(path for path in (folder.path / "measurements").iterdir() if path.name.startswith(f"{damaged:02d}-"))
+    run = replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted", faults=faults)
+    measured = [each for each in made.measurements if each.number not in (missing, failed, buggy)]
+    folder = write_whole(results, run, measured, trace=made.traces.get, attachments=_attachments)
+    name = next(path for path in (folder / "measurements").iterdir() if path.name.startswith(f"{damaged:02d}-"))
     (name / "measurement.json").write_text("{", encoding="utf-8")
-    return Written(folder.path, made.run, invalid, damaged, missing, retried, failed, buggy)
+    return Written(folder, made.run, invalid, damaged, missing, retried, failed, buggy)
 
 
 def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:

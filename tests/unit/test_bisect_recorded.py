@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from bisections import COMMITS, Bisection, asked, figures
 from results_factory import make_run
+from whole_runs import write_whole
 
 from fsjoule.model import Measurement, Run
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Recorded, RecordedBoot, bisection_log
-from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.testing import FakeKernelBoots
@@ -29,12 +29,8 @@ def write(results: Path, run_id: str, digests: dict[str, str], **other: str) -> 
     made = make_run(kernels=tuple(digests), filesystems=("ext4",))
     facts = tuple(replace(made.run.kernels[0], label=label, digest=digest) for label, digest in digests.items())
     run: Run = replace(made.run, run_id=run_id, kernels=facts)
-    folder = RunFolder(results)
-    folder.begin(run)
-    for each in made.measurements:
-        folder.add(replace(each, boot=each.repetition, series=replace(each.series, **other)), None, {})
-    folder.finish(run)
-    return folder.path
+    measured = (replace(each, boot=each.repetition, series=replace(each.series, **other)) for each in made.measurements)
+    return write_whole(results, run, measured)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from results_factory import MadeRun, make_run, make_trace
+from whole_runs import write_whole
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model import Measurement, RunStatus, Value
@@ -66,6 +67,17 @@ def test_the_plan_is_not_read_back_with_each_measurement(made: MadeRun, tmp_path
     for measurement in made.measurements[:4]:
         folder.add(measurement, None, {})
     assert time.process_time() - begun < 2 * beginning_s
+
+
+def test_the_tests_own_run_folders_are_the_same(made: MadeRun, tmp_path: Path) -> None:
+    extra = {"fio.json": b"{}", "console.log": b"ok\n"}
+    one = _store(made, tmp_path / "one").path
+    other = write_whole(
+        tmp_path / "other", made.run, made.measurements, trace=made.traces.get, attachments=lambda _: extra
+    )
+    assert one.name == other.name
+    for name in {path.relative_to(folder) for folder in (one, other) for path in folder.rglob("*.*")}:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
 def test_load_run_takes_the_path_of_run_json_too(made: MadeRun, tmp_path: Path) -> None:
