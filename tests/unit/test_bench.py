@@ -197,6 +197,16 @@ def test_what_the_kernel_reports_makes_it_invalid() -> None:
     assert any("I/O error" in reason for reason in measured("write-16k", with_error).invalid_reasons)
 
 
+def test_a_board_with_busyboxs_dmesg_only_is_measured() -> None:
+    def by_busybox(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 1, "dmesg: invalid option -- 'C'\n") if argv == ("dmesg", "-C") else answer(argv)
+
+    shell = FakeShell(by_busybox)
+    bench = bench_of(shell=shell, meter=FakeMeter())
+    bench.measure(entry(bench, "write-16k"))
+    assert ("dmesg", "-c") in shell.asked
+
+
 def test_fio_that_fails_makes_it_invalid() -> None:
     def failing(argv: tuple[str, ...]) -> CommandResult:
         return CommandResult(argv, 1, "No space left on device") if argv[0] == "fio" else answer(argv)

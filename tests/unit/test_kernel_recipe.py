@@ -65,7 +65,7 @@ def test_unknown_names_list_the_choices() -> None:
             "kernels.5.10.package",
             'package = "linux-armmp"',
         ),
-        ("[userland]", "[userspace]", "userland", None),
+        ("[userland]", "[userspace]", "userspace: Extra inputs", "[userspace]"),
         ('base = "debian"', 'base = "gentoo"', "no base recipe 'gentoo'", 'base = "gentoo"'),
         ("architecture =", "architecture", "not valid TOML", 'architecture "armhf"'),
     ],

@@ -86,7 +86,7 @@ class Flakey:
             written.append(self._write(shell, self._parts[1:], begun_s))
             measurer.scratch.unmount()
         while_writing = measurer.kernel_log()
-        checked(shell, "dmesg", "-C")
+        measurer.clear_kernel_log()
         evidence = Survey(measurer, kind, promised).run(self.entry.number)
         evidence.notes += [f"not all was written: {each.said[-200:]}" for each in written if each.said]
         log = [f"{each.last} was synced {each.synced_s:.1f} s after the device was made" for each in written]

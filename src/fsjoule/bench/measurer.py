@@ -161,7 +161,7 @@ class Measurer:
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
             self.turn_to(entry.storage)
-        checked(self.shell, "dmesg", "-C")
+        self.clear_kernel_log()
         try:
             evidence = work(kind)
         except MeasurementInvalid as error:
@@ -197,6 +197,10 @@ class Measurer:
     def kernel_log(self) -> str:
         """The kernel's messages since the start of this measurement, or since the boot."""
         return checked(self.shell, "dmesg").stdout
+
+    def clear_kernel_log(self) -> None:
+        if self.shell.run(("dmesg", "-C")).exit_code != 0:
+            checked(self.shell, "dmesg", "-c")  # busybox's dmesg, which also prints it
 
     def rest(self, seconds: float) -> None:
         """Let time pass while the board is idle."""

@@ -46,7 +46,7 @@ def build_card_files(
     boot = folder / "boot"
     boot.mkdir()
     modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
-    initramfs = build_initramfs(init=init, busybox=userland.tree / "bin" / "busybox", kernel=kernel, modules=modules)
+    initramfs = build_initramfs(init=init, busybox=userland.busybox, kernel=kernel, modules=modules)
     checksums = write_boot_files(
         boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader, progress=progress
     )
@@ -58,7 +58,7 @@ def build_card_files(
         kernel_choice=choice,
         kernel_package=kernel.package,
         card_sha256=file_sha256(card),
-        checksums={**kernel.package_sha256, **checksums, **loader.checksums},
+        checksums={**kernel.package_sha256, **userland.sha256, **checksums, **loader.checksums},
         packages={**userland.packages, **kernel.packages, **loader.packages},
     )
     (folder / "facts.json").write_text(json.dumps(asdict(facts), indent=2) + "\n")

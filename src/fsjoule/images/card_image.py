@@ -128,7 +128,7 @@ def _card(
         recipes_folder() / "initramfs" / "fill",
     )
     files = userland_stage(chosen, progress=progress)
-    name = f"{recipe}-{taken.short_name}-{root_filesystem}"
+    name = f"{chosen.name}-{taken.short_name}-{root_filesystem}"
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
     inputs = {
         "version": STAGE_VERSION,

@@ -13,6 +13,7 @@ from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.fill import fill_on_board
 from fsjoule.images.make_filesystem import make_filesystem
+from fsjoule.images.own_root import BUSYBOX, add_busybox
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import Kernel
@@ -73,10 +74,10 @@ def root_partition(
         if kind.as_root.make:
             make_filesystem(kind, tree, image, size_mib=recipe.card.root_mib, steady=steady)
         else:
-            busybox = userland.tree / "bin" / "busybox"
             fill_on_board(
-                recipe, kind, kernel, tree, image, busybox=busybox, init=fill, steady=steady, progress=progress
-            )
+                recipe, kind, kernel, tree, image,
+                busybox=userland.busybox, init=fill, steady=steady, progress=progress,
+            )  # fmt: skip
         shutil.rmtree(tree)
 
     return build_once("partition", name, key, build, progress=progress, root=root) / "root.img"
@@ -95,20 +96,30 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
     for path in ours:
         _give_to_root(path)
     for name in _MOUNT_POINTS:
+        if (tree / name).is_symlink():  # of another distribution
+            (tree / name).unlink()
         (tree / name).mkdir(exist_ok=True)
         _give_to_root(tree / name)
     (tree / "tmp").chmod(0o1777)
     (tree / "root").chmod(0o700)
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
     _give_to_root(tree / "etc" / "hostname")
-    (tree / "etc" / "mtab").symlink_to("/proc/self/mounts")
+    _link(tree / "etc" / "mtab", "/proc/self/mounts")
+    own = BUSYBOX if recipe.userland.archive else None
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
     for applet in recipe.userland.applets:
         if applet not in present:
-            (tree / "usr" / "bin" / applet).symlink_to("busybox")
-    (tree / "usr" / "sbin" / "init").symlink_to("../bin/busybox")
+            (tree / "usr" / "bin" / applet).symlink_to("busybox" if own is None else f"../../{own}")
+    if own is not None:
+        add_busybox(tree, userland.busybox, overlay)
+    _link(tree / "usr" / "sbin" / "init", "../bin/busybox" if own is None else f"../../{own}")
     for path in (tree, *tree.rglob("*")):
         os.utime(path, (IMAGE_TIME_S, IMAGE_TIME_S), follow_symlinks=False)
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
 
 
 def _give_to_root(path: Path) -> None:

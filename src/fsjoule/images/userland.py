@@ -1,11 +1,14 @@
-"""Stage `userland`: unpacked Debian packages without scripts. Entry: `tree/`, `packages.json` (versions)."""
+"""Stage `userland`: unpacked Debian packages without scripts, or another root filesystem.
+
+Entry: `tree/`, `packages.json` (versions); with another root filesystem also `busybox`, and its digest in `archive`.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -14,7 +17,9 @@ from fsjoule.host import process
 from fsjoule.host.apt import debian_mirror, source_line
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.host.watched import run_watched, size_mib
-from fsjoule.kernels.recipe import Recipe
+from fsjoule.images.own_root import STAGE_VERSION as OWN_ROOT_VERSION
+from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, unpack_root
+from fsjoule.kernels.recipe import Recipe, recipes_folder
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 4
@@ -27,10 +32,17 @@ class Userland:
     digest: str
     tree: Path
     packages: dict[str, str]
+    busybox: Path
+    sha256: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def userland(recipe: Recipe, *, progress: Progress) -> Userland:
-    """The unpacked packages, fetched unless they are cached. Raises a transient LabError, often for the network."""
+    """The unpacked packages, fetched unless they are cached, or the recipe's archive.
+
+    Raises a transient LabError, often for the network, and ConfigError for an archive that is no root filesystem.
+    """
+    if recipe.userland.archive:
+        return _from_archive(recipe, progress)
     inputs = {
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
@@ -40,7 +52,34 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     }
     key = cache_key(inputs)
     folder = build_once("userland", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
-    return Userland(entry_digest(folder), folder / "tree", json.loads((folder / "packages.json").read_text()))
+    packages = json.loads((folder / "packages.json").read_text())
+    return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
+
+
+def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
+    archive = recipes_folder() / recipe.userland.archive
+    digest = archive_sha256(recipe, archive)
+    inputs = {
+        "version": OWN_ROOT_VERSION,
+        "architecture": recipe.architecture,
+        "archive": digest,
+        "busybox": recipe.userland.suite,
+        "remove": recipe.userland.remove,
+    }
+
+    def build(folder: Path) -> None:
+        process.require_root("another root filesystem is unpacked")
+        tree = folder / "tree"
+        unpack_root(archive, tree, progress)
+        _finish(tree, recipe)
+        check_root(recipe, archive, tree)
+        packages = fetch_busybox(recipe, folder, progress)
+        (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
+
+    folder = build_once("userland", recipe.name, cache_key(inputs), build, progress=progress)
+    packages = json.loads((folder / "packages.json").read_text())
+    sha256 = {f"root filesystem {archive.name}": digest}
+    return Userland(entry_digest(folder), folder / "tree", packages, folder / "busybox", sha256)
 
 
 def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
@@ -69,13 +108,17 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     archives = tree / "var" / "cache" / "apt" / "archives"
     packages = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
     (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
-    for pattern in wanted.remove:
+    _finish(tree, recipe)
+    log.unlink()
+    progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
+
+
+def _finish(tree: Path, recipe: Recipe) -> None:
+    for pattern in recipe.userland.remove:
         for path in tree.glob(pattern):
             _remove(path)
     _merge_usr(tree)
     _drop_privileges(tree)
-    log.unlink()
-    progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
 
 
 def _name_and_version(file: Path) -> tuple[str, str]:
@@ -88,6 +131,8 @@ def _merge_usr(tree: Path) -> None:
     """Turn /bin, /sbin and /lib into links into /usr, like Debian's installer; newer packages expect it."""
     wide = ["lib64"] if (tree / "usr" / "lib64").exists() else []
     for name in ("bin", "sbin", "lib", *wide):
+        if (tree / name).is_symlink():
+            continue  # another distribution has done it
         merged = tree / "usr" / name
         merged.mkdir(exist_ok=True)
         if (tree / name).is_dir():

@@ -203,7 +203,7 @@ def _checked_out(
 
 
 def _entry_name(content: str, recipe: str) -> str:
-    return f"{recipe}-{content[:12]}"
+    return f"{recipe.rpartition('/')[2].removesuffix('.toml')}-{content[:12]}"
 
 
 def _check_needed(needed: Collection[str], config: dict[str, str]) -> None:

@@ -89,11 +89,15 @@ class Modules(_Table):
 
 
 class Userland(_Table):
-    """The root's Debian packages. `remove` are paths (globs) to delete, `applets` links to busybox to add."""
+    """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
+
+    `remove` are paths (globs) to delete, `applets` links to busybox to add.
+    """
 
     suite: Name
     components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)
-    packages: Annotated[tuple[Name, ...], Field(min_length=1)]
+    packages: tuple[Name, ...] = ()
+    archive: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
     remove: Words = ()
     applets: Words = ()
 
@@ -163,6 +167,12 @@ class Recipe(_Table):
     filesystems: Annotated[dict[RootName, RootFilesystem], Field(min_length=1)]
 
     @model_validator(mode="after")
+    def _has_a_root(self) -> Self:
+        if not self.userland.packages and not self.userland.archive:
+            raise ValueError("userland has neither packages nor an archive: one of them is needed")
+        return self
+
+    @model_validator(mode="after")
     def _builds_for_its_own_kernels(self) -> Self:
         for name, row in self.modules.dkms.items():
             if unknown := set(row.kernels) - self.kernels.keys():
@@ -204,8 +214,14 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
-    """Read a recipe in `folder` or its `boards/`. Raises ConfigError with the choices, or the file, line and error."""
+    """Read a recipe in `folder` or its `boards/`, or a file that ends with `.toml` and is named by its path.
+
+    Raises ConfigError with the choices, or the file, line and error.
+    """
     files = recipe_files(folder)
+    own = Path(name).expanduser()
+    if name not in files and own.suffix == ".toml" and own.is_file():
+        return parse_recipe(own.read_text(encoding="utf-8"), name=own.stem, file=own.resolve())
     if name not in files:
         raise ConfigError.unknown("image recipe", name, sorted(files))
     path = files[name]
@@ -224,13 +240,17 @@ def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
     for layer in reversed(layers):
         merged = _merged(merged, layer.document)
     try:
-        shown = f"images/{BOARDS}/{name}.toml" if file.parent.name == BOARDS else f"images/{name}.toml"
-        return Recipe.model_validate({**merged, "name": name, "file": shown})
+        return Recipe.model_validate({**merged, "name": name, "file": _shown(file)})
     except ValidationError as error:
         path = path_of(error)
         wrong = next((layer for layer in layers if _holds(layer.document, path)), layers[0])
         hint = "docs/images.md explains every field of a recipe"
         raise wrong_value(error, wrong.text, wrong.file, hint=hint) from error
+
+
+def _shown(file: Path) -> str:
+    root = recipes_folder().parent
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +277,8 @@ def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:
     folder = layer.file.parent
     if folder.name in (_BASES, BOARDS):
         folder = folder.parent
+    if not (folder / _BASES).is_dir():
+        folder = recipes_folder()  # a recipe outside the checkout
     files = {**recipe_files(folder), **{path.stem: path for path in folder.glob(f"{_BASES}/*.toml")}}
     choices = sorted(files.keys() - used)
     if base not in choices:

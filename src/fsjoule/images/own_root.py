@@ -1,0 +1,140 @@
+"""Another distribution's root filesystem: an archive (tar), or an image of ext2, ext3 or ext4.
+
+Its programs and libraries are used as they are. fsjoule's own init starts them, with a busybox of its own: none of its
+services runs beside a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.kernels.recipe import Recipe
+
+# Raise it when this file changes an entry's content.
+STAGE_VERSION: Final = 1
+
+# On the card, beside the root filesystem's own busybox if it has one.
+BUSYBOX: Final = "usr/lib/fsjoule/busybox"
+
+_PACKAGE: Final = "busybox-static"
+_NEEDED: Final = ("sh", "fio")
+_FOLDERS: Final = ("usr/bin", "usr/sbin")
+_MOVED: Final = ("bin", "sbin", "lib", "lib64")
+_TIMEOUT_S: Final = 900.0
+_EXT_MAGIC: Final = (0x438, b"\x53\xef")
+# Of an ELF header, at 18: Debian's architecture -> machine.
+_MACHINES: Final = {"armhf": 40, "arm64": 183, "amd64": 62, "riscv64": 243}
+_WORDS: Final = {40: "32-bit ARM", 183: "64-bit ARM", 62: "x86-64", 243: "RISC-V", 3: "x86", 8: "MIPS"}
+_LINKS: Final = 8
+
+
+def archive_sha256(recipe: Recipe, archive: Path) -> str:
+    """The archive's digest. Raises ConfigError if it cannot be read."""
+    try:
+        return file_sha256(archive)
+    except OSError as error:
+        raise ConfigError(
+            f"{recipe.file}: the root filesystem cannot be read: {archive}: {error.strerror}",
+            hint="userland.archive is a full path, or a path below images/",
+        ) from error
+
+
+def unpack_root(archive: Path, tree: Path, progress: Progress) -> None:
+    """Unpack it with its owners and modes. Raises ConfigError if it is neither an archive nor an ext image."""
+    progress(f"userland: unpacking {archive.name}")
+    tree.mkdir()
+    at, magic = _EXT_MAGIC
+    with archive.open("rb") as file:
+        file.seek(at)
+        image = file.read(len(magic)) == magic
+    if image:
+        argv = ["debugfs", "-R", f"rdump / {tree}", archive]
+    else:
+        argv = ["tar", "--extract", "--numeric-owner", "--file", archive, "--directory", tree, "--exclude=./dev/*"]
+    try:
+        process.run(argv, timeout_s=_TIMEOUT_S)
+    except LabError as error:
+        raise ConfigError(
+            f"{archive} cannot be unpacked: {error.what}", hint="it must be a tar, or an image of ext2, ext3 or ext4"
+        ) from error
+    _anchor_links(tree)
+
+
+def _anchor_links(tree: Path) -> None:
+    """Let links in /bin, /sbin and /lib that lead out of them begin at the root: these folders move into /usr."""
+    for top in _MOVED:
+        for link in () if (tree / top).is_symlink() else (tree / top).rglob("*"):
+            if not link.is_symlink() or link.readlink().is_absolute():
+                continue
+            on_board = os.path.normpath(f"/{link.parent.relative_to(tree)}/{link.readlink()}")
+            if on_board.split("/")[1] not in _MOVED:
+                link.unlink()
+                link.symlink_to(on_board)
+
+
+def check_root(recipe: Recipe, archive: Path, tree: Path) -> None:
+    """Raise ConfigError for another architecture, and without a shell or fio. /bin is a link to /usr/bin already."""
+    for name in _NEEDED:
+        found = _program(tree, name)
+        if found is None:
+            raise ConfigError(
+                f"the root filesystem {archive.name} has no {name}",
+                hint='Buildroot: BR2_PACKAGE_FIO; Yocto: IMAGE_INSTALL:append = " fio"',
+            )
+        with found.open("rb") as file:
+            head = file.read(20)
+        machine, wanted = int.from_bytes(head[18:20], "little"), _MACHINES.get(recipe.architecture)
+        if head.startswith(b"\x7fELF") and wanted is not None and machine != wanted:
+            raise ConfigError(
+                f"the root filesystem {archive.name} is for {_WORDS.get(machine, f'ELF machine {machine}')} ({name}), "
+                f"but {recipe.file} for {recipe.architecture}",
+                hint="build it for the board's processor",
+            )
+
+
+def fetch_busybox(recipe: Recipe, folder: Path, progress: Progress) -> dict[str, str]:
+    """Put Debian's static busybox into the folder. Returns its version. Raises a transient LabError."""
+    work = folder / "work"
+    source = source_line(debian_mirror(), recipe.userland.suite)
+    apt = PrivateApt(work / "apt", source=source, architecture=recipe.architecture)
+    progress(f"userland: fetching {_PACKAGE} of {recipe.userland.suite}")
+    apt.update(progress)
+    [package] = apt.show([_PACKAGE])
+    [file] = apt.download([package], work, progress)
+    process.run(["dpkg-deb", "--extract", file, work / "tree"], timeout_s=60)
+    found = next(path for place in ("usr/bin", "bin") if (path := work / "tree" / place / "busybox").exists())
+    shutil.copyfile(found, folder / "busybox")
+    (folder / "busybox").chmod(0o755)
+    shutil.rmtree(work)
+    return {package.name: package.version}
+
+
+def add_busybox(tree: Path, busybox: Path, overlay: Path) -> None:
+    """Put fsjoule's busybox on the card, and let the overlay's scripts run with it instead of `/usr/bin/busybox`."""
+    shutil.copyfile(busybox, tree / BUSYBOX)
+    (tree / BUSYBOX).chmod(0o755)
+    for file in (tree / path.relative_to(overlay) for path in overlay.rglob("*") if path.is_file()):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("#!/usr/bin/busybox", f"#!/{BUSYBOX}"), encoding="utf-8")
+
+
+def _program(tree: Path, name: str) -> Path | None:
+    places = (_followed(tree, tree / folder / name) for folder in _FOLDERS)
+    return next(filter(None, places), None)
+
+
+def _followed(tree: Path, path: Path) -> Path | None:
+    """The file behind links that are meant for the board; None if it does not end at one."""
+    for _ in range(_LINKS):
+        if not path.is_symlink():
+            return path if path.is_file() else None
+        target = path.readlink()
+        path = tree / str(target).lstrip("/") if target.is_absolute() else path.parent / target
+    return None

@@ -1,0 +1,113 @@
+"""Another distribution's root filesystem: what is accepted, and what is added to it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.host import process
+from fsjoule.images.own_root import BUSYBOX, add_busybox, archive_sha256, check_root, unpack_root
+from fsjoule.images.userland import _merge_usr
+from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe, recipes_folder
+
+ARM = b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x28\x00" + bytes(100)
+X86 = ARM[:18] + b"\x3e\x00" + bytes(100)
+RECIPE = load_recipe(recipes_folder(), "imx6ul")
+TEXT = 'base = "imx6ul"\n[userland]\npackages = []\narchive = "{}"\n'
+
+
+def own(tmp_path: Path, archive: Path) -> Recipe:
+    file = tmp_path / "mine.toml"
+    file.write_text(TEXT.format(archive))
+    return load_recipe(recipes_folder(), str(file))
+
+
+def root(folder: Path, program: bytes = ARM) -> Path:
+    """A root filesystem like Buildroot's: /bin beside /usr/bin, busybox for nearly all."""
+    for place in ("bin", "sbin", "usr/bin", "dev", "etc"):
+        (folder / place).mkdir(parents=True)
+    (folder / "bin" / "busybox").write_bytes(program)
+    (folder / "bin" / "sh").symlink_to("busybox")
+    (folder / "sbin" / "init").symlink_to("../bin/busybox")
+    (folder / "usr" / "bin" / "fio").write_bytes(program)
+    (folder / "sbin" / "fio2").symlink_to("../usr/bin/fio")
+    return folder
+
+
+def packed(folder: Path, file: Path) -> Path:
+    with tarfile.open(file, "w:gz") as archive:
+        archive.add(folder, ".")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["tar", "ext4"])
+def test_an_archive_or_an_image_is_unpacked_and_its_programs_found(kind: str, tmp_path: Path) -> None:
+    source, file = root(tmp_path / "source"), tmp_path / f"rootfs.{kind}"
+    if kind == "tar":
+        packed(source, file)
+    else:
+        process.run(["mke2fs", "-q", "-t", "ext4", "-d", source, file, "4M"], timeout_s=30)
+    tree = tmp_path / "tree"
+    unpack_root(file, tree, print)
+    _merge_usr(tree)
+    check_root(own(tmp_path, file), file, tree)
+    assert (tree / "bin").readlink() == Path("usr/bin")
+    assert (tree / "usr" / "bin" / "busybox").read_bytes() == ARM
+    # Links from the folders that have moved lead where they did.
+    assert (tree / "usr" / "sbin" / "fio2").readlink() == Path("/usr/bin/fio")
+    assert (tree / "usr" / "sbin" / "init").resolve() == tree / "usr" / "bin" / "busybox"
+    _merge_usr(tree)  # of a distribution that has done it
+
+
+@pytest.mark.parametrize(
+    ("lacking", "program", "says"),
+    [
+        ("usr/bin/fio", ARM, "the root filesystem rootfs.tar has no fio"),
+        ("bin/busybox", ARM, "the root filesystem rootfs.tar has no sh"),
+        ("", X86, r"rootfs.tar is for x86-64 \(sh\), but .*mine.toml for armhf"),
+    ],
+)
+def test_a_root_filesystem_that_cannot_measure_is_refused(
+    lacking: str, program: bytes, says: str, tmp_path: Path
+) -> None:
+    source = root(tmp_path / "source", program)
+    if lacking:
+        (source / lacking).unlink()
+    file, tree = packed(source, tmp_path / "rootfs.tar"), tmp_path / "tree"
+    unpack_root(file, tree, print)
+    _merge_usr(tree)
+    with pytest.raises(ConfigError, match=says):
+        check_root(own(tmp_path, file), file, tree)
+
+
+def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rootfs.tar"
+    with pytest.raises(ConfigError, match=r"mine.toml: the root filesystem cannot be read: .*rootfs.tar: No such file"):
+        archive_sha256(own(tmp_path, file), file)
+    file.write_text("no archive at all")
+    with pytest.raises(ConfigError, match=r"rootfs.tar cannot be unpacked"):
+        unpack_root(file, tmp_path / "tree", print)
+
+
+def test_fsjoules_scripts_run_with_its_own_busybox(tmp_path: Path) -> None:
+    tree, overlay, busybox = tmp_path / "tree", tmp_path / "overlay", tmp_path / "busybox"
+    busybox.write_bytes(ARM)
+    for folder in (tree, overlay):
+        (folder / "usr" / "lib" / "fsjoule").mkdir(parents=True)
+        (folder / "usr" / "lib" / "fsjoule" / "login").write_text("#!/usr/bin/busybox sh\ngetty\n")
+    add_busybox(tree, busybox, overlay)
+    assert (tree / BUSYBOX).read_bytes() == ARM
+    assert (tree / "usr" / "lib" / "fsjoule" / "login").read_text() == f"#!/{BUSYBOX} sh\ngetty\n"
+
+
+def test_a_recipe_may_lie_outside_the_checkout_and_needs_files_for_its_root(tmp_path: Path) -> None:
+    recipe = own(tmp_path, tmp_path / "rootfs.tar")
+    assert (recipe.name, recipe.file) == ("mine", str(tmp_path / "mine.toml"))
+    assert recipe.modules == RECIPE.modules
+    with pytest.raises(ConfigError, match="neither packages nor an archive"):
+        parse_recipe(TEXT.format(""), name="mine", file=tmp_path / "mine.toml")
+    with pytest.raises(ConfigError, match="unknown image recipe"):
+        load_recipe(recipes_folder(), str(tmp_path / "none.toml"))
