@@ -16,11 +16,12 @@ from labgrid import Environment
 from labgrid_process import forget_coordinator
 
 from fsjoule import images
+from fsjoule.boards.abilities import abilities_by_help
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy, acquired_place, loader_help
 from fsjoule.model import MIB, ImageFacts, RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
@@ -102,6 +103,17 @@ def board(environment: dict[str, str]) -> Generator[BoardStrategy]:
 @pytest.fixture(scope="module")
 def card() -> CardImage:
     return images.build_card("6.1", "ext4", recipe="orangepi-qemu", progress=print)
+
+
+def test_the_boot_loader_that_runs_is_asked_for_its_commands(board: BoardStrategy, card: CardImage) -> None:
+    board.card = card
+    board.transition("flashed")
+    abilities = abilities_by_help(loader_help(board.target, "=> "))
+    lacks = {way.name: way.lacks for way in abilities.ways}
+    assert lacks["network (TFTP, mmc write)"] == ()
+    assert lacks["USB mass storage (ums)"] == ("the command ums",)
+    assert "extlinux.conf" in abilities.boots
+    assert board.status.name == "off"
 
 
 def _without_spl(image: Path) -> None:

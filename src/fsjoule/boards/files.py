@@ -12,6 +12,7 @@ from fsjoule.kernels.recipe import Recipe
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
 TO_CHANGE: Final = "CHANGE-ME"
+PROMPT: Final = "=> "  # U-Boot's own, of a recipe that names none
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONSOLE: Final = re.compile(r"console=(?P<device>tty\w+),(?P<speed>\d+)")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from fsjoule.cli.common import out, progress
+
+if TYPE_CHECKING:
+    from fsjoule.boards.checking import Checked
 
 app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files for a new one, their check.")
 
@@ -94,14 +97,18 @@ def board_check(
         Path | None, typer.Option(help="The exporter's file (default: labgrid/NAME/exporter.yaml).")
     ] = None,
     loader: Annotated[bool, typer.Option(help="Also look at the boot loader's configuration.")] = True,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Start the board and ask the boot loader that runs, instead of its package.")
+    ] = False,
 ) -> None:
     """Say what is wrong with a board's files (exit code 2), and which ways of flashing its boot loader offers.
 
     The boot loader's build configuration comes from its Debian package, which is fetched if the cache does not have it.
+    With --ask the board is started and its boot loader stopped, to list its commands; it is off afterwards.
 
     Example: fsjoule board check env/bone7.yaml
     """
-    from fsjoule.boards.abilities import abilities_of, parse_config
+    from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
     from fsjoule.boards.checking import check_board
     from fsjoule.boards.words import abilities_text
     from fsjoule.errors import ConfigError
@@ -110,7 +117,9 @@ def board_check(
     checked = check_board(environment, exporter=exporter)
     for problem in checked.problems:
         out.print(str(problem), soft_wrap=True, highlight=False)
-    if loader:
+    if ask:
+        out.print(abilities_text(checked.recipe, abilities_by_help(_help_of(checked))), soft_wrap=True, highlight=False)
+    elif loader:
         found = boot_loader(checked.recipe, progress=progress)
         abilities = abilities_of(parse_config(found.config)) if found.config else None
         out.print(abilities_text(checked.recipe, abilities), soft_wrap=True, highlight=False)
@@ -121,3 +130,13 @@ def board_check(
         )
     files = f"{environment} and {checked.exporter}" if checked.exporter else f"{environment}"
     out.print(f"{files}: nothing wrong was found", soft_wrap=True, highlight=False)
+
+
+def _help_of(checked: Checked) -> str:
+    from fsjoule.boards.files import PROMPT
+    from fsjoule.lab import loader_help
+    from fsjoule.runs.meter import environment_target
+
+    board = checked.recipe.board
+    with environment_target(checked.environment.path, progress) as (target, _):
+        return loader_help(target, PROMPT if board is None else board.prompt)

@@ -20,6 +20,7 @@ from fsjoule.lab.facts import board_facts
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.labfacts import lab_facts
+from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places
 from fsjoule.lab.placenames import RESERVED, find_places, place_variables
@@ -53,6 +54,7 @@ __all__ = [
     "lab_errors",
     "lab_facts",
     "labgrid_target",
+    "loader_help",
     "meter",
     "missing_drivers",
     "place_variables",
