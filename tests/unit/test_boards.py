@@ -98,7 +98,7 @@ def test_a_wrong_name_or_an_emulated_board_is_refused(name: str, recipe: str) ->
 @pytest.mark.parametrize(
     ("found", "wrong", "says"),
     [
-        ("      USBSDMuxDriver: {}\n", "", "SdMuxFlasher needs USBSDMuxDriver or USBSDWireDriver (mux), and no driver"),
+        ("      USBSDMuxDriver: {}\n", "", "SdMuxFlasher needs USBSDMuxDriver or USBSDWire"),
         ("      NetworkPowerDriver: {}\n", "", "BoardStrategy needs PowerProtocol (power), and no driver"),
         ("SerialDriver:\n        bindings:\n          port: default\n      ", "", "needs ConsoleProtocol (console)"),
         ("      MeterDriver:\n        bindings:\n          port: meter\n", "", "there is no meter"),
