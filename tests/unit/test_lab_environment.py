@@ -10,6 +10,7 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
+from fsjoule.model import Reach
 
 _VIRTUAL = project_dir() / "env" / "virtual.yaml"
 
@@ -39,6 +40,12 @@ def test_the_lossy_board_is_the_usual_one_with_another_name_and_config() -> None
     usual, lossy = (read_environment(path) for path in (_VIRTUAL, _VIRTUAL.with_name("virtual-lossy.yaml")))
     assert (lossy.virtual_lab, lossy.virtual_board) == ("virtual-lossy", "lossy")
     assert replace(lossy.profile, name=usual.profile.name) == usual.profile
+
+
+def test_what_the_flasher_can_change_is_known_before_the_board_is_touched(tmp_path: Path) -> None:
+    assert read_environment(_VIRTUAL).profile.reach is Reach.CARD
+    kept = _changed(tmp_path, "      SdMuxFlasher:\n        write_timeout: 300\n", "      KeptCard: {}\n")
+    assert read_environment(kept).profile.reach is Reach.SCRATCH
 
 
 def test_the_deterministic_board() -> None:

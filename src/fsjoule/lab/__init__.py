@@ -1,7 +1,7 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher, KeptCard and BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `ports`, `host`, `model`, `errors`.
 
@@ -19,6 +19,7 @@ from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
+from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, meter
@@ -38,6 +39,7 @@ __all__ = [
     "EnvironmentFile",
     "FlasherProtocol",
     "Guard",
+    "KeptCard",
     "LabgridBoard",
     "LabgridShell",
     "MeterDriver",

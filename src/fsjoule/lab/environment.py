@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,8 +22,9 @@ from labgrid.util.yaml import Loader
 from fsjoule.errors import ConfigError
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
+from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.model import MIB, BoardProfile, CardModel, Storage
+from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
 _TARGET: Final = "main"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
@@ -106,6 +107,7 @@ class _Reader:
         target = self._mapping(target_node, f"the target {_TARGET!r}")
         resources = list(self._entries(target.get("resources"), "resource", target_factory.resources))
         drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
+        reach = next((cls.reach for cls in map(_driver, drivers) if issubclass(cls, FlasherProtocol)), Reach.CARD)
         strategy = self._strategy(drivers, target.get("drivers") or target_node)
         for entry in drivers:
             self._check_arguments(entry)
@@ -117,7 +119,9 @@ class _Reader:
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
         listed = tuple(NamedDriver(entry.cls, entry.node.start_mark.line + 1) for entry in drivers)
-        return EnvironmentFile(self._path, self._profile(strategy), lab, board, places, coordinator, shell, listed)
+        return EnvironmentFile(
+            self._path, replace(self._profile(strategy), reach=reach), lab, board, places, coordinator, shell, listed
+        )
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
@@ -288,6 +292,10 @@ class _Reader:
             return read_card_model(str(self._scalar(value)))
         except ConfigError as error:
             raise self._wrong(node, error.what, error.hint or "emmc is one") from error
+
+
+def _driver(entry: _Entry) -> type[Any]:
+    return target_factory.drivers[entry.cls]
 
 
 def _defaults() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,7 +21,7 @@ from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.disks import BoardsDisk
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.model import MIB
+from fsjoule.model import MIB, Reach
 
 _MUX_TIMEOUT_S: Final = 30.0
 _FLUSH_TIMEOUT_S: Final = 120.0
@@ -54,6 +54,8 @@ class FlashedBoard(Protocol):
 class FlasherProtocol(abc.ABC):
     """Writes a card image while the board does not run its own system."""
 
+    # How much of the card it can change. A plan that asks for more is refused before the board is touched.
+    reach = Reach.CARD
     # Whether it leaves the board running.
     starts_board = False
     # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
@@ -65,6 +67,9 @@ class FlasherProtocol(abc.ABC):
 
         The board is off before. A flasher with `starts_board` leaves it running, and the strategy switches it off.
         """
+
+    def check_booted(self, image: Path, card_device: str, run: Callable[[str], Sequence[str]]) -> None:  # noqa: B027
+        """Look at the card from the board's shell after the first boot. Raises LabError if it does not have `image`."""
 
 
 class DiskFlasher(Driver, FlasherProtocol):

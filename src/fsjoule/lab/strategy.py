@@ -34,6 +34,7 @@ _CONSOLE_TIMEOUT_S: Final = 60.0
 _DRAIN_TIMEOUT_S: Final = 10.0
 _QUIET_S: Final = 0.2
 _LOOK_S: Final = 2.0
+_CARD_LOOK_TIMEOUT_S: Final = 300
 
 
 class Status(enum.Enum):
@@ -115,6 +116,7 @@ class BoardStrategy(Strategy):
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
         self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
         self._on_card_sha256: str | None = None
+        self._unseen = False  # what a flasher has to look at after the next boot
         self._off_since_s = time.monotonic()
 
     @property
@@ -246,12 +248,20 @@ class BoardStrategy(Strategy):
         if self.flasher.starts_board:
             self._switch_off()
         self._on_card_sha256 = self.card.facts.card_sha256
+        self._unseen = True
 
     def _boot(self) -> None:
         self.start()
         with lab_errors("waiting for the board's login"):
             self._await_login()
             self._log_in()
+        if self._unseen and self.card is not None:
+            with lab_errors("looking at the card"):
+                self.flasher.check_booted(self.card.path, self.card_device, self._output)
+            self._unseen = False
+
+    def _output(self, command: str) -> list[str]:
+        return self.shell.run_check(command, timeout=_CARD_LOOK_TIMEOUT_S)
 
     def start(self) -> None:
         """Switch the board on, with its console open and empty, and do not wait for it. Raises LabError."""

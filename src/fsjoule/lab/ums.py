@@ -63,15 +63,17 @@ class UmsFlasher(DiskFlasher):
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
         check_file_name(image)
         board.start()
+        appeared = False
         try:
             self._stop_u_boot(board)
             offered_bytes = self._offer(board)
             self._await_disk(board, offered_bytes)
+            appeared = True
             self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(board))
         except LabError as error:
             if not isinstance(error, BoardError):
                 error.blame(self._causes(board))
-                error.blame(self._gone())
+                error.blame(self._gone() if appeared else ())
             if not _has_power(board):
                 error.blame(["the board has no power: its outlet is off"])
             raise

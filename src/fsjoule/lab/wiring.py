@@ -15,6 +15,7 @@ _ADVICE: Final = {
     "PowerProtocol": "add NetworkPowerDriver: {} for an outlet",
     "ConsoleProtocol": "add SerialDriver with bindings: {port: default}",
     "FlasherProtocol": "add a flasher and its drivers, as SdMuxFlasher with USBSDMuxDriver and USBStorageDriver",
+    "UBootDriver": "add UBootDriver with U-Boot's prompt, '\\n=> '",
     "ShellDriver": "add ShellDriver with the login's prompts",
     "USBSDMuxDriver": "add USBSDMuxDriver: {}, the mux of the card",
     "USBStorageDriver": "add USBStorageDriver: {}, the mux's card reader",

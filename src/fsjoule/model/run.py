@@ -28,6 +28,14 @@ class Storage:
     size_bytes: int
 
 
+class Reach(StrEnum):
+    """How much of a board's card its flasher can change, most first."""
+
+    CARD = "the whole card"
+    KERNEL = "the kernel"
+    SCRATCH = "the scratch partition"
+
+
 @dataclass(frozen=True, slots=True)
 class BoardProfile:
     """Facts about a board that are needed before it runs, from the environment file.
@@ -40,6 +48,7 @@ class BoardProfile:
     `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
     `storages` are storage devices beside the card, by name. `memory_bytes` is 0 if unknown.
+    `reach` is what its flasher can change.
     """
 
     name: str
@@ -56,6 +65,7 @@ class BoardProfile:
     size_factors: dict[str, float] = field(default_factory=dict[str, float])
     storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
     memory_bytes: int = 0
+    reach: Reach = Reach.CARD
 
     def factor_for(self, suite: str) -> float:
         """The factor for the sizes of a published suite, or of a part of one (`elc2015/boot`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,11 +13,11 @@ from fsjoule import images, lab
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
-from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Provision
+from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach
 from fsjoule.model.labels import listed
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.suites import Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
 # Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
 _MOST_REPETITIONS: Final = 1000
@@ -190,9 +190,31 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
             f"a plan of {len(arranged.entries)} measurements is too long: the limit is {_MOST_MEASUREMENTS}",
             hint="choose fewer repetitions",
         )
+    check_reach(profile, labels, root_filesystems(arranged.entries))
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
     check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
     return arranged
+
+
+def root_filesystems(entries: Iterable[Planned]) -> tuple[str, ...]:
+    """The root filesystems of the cards that a plan needs."""
+    roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in entries)
+    return tuple(dict.fromkeys(roots))
+
+
+def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[str]) -> None:
+    """Raise ConfigError if a plan changes more of the card than the board's flasher can."""
+    kinds = {
+        "kernels": kernels if profile.reach is Reach.SCRATCH else (),
+        "root filesystems": roots if profile.reach is not Reach.CARD else (),
+    }
+    for kind, names in kinds.items():
+        if len(names) > 1:
+            raise ConfigError(
+                f"the plan has {len(names)} {kind} ({', '.join(names)}), "
+                f"but the flasher of {profile.name} changes only {profile.reach}",
+                hint="choose one of them, or use a flasher that writes the whole card (docs/flashing.md)",
+            )
 
 
 def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -24,18 +24,18 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.profiler import LabProfiler, check_profiled
-from fsjoule.runs.request import Choice, planned
+from fsjoule.runs.request import Choice, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run_file
-from fsjoule.suites import SCRATCH_ROOT, check_modules
+from fsjoule.suites import check_modules
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
@@ -143,7 +143,7 @@ class Session:
                 kernel, root, progress=self.say, recipe=self.profile.recipe, root=self.cards
             )
             for kernel in self._kernels
-            for root in root_filesystems(self.plan)
+            for root in root_filesystems(self.plan.entries)
         }
         if self.choice.resumed is not None:
             self.choice.resumed.check_images(card.facts for card in self._cards.values())
@@ -306,11 +306,6 @@ class Session:
             self.say(f"no report.html: {error.what}")
         else:
             self.say(f"report: {path}")
-
-
-def root_filesystems(plan: Plan) -> tuple[str, ...]:
-    roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in plan.entries)
-    return tuple(dict.fromkeys(roots))
 
 
 def _reason(error: BaseException) -> str | None:

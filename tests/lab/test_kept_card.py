@@ -1,0 +1,86 @@
+"""A card that was written by hand and stays in the board."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid_process import forget_coordinator
+
+from fsjoule import images
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.images import CardImage
+from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab.kept_card import boot_partition
+from fsjoule.model import MIB
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+
+ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
+NAME = "virtual"
+MUX = """\
+      USBSDMuxDriver: {}
+      USBStorageDriver: {}
+      SdMuxFlasher:
+        write_timeout: 300
+"""
+
+
+@pytest.fixture(scope="module")
+def card() -> CardImage:
+    return images.build_card("6.1", "ext4", progress=print)
+
+
+@pytest.fixture(scope="module")
+def board(module_state: Path, card: CardImage) -> Generator[BoardStrategy]:
+    """A board with a card that was in it before the lab was up, and a file that has no mux."""
+    paths = LabPaths.of(NAME)
+    paths.root.mkdir(parents=True)
+    process.run(["cp", "--sparse=always", card.path, paths.card], timeout_s=120)
+    text = ENVIRONMENT.read_text()
+    assert text.count(MUX) == 1
+    file = module_state / "env.yaml"
+    file.write_text(text.replace(MUX, "      KeptCard: {}\n"))
+    handle = lab.up(NAME, owner_pid=os.getpid(), progress=print)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in handle.environment.items():
+            monkeypatch.setenv(name, value)
+        with acquired_place(handle.place, say=print):
+            environment_class: Any = Environment
+            labgrid = environment_class(config_file=str(file))
+            yield labgrid.get_target().get_driver("BoardStrategy")
+            labgrid.cleanup()
+            forget_coordinator()
+    lab.down(NAME)
+
+
+def test_a_card_that_is_the_runs_is_used_and_another_one_is_refused_after_the_first_boot(
+    board: BoardStrategy, card: CardImage
+) -> None:
+    board.card = card
+    board.transition("flashed")
+    board.transition("booted")
+    board.transition("off")
+    _, start, size_bytes = boot_partition(card.path)
+    with LabPaths.of(NAME).card.open("r+b") as file:
+        # The end of the partition, which has no file; the board still boots.
+        file.seek(start + size_bytes - 512)
+        assert not any(file.read(512))
+        file.seek(-512, os.SEEK_CUR)
+        file.write(b"another")
+    board.forget_card()
+    with pytest.raises(LabError, match=r"the card in the board is not the run's: /dev/mmcblk1p1 differs") as caught:
+        board.transition("booted")
+    assert "write the card by hand: bmaptool copy" in str(caught.value)
+    status = lab.status(NAME).board
+    assert status is not None
+    assert status["power"] == "off"
+
+
+def test_the_boot_partition_of_an_image(card: CardImage) -> None:
+    assert boot_partition(card.path) == (1, 4 * MIB, 64 * MIB)

@@ -1,0 +1,49 @@
+"""A plan that changes more of the card than the board's flasher can is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
+from fsjoule.lab import read_environment
+from fsjoule.runs.request import check_reach, choose, planned
+
+KERNELS = ("6.1", "6.12")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The virtual board's file with a card that stays in the board."""
+    file = tmp_path / "env.yaml"
+    text = (project_dir() / "env" / "virtual.yaml").read_text()
+    file.write_text(text.replace("      SdMuxFlasher:\n        write_timeout: 300\n", "      KeptCard: {}\n"))
+    return file
+
+
+def _plan(file: Path, *, kernels: str = "6.1", filesystems: str = "ext4,btrfs", provision: str | None = None) -> None:
+    choice = choose(
+        suite_name="quick",
+        filesystems=filesystems,
+        kernels=kernels,
+        repeat=1,
+        provision=provision,
+        results=Path("results"),
+        seed=1,
+    )
+    planned(choice, read_environment(file).profile, choice.kernels)
+
+
+def test_a_card_that_stays_has_one_kernel_and_one_root_and_any_filesystem_on_scratch(kept: Path) -> None:
+    _plan(kept)
+    with pytest.raises(ConfigError, match=r"2 kernels \(6.1, 6.12\), but the flasher of virtual changes only"):
+        _plan(kept, kernels="6.1,6.12")
+    with pytest.raises(ConfigError, match=r"2 root filesystems \(ext4, btrfs\)|2 root filesystems \(btrfs, ext4\)"):
+        _plan(kept, provision="root")
+
+
+def test_a_flasher_of_the_whole_card_has_no_limit() -> None:
+    profile = read_environment(project_dir() / "env" / "virtual.yaml").profile
+    check_reach(profile, KERNELS, ("ext4", "btrfs"))
