@@ -405,6 +405,15 @@ def test_what_another_process_uses_is_kept_and_the_rest_removed(run: CommandLine
     assert not cached(root)
 
 
+def test_a_stage_that_a_builder_has_just_made_is_not_cleaned_away(memory: Path) -> None:
+    (memory / "card").write_text("wrong")
+    found = cached(memory)
+    assert [each.path for each in found] == [memory / "card"]
+    built(memory, "card", [])
+    clean(found, progress=lambda _line: None)
+    assert [each.damage for each in cached(memory)] == [None]
+
+
 def test_builders_and_cleaners_side_by_side_find_whole_entries_only(memory: Path) -> None:
     """Five processes that build and look at an entry eight times each, while it is cleaned away all the time."""
     script = """

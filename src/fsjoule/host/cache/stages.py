@@ -269,11 +269,11 @@ def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
 
 def _places(stage: Path) -> Iterator[Path]:
     """Paths of entries, of wrong files in their places, and of unfinished entries that nobody is building."""
-    if not stage.is_dir():
-        yield from [stage] if os.path.lexists(stage) else []
-        return
+    # Looked at once: another process may just be making the folder.
     try:
         there = sorted(stage.iterdir())
+    except FileNotFoundError:
+        there = [stage] if stage.is_symlink() else []
     except OSError:
         there = [stage]  # `damage` tells why
     for path in there:
@@ -299,7 +299,10 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
     if not os.path.lexists(entry.path):
         return True
     if entry.path.name == entry.stage:  # a wrong file in the place of a whole stage
-        discard(entry.path)
+        if entry.path.is_dir() and not entry.path.is_symlink():
+            any(entry.path.iterdir())  # which fails, unless a builder has put the folder there meanwhile
+        else:
+            entry.path.unlink(missing_ok=True)
         return True
     final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
     lock, used = _beside(final, "lock"), _beside(final, "use")
