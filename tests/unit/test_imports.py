@@ -16,6 +16,8 @@ from nights import Nights, steady
 
 from fsjoule import cli
 from fsjoule.cli import results
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importer import import_runs
 
 HEAVY: Final = {
     "alembic",
@@ -126,8 +128,9 @@ def test_a_trend_imports_no_more_than_it_needs() -> None:
 def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Path) -> None:
     Nights(speed=steady).write(tmp_path / "results", 8)
     index = str(tmp_path / "index.sqlite")
+    with open_index(index, create=True) as opened:
+        import_runs(opened, [tmp_path / "results"])
     cache = {"FSJOULE_CACHE_DIR": str(tmp_path / "cache")}
-    imported(["index", "import", str(tmp_path / "results"), "--index", index], **cache)
     first, modules = imported(["trend", "--index", index], **cache)
     assert "ruptures" in modules
     again, modules = imported(["trend", "--index", index], **cache)
