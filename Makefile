@@ -38,6 +38,9 @@ SEED ?=
 KINDS ?=
 KERNELS ?= 6.1
 
+# One test file per worker, in pytest's order: conftest.py puts the longest files first.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,13 +54,13 @@ bench: setup
 	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
-	$(AS_ROOT) $(BIN)/pytest -n auto --dist loadfile --durations 25
+	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) --durations 25
 
 check: setup
 	$(MAKE) --no-print-directory -j2 lint unit
 
 unit: setup
-	$(BIN)/pytest -n auto --dist loadfile tests/unit
+	$(BIN)/pytest $(PARALLEL) tests/unit
 
 test-fresh: build/packages.stamp
 	$(AS_ROOT) tests/fresh/run $(if $(FULL),check bench test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,22 @@ pytest.register_assert_rewrite("index_import_contract", "index_opening_contract"
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
 settings.register_profile("fsjoule", deadline=None, print_blob=True)
 settings.load_profile("fsjoule")
+
+# pytest-xdist gives whole files to its workers. These take longest; one that begins late ends last, alone.
+LONGEST: Final = (
+    "tests/lab/test_lava.py",
+    "tests/lab/test_bench.py",
+    "tests/lab/test_deterministic_board.py",
+    "tests/faults/test_chosen.py",
+    "tests/unit/test_pytest_exit.py",
+    "tests/unit/test_imports.py",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files first, all others as they were."""
+    places = {config.rootpath / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from fsjoule.host import process
 
@@ -34,3 +38,13 @@ def test_under_make_python_keeps_its_compiled_files() -> None:
         text=True,
     )
     assert made.stdout == "compiling anew: no\n"
+
+
+def test_the_longest_files_exist_and_begin_first(pytestconfig: pytest.Config) -> None:
+    settings: Any = pytestconfig.pluginmanager.getplugin(str(PROJECT / "conftest.py"))
+    longest = [PROJECT / name for name in settings.LONGEST]
+    assert all(path.is_file() for path in longest)
+    others = [PROJECT / "tests" / "unit" / name for name in ("test_b.py", "test_a.py")]
+    items = [SimpleNamespace(path=path) for path in (*others, *reversed(longest))]
+    settings.pytest_collection_modifyitems(pytestconfig, items)
+    assert [item.path for item in items] == [*longest, *others]
