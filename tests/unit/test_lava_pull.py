@@ -40,7 +40,12 @@ class Lava:
         self.answers["/api/v0.2/system/version/"] = (200, json.dumps({"version": "2026.10"}).encode())
         told = {"id": job, "state": state, "actual_device": "virtual"}
         self.answers[f"/api/v0.2/jobs/{job}/"] = (200, json.dumps(told).encode())
-        entries = [{"dt": "2026-11-22T20:00:00", "lvl": "target", "msg": line} for line in log]
+        # A cancelled job's last lines are feedback; LAVA's own lines are debug.
+        levels = ["target"] * (len(log) // 2) + ["feedback"] * len(log)
+        entries = [
+            {"dt": "2026-11-22T20:00:00", "lvl": lvl, "msg": line} for lvl, line in zip(levels, log, strict=False)
+        ]
+        entries.insert(0, {"dt": "2026-11-22T20:00:00", "lvl": "debug", "msg": {"end": "fsjoule-kept"}})
         self.answers[f"/api/v0.2/jobs/{job}/logs/"] = (200, yaml.safe_dump(entries).encode())
 
 

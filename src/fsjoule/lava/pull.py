@@ -26,6 +26,8 @@ _API: Final = "api/v0.2"
 _TIMEOUT_S: Final = 60.0
 _MOST_BYTES: Final = 1 << 28
 _TRIED: Final = "2026.10 is the version that fsjoule was tried with"
+# Lines of a job's programs; the second kind is read when the job has been cancelled.
+_PRINTED: Final = ("target", "feedback")
 _REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -153,7 +155,7 @@ def _log(content: bytes, where: str, version: str) -> list[str]:
     try:
         entries: Any = yaml.load(content, yaml.CSafeLoader)
         logged = cast("list[dict[str, Any]]", entries or [])
-        return [str(each["msg"]) for each in logged if each["lvl"] == "target"]
+        return [str(each["msg"]) for each in logged if each["lvl"] in _PRINTED]
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
         raise LavaError(f"{where} is not as LAVA writes it: LAVA {version}", hint=_TRIED) from error
 
