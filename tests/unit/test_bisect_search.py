@@ -79,6 +79,23 @@ def test_a_merge_is_entered(tmp_path: Path) -> None:
     bisection = Bisection(tmp_path, FakeKernelBoots(_merged(culprit, inner)), inside={merge: inner})
     answer = bisection.answer()
     assert (answer.kind, answer.commits) == (Kind.CULPRIT, (culprit,))
+    assert ("cures", "yes: the merge that it lies in without it has not the loss") in facts(bisection.run(), answer)
+    # The merge is not what is looked for: that it introduces the loss is enough to enter it.
+    more = [kernel for kernel in bisection.builds.taken if not kernel.is_plain]
+    assert {kernel.commit for kernel in more if kernel.aligned} == {inner[2], culprit}
+    assert {kernel.without for kernel in more if kernel.without} == {culprit}
+    assert {kernel.commit for step in bisection.builds.expected for kernel in step if kernel.aligned} <= set(
+        inner[1:-1]
+    )
+
+
+def test_a_forecast_is_told_once(tmp_path: Path) -> None:
+    """Also where the first positions of the search do not build."""
+    bisection = Bisection(
+        tmp_path, FakeKernelBoots(figures(COMMITS[50])), FakeKernelBuilds(broken=frozenset(COMMITS[30:33]))
+    )
+    bisection.run()
+    assert sum("a loss of just the size" in text for text in bisection.said) == 1
 
 
 def _merged(culprit: str, inner: tuple[str, ...]) -> Callable[[str, int], dict[str, float | None]]:

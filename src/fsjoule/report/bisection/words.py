@@ -66,7 +66,8 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
         yield "sure", f"{sure} %; the last good commit measured is {named(state, answer.parent)}"
     if answer.kind is Kind.CULPRIT:
         yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
-        yield "cures", _CURE[answer.cure]
+        end = "the merge that it lies in" if state.line.inside else "the bad end"
+        yield "cures", _CURE[answer.cure].format(end=end)
         yield "layout", _LAYOUT[answer.layout]
         if any(line.scanned for line in state.lines):
             yield "cured", f"later: {named(state, state.lines[0].commits[-1])}, the bad end, has not the loss"
@@ -137,8 +138,8 @@ def standing_of(state: State) -> tuple[Standing, Answer | None]:
 
 
 _CURE = {
-    Confirmed.CONFIRMED: "yes: the bad end without it has not the loss",
-    Confirmed.REFUTED: "no: the bad end without it has the loss, too",
+    Confirmed.CONFIRMED: "yes: {end} without it has not the loss",
+    Confirmed.REFUTED: "no: {end} without it has the loss, too",
     Confirmed.UNDECIDED: "not decided",
     None: "not tried: the revert does not apply, build or boot",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from fsjoule.model.labels import counted
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.report.bisection.words import forecast_line, headline
 from fsjoule.runs.bisect.recorded import EarlierRuns
-from fsjoule.statistics.bisection.answer import Answer, Kind, Measure
+from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
@@ -25,6 +25,8 @@ from fsjoule.verdicts.bisection.state import State
 
 # Random choices of confirming boots are none of those that led to the candidate.
 _FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
+# Asked of a culprit, not of a merge that it lies in: kernels with aligned functions take two whole builds.
+_OF_CULPRITS: Final = {Purpose.LAYOUT, Purpose.CURE}
 # A kernel that gives no valid figure so often is not measured again.
 _EMPTY_BOOTS: Final = 2
 
@@ -45,6 +47,7 @@ class Search:
     say: Callable[[str], None]
     scan: int = 0
     earlier: EarlierRuns | None = None
+    _predicted: bool = field(default=False, init=False)
 
     def run(self) -> State:
         """Measure until there is an answer, which is the log's last event then.
@@ -56,8 +59,13 @@ class Search:
         while (state := State.of(self.log.events)).answered is None:
             step = state.step()
             if isinstance(step, Measure):
-                self._measure(state, step)
-            elif not (self._scanning(state) or self._narrowed(state, step) or self._entered(state, step)):
+                if not (step.purpose in _OF_CULPRITS and self._entered(state, step.standing)):
+                    self._measure(state, step)
+            elif not (
+                self._scanning(state)
+                or self._narrowed(state, step)
+                or (step.kind is Kind.CULPRIT and self._entered(state, step.standing))
+            ):
                 answer = bisected(state, step)
                 self.log.add(Answered(_now(), answer.kind, headline(state, answer)))
         return state
@@ -97,26 +105,36 @@ class Search:
         self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
         return True
 
-    def _entered(self, state: State, answer: Answer) -> bool:
+    def _entered(self, state: State, standing: Standing) -> bool:
         """Go on inside of the culprit if it is a merge."""
-        if answer.kind is not Kind.CULPRIT:
-            return False
-        before, merge = state.commit(answer.standing.bad - 1), state.commit(answer.standing.bad)
-        if any(line.inside == merge for line in state.lines):
-            return False
-        inner = self.enter(before, merge)
+        inner = self._inside(state, standing)
         if inner is None:
             return False
+        merge = state.commit(standing.bad)
         self.say(f"{merge[:12]} is a merge: searching the {len(inner.commits) - 1} commits inside of it")
         self.log.add(inner)
         return True
+
+    def _inside(self, state: State, standing: Standing) -> Line | None:
+        """The line inside of the most probable commit, if it is a merge that was not entered yet."""
+        merge = state.commit(standing.bad)
+        if len(standing.members) > 1 or any(line.inside == merge for line in state.lines):
+            return None
+        return self.enter(state.commit(standing.bad - 1), merge)
+
+    def _ahead(self, state: State, step: Measure) -> tuple[WantedKernel, ...]:
+        """The kernels that may be wanted next. Those that confirm a culprit further are not wanted for a merge."""
+        wanted = state.ahead(step)
+        if step.purpose is Purpose.CONFIRMATION and self._inside(state, step.standing) is not None:
+            return tuple(kernel for kernel in wanted if kernel.is_plain)
+        return wanted
 
     def _measure(self, state: State, step: Measure) -> None:
         kernel = state.wanted(step)
         if step.purpose is Purpose.SEARCH and all(each.purpose is not Purpose.SEARCH for each in state.booted):
             self._predict(state, state.forecast(step.standing))
         self._tell(state, step, kernel)
-        self.builds.expect(state.ahead(step))
+        self.builds.expect(self._ahead(state, step))
         boot = self._boot(state, kernel, step.purpose)
         if boot is None or boot.unfit is None:
             return
@@ -197,7 +215,8 @@ class Search:
                 self.say(f"recorded before: {counted(len(found.boots), 'boot')} of this kernel")
 
     def _predict(self, state: State, forecast: Forecast | None) -> None:
-        if forecast is not None:
+        if forecast is not None and not self._predicted:
+            self._predicted = True
             self.say(forecast_line(state, forecast))
             if not forecast.within_budget:
                 self.say(f"the budget of {state.asked.budget} boots may be too small for a loss of that size")
