@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
 from fsjoule.boards.checking import check_board
@@ -74,6 +75,38 @@ def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> N
     assert "model: netio" in exporter
     assert "speed: 115200" in exporter
     assert console_of(load_recipe(recipes_folder(), "rock-pi-4")).speed == 1500000
+
+
+@pytest.mark.parametrize(
+    ("flasher", "recipe", "drivers", "resource"),
+    [
+        ("sdwire", "orangepi", ("USBSDWireDriver: {}", "SdMuxFlasher:"), "USBSDWireDevice"),
+        ("sdwire3", "orangepi", ("USBSDWire3Driver: {}", "SdMuxFlasher:"), "USBSDWire3Device"),
+        ("ums", "rock-pi-4", ("command: ums 0 mmc 1", "prompt: '\\n=> '", "storage: usb"), "usb"),
+        ("ums", "stm32mp157c-dk2", ("command: ums 0 mmc 0", "prompt: '\\nSTM32MP> '"), "usb"),
+        ("kept", "rpi4", ("KeptCard: {}",), None),
+    ],
+)  # fmt: skip
+def test_each_way_to_write_the_card_has_its_drivers_and_its_resource(
+    flasher: str, recipe: str, drivers: tuple[str, ...], resource: str | None, tmp_path: Path
+) -> None:
+    paths = paths_of("bone7", tmp_path)
+    write_new(board_files("bone7", load_recipe(recipes_folder(), recipe), WIRED, flasher), paths)
+    assert problems(paths["environment"]) == []
+    environment, exporter = paths["environment"].read_text(), paths["exporter"].read_text()
+    assert all(driver in environment for driver in drivers)
+    group = yaml.safe_load(exporter)["bone7"]
+    own = [name for name in group if name not in ("NetworkPowerPort", "default", "meter")]
+    assert own == ([] if resource is None else [resource])
+    if resource is not None:
+        assert "1234" in group[resource]["match"].values()
+
+
+def test_a_way_that_the_board_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the boot loader of a BeagleBone Black has no command ums"):
+        board_files("bone7", BONE, WIRED, "ums")
+    with pytest.raises(ConfigError, match=r"unknown flasher 'glue'(.|\n)*kept, sdmux, sdwire, sdwire3, ums"):
+        board_files("bone7", BONE, WIRED, "glue")
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fsjoule.boards.ways import MUX_RESOURCE, SDMUX, regular, way, with_card
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.kernels.recipe import Recipe
 
@@ -22,7 +23,10 @@ _METER_SPEED: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT)."""
+    """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT).
+
+    `mux` is the serial number of the SD mux, or for a card that U-Boot offers over USB the socket's ID_PATH.
+    """
 
     outlet_model: str = "shelly_gen2"
     outlet_host: str = TO_CHANGE
@@ -66,8 +70,11 @@ def console_of(recipe: Recipe) -> Console:
     return Console(found["device"], int(found["speed"]))
 
 
-def board_files(name: str, recipe: Recipe, wired: Wired) -> dict[str, str]:
-    """Texts of a board's files by kind: environment, exporter, places. Raises ConfigError for a name or recipe."""
+def board_files(name: str, recipe: Recipe, wired: Wired, flasher: str = SDMUX) -> dict[str, str]:
+    """Texts of a board's files by kind: environment, exporter, places.
+
+    Raises ConfigError for a wrong name, a recipe without a board, and a flasher that the board cannot have.
+    """
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot be the name of a board and its place", hint="letters, digits, dot, hyphen, underscore"
@@ -77,8 +84,10 @@ def board_files(name: str, recipe: Recipe, wired: Wired) -> dict[str, str]:
             f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
         )
     return {
-        "environment": _environment(name, recipe),
-        "exporter": exporter_text(name, recipe.board.title, console_of(recipe).speed, wired),
+        "environment": _environment(name, recipe, flasher),
+        "exporter": exporter_text(
+            name, recipe.board.title, console_of(recipe).speed, wired, way(flasher, recipe.board).resource
+        ),
         "places": _places(name, recipe),
     }
 
@@ -110,12 +119,12 @@ def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
         )
 
 
-def _environment(name: str, recipe: Recipe) -> str:
+def _environment(name: str, recipe: Recipe, flasher: str) -> str:
     assert recipe.board is not None
-    devices, prompt = card_devices(recipe), re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", recipe.board.prompt)
+    devices, flashed = card_devices(recipe), way(flasher, recipe.board)
     loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""
     return f"""\
-# {recipe.board.title}, a real board with its card in a USB-SD-Mux (docs/boards). Written by `fsjoule board new`.
+# {recipe.board.title}, a real board with its card {flashed.place} (docs/boards). Written by `fsjoule board new`.
 # Set LG_COORDINATOR and LG_PLACE.
 imports:
   - fsjoule.lab
@@ -134,10 +143,7 @@ targets:
         username: root
         prompt: 'root@{recipe.hostname}:~# '
         login_timeout: 60
-      USBSDMuxDriver: {{}}
-      USBStorageDriver: {{}}
-      SdMuxFlasher:
-        write_timeout: 900
+{flashed.drivers}\
       MeterDriver:
         bindings:
           port: meter
@@ -156,12 +162,12 @@ targets:
         silence_timeout: 20
 {loader}\
         # The boot loader shows its prompt if it finds nothing to boot.
-        boot_failure: '\\r\\n{prompt}'
+        boot_failure: '\\r\\n{regular(recipe.board.prompt)}'
 """
 
 
-def exporter_text(name: str, title: str, console_speed: int, wired: Wired) -> str:
-    """The exporter's file of one board, whose console has this speed."""
+def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card: str = MUX_RESOURCE) -> str:
+    """The exporter's file of one board, whose console has this speed; `card` are the lines of the card's device."""
     return f"""\
 ## Exporter of a board: {title}. `fsjoule exporter check` shows the serial numbers of
 ## the devices on its computer.
@@ -182,10 +188,7 @@ def exporter_text(name: str, title: str, console_speed: int, wired: Wired) -> st
     match:
       ID_SERIAL_SHORT: '{wired.meter}'
     speed: {_METER_SPEED}
-  USBSDMuxDevice:
-    match:
-      ID_SERIAL_SHORT: '{wired.mux}'
-"""
+{with_card(card, wired.mux)}"""
 
 
 def _places(name: str, recipe: Recipe) -> str:

@@ -37,12 +37,17 @@ def board_new(  # noqa: PLR0917 - typer
     source: Annotated[
         str | None, typer.Option("--from", help="A board of `fsjoule board list`, or another recipe in images/.")
     ] = None,
+    flasher: Annotated[
+        str | None, typer.Option(help="How its card is written: sdmux, sdwire, sdwire3, ums; kept: by hand, once.")
+    ] = None,
     outlet_model: Annotated[str | None, typer.Option(help="labgrid's name for the outlet's kind.")] = None,
     outlet_host: Annotated[str | None, typer.Option(help="The outlet's address.")] = None,
     outlet_index: Annotated[int, typer.Option(help="The outlet's socket.")] = 0,
     console: Annotated[str | None, typer.Option(help="Serial number of the console's USB adapter.")] = None,
     meter: Annotated[str | None, typer.Option(help="Serial number of the meter.")] = None,
-    mux: Annotated[str | None, typer.Option(help="Serial number of the USB-SD-Mux.")] = None,
+    mux: Annotated[
+        str | None, typer.Option(help="Serial number of the SD mux; with ums the ID_PATH of the board's USB disk.")
+    ] = None,
     into: Annotated[
         Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout).")
     ] = None,
@@ -53,6 +58,7 @@ def board_new(  # noqa: PLR0917 - typer
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
     from fsjoule.boards.files import TO_CHANGE, Wired, board_files, paths_of, write_new
+    from fsjoule.boards.ways import SDMUX, WAYS
     from fsjoule.errors import ConfigError
     from fsjoule.host.paths import project_dir
     from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
@@ -70,6 +76,7 @@ def board_new(  # noqa: PLR0917 - typer
         raise ConfigError("which board it is like was not said", hint=f"--from, one of: {', '.join(choices)}")
     recipe = load_recipe(recipes_folder(), chosen)
     default = Wired()
+    written = answer(flasher, f"How its card is written ({', '.join(WAYS)})", SDMUX)
     wired = Wired(
         answer(outlet_model, "The outlet's model, a name of labgrid's NetworkPowerPort", default.outlet_model),
         answer(outlet_host, "The outlet's address", default.outlet_host),
@@ -78,10 +85,10 @@ def board_new(  # noqa: PLR0917 - typer
             console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
         ),
         answer(meter, "Serial number of the meter", default.meter),
-        answer(mux, "Serial number of the USB-SD-Mux", default.mux),
+        answer(mux, "Serial number of the SD mux (with ums: ID_PATH of the board's USB disk)", default.mux),
     )
     paths = paths_of(name, project_dir() if into is None else into)
-    texts = board_files(name, recipe, wired)
+    texts = board_files(name, recipe, wired, written)
     write_new(texts, paths)
     for path in paths.values():
         out.print(str(path), soft_wrap=True)

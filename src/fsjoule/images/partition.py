@@ -110,6 +110,8 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
     for applet in recipe.userland.applets:
         if applet not in present:
             (tree / "usr" / "bin" / applet).symlink_to("busybox" if own is None else f"../../{own}")
+    if own is not None and "busybox" not in present:
+        (tree / "usr" / "bin" / "busybox").symlink_to(f"../../{own}")
     if own is not None:
         add_busybox(tree, userland.busybox, overlay)
     _link(tree / "usr" / "sbin" / "init", "../bin/busybox" if own is None else f"../../{own}")

@@ -41,11 +41,15 @@ class _Table(BaseModel):
 
 
 class BoardKind(_Table):
-    """What `fsjoule board` has to know of a real board besides its card: `prompt` is its boot loader's."""
+    """What `fsjoule board` has to know of a real board besides its card.
+
+    `prompt` is its boot loader's; `ums` is the command with which U-Boot offers the card over USB, if it can.
+    """
 
     title: str
     memory_mib: Annotated[int, Field(gt=0)]
     prompt: Annotated[str, StringConstraints(min_length=1)] = "=> "
+    ums: Annotated[str, StringConstraints(pattern=r"^(ums \d+ .+)?$")] = ""
 
 
 class Boot(_Table):
