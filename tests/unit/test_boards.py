@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from command_line import CommandLine, command_line
 
 from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
 from fsjoule.boards.checking import check_board
@@ -237,28 +235,25 @@ def test_the_configuration_lies_beside_the_loader_in_debians_package(tmp_path: P
 # ---------------------------------------------------------------------------------------------------------------- cli
 
 
-def fsjoule(*words: str | Path, answers: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("fsjoule")
-    return subprocess.run(
-        [program, "board", *words], capture_output=True, text=True, timeout=120, check=False, input=answers or "",
-        env={**os.environ, "COLUMNS": "120"},
-    )  # fmt: skip
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return command_line(monkeypatch, capfd)
 
 
-def test_a_new_board_by_options_alone(tmp_path: Path) -> None:
-    done = fsjoule("new", "bone7", "--from", "beaglebone-black", "--into", tmp_path, "--console", "A50285BI")
-    assert done.returncode == 0, done.stderr
-    assert [Path(line).is_file() for line in done.stdout.splitlines()] == [True, True, True]
-    assert "3 values are still CHANGE-ME" in done.stderr
-    checked = fsjoule("check", tmp_path / "env" / "bone7.yaml", "--no-loader")
-    assert checked.returncode == 2
-    assert checked.stdout.count("is not filled in") == 3
-    assert "3 problems in the files of bone7" in checked.stderr
-    again = fsjoule("new", "bone7", "--from", "beaglebone-black", "--into", tmp_path)
-    assert again.returncode == 2
-    assert "already there" in again.stderr
-    unsaid = fsjoule("new", "bone8", "--into", tmp_path)
-    assert unsaid.returncode == 2
-    assert "rock-pi-4, rpi3, rpi4" in unsaid.stderr
-    assert "beaglebone-black" in fsjoule("list").stdout
-    assert "Example: " in fsjoule("new", "--help").stdout
+def test_a_new_board_by_options_alone(run: CommandLine, tmp_path: Path) -> None:
+    done = run("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path, "--console", "A50285BI")
+    assert done.code == 0, done.err
+    assert [Path(line).is_file() for line in done.out.splitlines()] == [True, True, True]
+    assert "3 values are still CHANGE-ME" in done.err
+    checked = run("board", "check", tmp_path / "env" / "bone7.yaml", "--no-loader")
+    assert checked.code == 2
+    assert checked.out.count("is not filled in") == 3
+    assert "3 problems in the files of bone7" in checked.err
+    again = run("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path)
+    assert again.code == 2
+    assert "already there" in again.err
+    unsaid = run("board", "new", "bone8", "--into", tmp_path)
+    assert unsaid.code == 2
+    assert "rock-pi-4, rpi3, rpi4" in unsaid.err
+    assert "beaglebone-black" in run("board", "list").out
+    assert "Example: " in run("board", "new", "--help").out
