@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.images.emulator import needed_qemu
 from fsjoule.kernels.build_folder import BuildFolder, build_folder
 from fsjoule.kernels.image import kernel_release
-from fsjoule.kernels.packages import PackageFile
+from fsjoule.kernels.packages import PackageFile, _device_tree
 from fsjoule.kernels.recipe import load_recipe
 from fsjoule.kernels.sources import kernel_choice, numbered
 
@@ -46,6 +46,20 @@ def package(folder: Path, name: str, *, architecture: str = "armhf", version: st
 
 
 # ------------------------------------------------------------------------------------------------------------- choices
+
+
+def test_a_device_tree_that_is_not_in_the_package_is_named_with_similar_ones(tmp_path: Path) -> None:
+    folder = tmp_path / "usr" / "lib" / "linux-image-6.1" / "dtbs"
+    folder.mkdir(parents=True)
+    with pytest.raises(LabError, match=r"no device tree: am335x-bonblack\.dtb in linux\.deb"):
+        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
+    for name in ("am335x-boneblack.dtb", "imx6ul-14x14-evk.dtb"):
+        (folder / name).touch()
+    with pytest.raises(
+        ConfigError, match=r"no device tree am335x-bonblack.dtb among the 2 in linux.deb(.|\n)*mean am335x-boneblack"
+    ):
+        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
+    assert _device_tree(tmp_path, "imx6ul-14x14-evk.dtb", []) == folder / "imx6ul-14x14-evk.dtb"
 
 
 def test_a_name_of_the_recipe_is_one_whatever_lies_in_the_folder(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -178,9 +179,25 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
     release = modules.name
     return Parts(
         image=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
-        dtb=_one_of("device tree", (tree / "usr" / "lib").rglob(dtb), f"{dtb} in {_names(files)}") if dtb else None,
+        dtb=_device_tree(tree, dtb, files) if dtb else None,
         modules=modules,
     )
+
+
+def _device_tree(tree: Path, dtb: str, files: Sequence[Path]) -> Path:
+    """The board's device tree. Raises ConfigError if only other boards' are there, LabError if there is none at all."""
+    there: dict[str, Path] = {}
+    for path in (tree / "usr" / "lib").rglob("*.dtb"):
+        there.setdefault(path.name, path)
+    if dtb not in there and there:
+        near = difflib.get_close_matches(dtb, there, n=3, cutoff=0.6)
+        raise ConfigError(
+            f"no device tree {dtb} among the {len(there)} in {_names(files)}",
+            hint=f"did you mean {' or '.join(near)}? Correct boot.dtb in the recipe"
+            if near
+            else "take a kernel that supports the board, or correct boot.dtb in the recipe",
+        )
+    return _one_of("device tree", filter(None, [there.get(dtb)]), f"{dtb} in {_names(files)}")
 
 
 def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:
