@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
 
 def in_a_process(*words: object, stdout: Any, stderr: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     argv = [str(PROGRAM), *map(str, words)]
-    return subprocess.run(argv, stdout=stdout, stderr=stderr, text=True, timeout=60, check=False)
+    return subprocess.run(argv, stdout=stdout, stderr=stderr, text=True, timeout=300, check=False)
 
 
 def closed_pipe() -> int:
