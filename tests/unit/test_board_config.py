@@ -18,6 +18,7 @@ from fsjoule.virtual.board.config import (
     DiskConfig,
     FlashMemoryConfig,
     GuestTimeConfig,
+    NetworkConfig,
     Serial,
 )
 from fsjoule.virtual.board.power_model import PowerCoefficients
@@ -55,6 +56,13 @@ def test_a_boot_loader_in_flash_memory_is_written_and_read_and_starts_with_the_b
     words = arguments(config, None, tmp_path / "card.img", console=3, mark=4, control=5)
     loader = f"loader,file={tmp_path}/a,,b.bin,addr=0x17800000,cpu-num=0,force-raw=on"
     assert words[words.index(loader) - 1] == "-device"
+
+
+def test_a_network_is_written_and_read_and_reaches_nothing_but_its_folder(tmp_path: Path) -> None:
+    config = replace(board_config(tmp_path), network=NetworkConfig(tmp_path / "tftp"))
+    assert read(tmp_path, config.to_toml()) == config
+    words = arguments(config, None, tmp_path / "card.img", console=3, mark=4, control=5)
+    assert words[words.index("-nic") + 1] == f"user,restrict=on,tftp={tmp_path}/tftp"
 
 
 def test_disks_are_written_and_read(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher, KeptCard and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher, KeptCard, TftpFlasher and BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `ports`, `host`, `model`, `errors`.
 
@@ -29,6 +29,7 @@ from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
+from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
 from fsjoule.lab.wiring import missing_drivers
@@ -44,6 +45,7 @@ __all__ = [
     "LabgridShell",
     "MeterDriver",
     "SdMuxFlasher",
+    "TftpFlasher",
     "UmsFlasher",
     "acquired_place",
     "acquired_places",

@@ -13,10 +13,10 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
-from fsjoule.lab import boot_failures, disks
+from fsjoule.lab import disks
 from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
-from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.lab.u_boot import restarted, stop_u_boot, without_power
 
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 1.0
@@ -27,9 +27,6 @@ _SECTOR_BYTES: Final = 512
 _CTRL_C: Final = b"\x03"
 _OFFERED: Final = r"UMS: LUN \d+, [^\r\n]*count (0x[0-9a-fA-F]+)"
 _UNKNOWN: Final = r"Unknown command '[^']*'"
-_STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
-_KERNEL: Final = re.compile(rf"^Starting kernel|Linux version \d|{PANIC}", re.MULTILINE)
-_LOADER_GAVE_UP: Final = re.compile(boot_failures.FAILURE)
 
 
 @target_factory.reg_driver
@@ -65,7 +62,7 @@ class UmsFlasher(DiskFlasher):
         board.start()
         appeared = False
         try:
-            self._stop_u_boot(board)
+            stop_u_boot(self.labgrid, self.uboot, board)
             offered_bytes = self._offer(board)
             self._await_disk(board, offered_bytes)
             appeared = True
@@ -74,42 +71,9 @@ class UmsFlasher(DiskFlasher):
             if not isinstance(error, BoardError):
                 error.blame(self._causes(board))
                 error.blame(self._gone() if appeared else ())
-            if not _has_power(board):
-                error.blame(["the board has no power: its outlet is off"])
+            error.blame(without_power(board))
             raise
         self._end(board)
-
-    def _stop_u_boot(self, board: FlashedBoard) -> None:
-        """Interrupt the countdown with labgrid's own driver. Raises BoardError."""
-        limit_s = self.uboot.login_timeout + _GRACE_S
-        deadline = time.monotonic() + limit_s
-        doing = "stopping U-Boot's countdown"
-        while True:
-            try:
-                with time_limit(limit_s, doing, lambda: _missed(board) or board.look()), lab_errors(doing):
-                    self.labgrid.activate(self.uboot)
-            except LabError as error:
-                # On a busy computer U-Boot answers later than the two seconds that labgrid gives it.
-                late = isinstance(error.__cause__, pexpect.TIMEOUT)
-                if late and time.monotonic() < deadline and not _missed(board):
-                    continue
-                raise self._no_prompt(board) from error
-            else:
-                return
-
-    def _no_prompt(self, board: FlashedBoard) -> BoardError:
-        said = board.recorder.text()
-        reason = f"no prompt within {self.uboot.login_timeout} s"
-        if not board.recorder.received_bytes:
-            reason = "no output on the console"
-        elif found := _LOADER_GAVE_UP.search(said):
-            reason = boot_failures.reason(found[0], said)
-        elif missed := _missed(board):
-            [reason] = missed
-        failure = board.error(f"did not come to U-Boot's prompt: {reason}")
-        failure.blame(board.look())
-        failure.hint = "UBootDriver's autoboot and prompt must match what U-Boot says"
-        return failure
 
     def _offer(self, board: FlashedBoard) -> int:
         """Run the command. Returns the size that U-Boot tells. Raises BoardError if it refuses."""
@@ -132,7 +96,7 @@ class UmsFlasher(DiskFlasher):
             if index == 2:  # noqa: PLR2004 - the third pattern
                 said = " ".join(_text(before).replace(self.command, "", 1).split())
                 raise board.error(f"refused {self.command!r}: {said or 'it said nothing'}")
-            if causes := (*_restarted(board), *board.look()):
+            if causes := (*restarted(board), *board.look()):
                 failure = board.error(f"did not answer {self.command!r}")
                 failure.blame(causes)
                 raise failure
@@ -169,7 +133,7 @@ class UmsFlasher(DiskFlasher):
     def _causes(self, board: FlashedBoard) -> tuple[str, ...]:
         """Why the disk may be gone, while or after it was there."""
         self._listen()
-        return (*_restarted(board), *self._left(board), *board.look(), *self.diagnose())
+        return (*restarted(board), *self._left(board), *board.look(), *self.diagnose())
 
     def _left(self, board: FlashedBoard) -> tuple[str, ...]:
         if found := re.search(f"(?:{self.uboot.prompt})$", board.recorder.text()):
@@ -203,23 +167,6 @@ class UmsFlasher(DiskFlasher):
             index, _, _, _ = self.uboot.console.expect([self.uboot.prompt, pexpect.TIMEOUT], timeout=_END_TIMEOUT_S)
         if index == 1:
             raise board.error(f"did not end {self.command!r} within {_END_TIMEOUT_S:.0f} s of Ctrl-C")
-
-
-def _missed(board: FlashedBoard) -> tuple[str, ...]:
-    if _KERNEL.search(board.recorder.text()):
-        return ("its countdown was missed, and U-Boot started the kernel",)
-    return ()
-
-
-def _restarted(board: FlashedBoard) -> tuple[str, ...]:
-    return ("the board started again",) if _STARTED_AGAIN.search(board.recorder.text()) else ()
-
-
-def _has_power(board: FlashedBoard) -> bool:
-    try:
-        return board.has_power()
-    except LabError:
-        return True
 
 
 def _text(said: Any) -> str:  # noqa: ANN401 - labgrid's bytes, untyped

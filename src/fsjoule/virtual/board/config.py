@@ -147,6 +147,13 @@ class FlashMemoryConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """A network of the board's own: QEMU's DHCP, and its TFTP server with the files in the folder `tftp`."""
+
+    tftp: Path = Path("tftp")
+
+
+@dataclass(frozen=True, slots=True)
 class BoardConfig:
     """Everything that `python -m fsjoule.virtual.board.program` needs. `from_toml` makes paths absolute.
 
@@ -167,6 +174,7 @@ class BoardConfig:
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
     guest_time: GuestTimeConfig | None = None
     flash_memory: FlashMemoryConfig | None = None
+    network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
@@ -222,6 +230,7 @@ class BoardConfig:
         flash = self.flash_memory
         return replace(
             self,
+            network=None if self.network is None else NetworkConfig(folder / self.network.tftp),
             flash_memory=None if flash is None else replace(flash, image=folder / flash.image),
             log_dir=folder / self.log_dir,
             ready_file=folder / self.ready_file,
@@ -276,6 +285,7 @@ _TABLES: Final[
             | PowerCoefficients
             | GuestTimeConfig
             | FlashMemoryConfig
+            | NetworkConfig
         ],
     ]
 ] = {
@@ -286,6 +296,7 @@ _TABLES: Final[
     "power": PowerCoefficients,
     "guest_time": GuestTimeConfig,
     "flash_memory": FlashMemoryConfig,
+    "network": NetworkConfig,
 }
 _BOARD: Final[TypeAdapter[BoardConfig]] = TypeAdapter(BoardConfig)
 _READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)

@@ -12,7 +12,7 @@ from typing import Final
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, Serial
+from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
 from fsjoule.virtual.board.qemu_activity import ActivityReader
 from fsjoule.virtual.board.qmp import Qmp
@@ -66,7 +66,7 @@ def arguments(
     qemu = config.qemu
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
-        *("-nodefaults", "-display", "none", "-nic", "none"),
+        *("-nodefaults", "-display", "none", "-nic", _network(config.network)),
         *([] if boot is None else _kernel(boot)),
         *([] if config.flash_memory is None else _loader(config.flash_memory)),
         *("-chardev", f"socket,id=console,fd={console}"),
@@ -82,6 +82,11 @@ def arguments(
 def _kernel(boot: BootFiles) -> list[str]:
     tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
     return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree, "-append", boot.command_line]
+
+
+def _network(network: NetworkConfig | None) -> str:
+    """Nothing of the host is reached but the folder."""
+    return "none" if network is None else f"user,restrict=on,tftp={_escaped(network.tftp)}"
 
 
 def _loader(flash: FlashMemoryConfig) -> list[str]:

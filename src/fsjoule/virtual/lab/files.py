@@ -108,6 +108,7 @@ class LabPaths:
         self.ssh: Final = root / "ssh"
         self.coordinator: Final = root / "coordinator"
         self.card: Final = root / "card.img"
+        self.tftp: Final = root / "tftp"
         self.flash_memory: Final = root / "flash.bin"
         self.meter_storage: Final = root / "meter.flash"
         self.board_config: Final = root / "board.toml"
@@ -125,7 +126,7 @@ class LabPaths:
 
     def make(self) -> None:
         """Make the lab's directories, private to the user, and remove old logs."""
-        for directory in (self.root, self.bin, self.ssh, self.coordinator, self.logs):
+        for directory in (self.root, self.bin, self.ssh, self.coordinator, self.logs, self.tftp):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for log in self.logs.glob("*.log"):
             log.unlink()

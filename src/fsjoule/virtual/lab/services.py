@@ -16,7 +16,7 @@ from typing import Final
 
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process import find_tool
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, WiresConfig
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.ssh import lab_path
 
@@ -54,6 +54,7 @@ def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, prob
     return dataclasses.replace(
         base,
         flash_memory=flash,
+        network=None if base.network is None else NetworkConfig(paths.tftp),
         name=paths.name,
         log_dir=paths.logs,
         ready_file=paths.board_ready,
@@ -132,6 +133,7 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
             "FSJOULE_LAB_OUTLET": board.outlet_url,
             "FSJOULE_LAB_OUTLET_INDEX": str(config.outlet.index),
             "FSJOULE_LAB_CARD": board.card_device,
+            "FSJOULE_LAB_TFTP": "" if config.network is None else f"{config.network.tftp}/",
             "FSJOULE_LAB_USB": "1" if config.card.usb else "",
             "FSJOULE_LAB_MUX": board.mux_control,
         },
