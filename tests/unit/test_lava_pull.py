@@ -42,7 +42,7 @@ class Lava:
         self.answers[f"/api/v0.2/jobs/{job}/"] = (200, json.dumps(told).encode())
         # A cancelled job's last lines are feedback; LAVA's own lines are debug.
         levels = ["target"] * (len(log) // 2) + ["feedback"] * len(log)
-        entries = [
+        entries: list[dict[str, object]] = [
             {"dt": "2026-11-22T20:00:00", "lvl": lvl, "msg": line} for lvl, line in zip(levels, log, strict=False)
         ]
         entries.insert(0, {"dt": "2026-11-22T20:00:00", "lvl": "debug", "msg": {"end": "fsjoule-kept"}})
