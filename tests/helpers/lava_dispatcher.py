@@ -86,8 +86,8 @@ class Dispatcher:
                     running.kill()
 
     @contextmanager
-    def worker(self, name: str, folder: Path, url: str) -> Generator[None]:
-        """A worker of the server at `url`, which it registers with; its folder is `folder`. Its jobs end with it.
+    def worker(self, name: str, folder: Path, url: str, token: str) -> Generator[None]:
+        """A worker that the server at `url` knows by this token; its folder is `folder`. Its jobs end with it.
 
         The server is to give its jobs the variables of `job_variables`.
         """
@@ -96,8 +96,9 @@ class Dispatcher:
         lava_run = folder / "bin/lava-run"
         lava_run.write_text(_LAVA_RUN.format(python=sys.executable, root=self.root))
         lava_run.chmod(0o755)
-        words = [sys.executable, str(self.root / "usr/bin/lava-worker"), "--name", name, "--url", url]
-        words += ["--ping-interval", "2", "--job-log-interval", "1", "--level", "DEBUG", "--log-file", "-"]
+        words = [sys.executable, str(self.root / "usr/bin/lava-worker"), "--name", name, "--url", url, "--token", token]
+        # A ping's interval is also the limit of each answer, on a machine that may be busy.
+        words += ["--ping-interval", "5", "--job-log-interval", "1", "--level", "DEBUG", "--log-file", "-"]
         started = process.start([*self._alone(folder / "lava"), *words], log=folder / "worker.log")
         try:
             yield

@@ -168,13 +168,16 @@ def server(folder: Path) -> Generator[Server]:
         inside += [str(root / "tree"), str(folder), str(database.socket_folder), "--"]
         found = Server(inside, folder / "etc", folder / "worker")
         found.manage("migrate", "--noinput")
+        found.manage("workers", "add", WORKER)
         found.manage("users", "add", USER, "--superuser", "--staff", "--passwd", _PASSWORD)
         found.manage("tokens", "add", "--user", USER, "--secret", _SECRET)
         found.url = until.enter_context(_web(inside, folder / "web.log"))
         scheduler = ["lava-server", "manage", "lava-scheduler", "--user", "root", "--group", "root"]
         until.enter_context(_running([*inside, *scheduler, "--log-file", "-"], folder / "scheduler.log"))
-        until.enter_context(dispatcher.worker(WORKER, folder / "worker", found.url))
-        wait_for(lambda: bool(found.get("workers/")["results"]), _LIMIT_S, (folder / "worker/worker.log").read_text)
+        token = found.get(f"workers/{WORKER}/")["token"]
+        until.enter_context(dispatcher.worker(WORKER, folder / "worker", found.url, token))
+        log = folder / "worker/worker.log"
+        wait_for(lambda: found.get(f"workers/{WORKER}/")["state"] == "Online", _LIMIT_S, log.read_text)
         yield found
 
 
@@ -183,7 +186,6 @@ def _configure(folder: Path, database: str, variables: dict[str, str]) -> None:
     assert named is not None
     settings = {
         "SECRET_KEY": _SECRET,
-        "WORKER_AUTO_REGISTER": True,  # from the loopback interface
         "DATABASES": {
             "default": {
                 "ENGINE": "django.db.backends.postgresql",
