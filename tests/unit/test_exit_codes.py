@@ -131,6 +131,20 @@ def test_every_cause_has_its_exit_code(
     assert ("Traceback" in done.err) == (said == REPORTED)
 
 
+def test_what_fails_while_ctrl_c_ends_a_command_is_told_and_the_exit_code_stays(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            _ = cast("Any", ResourceEntry)({}).args
+
+    monkeypatch.setattr("fsjoule.report.run.show_run", interrupted)
+    done = run("show", "anything")
+    assert (done.code, done.err) == (130, "error: labgrid failed: KeyError: 'params'\n")
+
+
 def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def exporter_gone(*_: object, **__: object) -> None:
         _ = cast("Any", ResourceEntry)({}).args

@@ -74,10 +74,19 @@ def _outcome(command: Callable[[], object]) -> int:
         return interrupts.exit_code() or INTERRUPTED
     except FsjouleError as error:
         _say(error)
-        return error.exit_code
+        return _interrupted(error) or error.exit_code
     except Exception as error:  # noqa: BLE001 - Python would end with 1, which is an answer of the gate
-        return _unexpected(error.__cause__ if isinstance(error, _Unexpected) and error.__cause__ else error)
+        code = _unexpected(error.__cause__ if isinstance(error, _Unexpected) and error.__cause__ else error)
+        return _interrupted(error) or code
     return 0
+
+
+def _interrupted(error: BaseException) -> int | None:
+    """The exit code of a signal, if the error came up while the command ended because of it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is None else interrupts.exit_code() or INTERRUPTED
 
 
 def _code(ended: SystemExit) -> int:
