@@ -84,7 +84,8 @@ class LavaPlace:
             return files
 
         wait_for(lambda: not left(), FREE_WITHIN_S, lambda: str(left()))
-        assert (kept / "lava/virtual.log").read_text() == ""
+        said = (kept / "lava/virtual.log").read_text()
+        assert not said, said
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
