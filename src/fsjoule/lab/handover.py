@@ -80,7 +80,7 @@ def complete(name: str, *, wait_s: float) -> None:
         try:
             acquire(name, wait_s=0, say=lambda _: None)
         except RefusedError:
-            # labgrid frees the resources a moment later.
+            # The resources that it had taken are freed only when labgrid's coordinator looks for such ones.
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_LOOK_S)

@@ -36,8 +36,10 @@ SHELL: Final = "shell"
 _END_S: Final = 35.0
 _KILLED_S: Final = 5.0
 # What switching off and releasing may take besides, and how long a failure to switch off is no answer.
-_LAB_S: Final = 45.0
+_LAB_S: Final = 60.0
 _AGAIN_S: Final = 10.0
+# Every 15 s labgrid's coordinator frees the resources of a place that nobody has, five seconds' worth of them at once.
+_FREED_S: Final = 40.0
 _LOOK_S: Final = 1.0
 
 
@@ -141,7 +143,7 @@ def off_and_free(bench: Bench) -> None:
         return
     try:
         # A helper that was killed while it acquired the place has left it without an outlet.
-        handover.complete(bench.place, wait_s=_AGAIN_S)
+        handover.complete(bench.place, wait_s=_FREED_S)
         _switch_off(bench)
     finally:
         # A board that stays on is for the next holder to see; a place that stays acquired is for nobody.
