@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import linecache
 import random
 import signal
@@ -68,6 +69,17 @@ def test_a_signal_ends_what_may_be_interrupted_and_is_known_afterwards(
     interrupts.tell(said.append)
     interrupts.tell(said.append)
     assert said == [f"{name}: ending; please wait until the board is off and the place is free"]
+
+
+def test_a_signal_waits_until_a_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import signal\ntry:\n    signal.raise_signal(signal.SIGTERM)\nexcept BaseException:\n    pass\nwhole = 1\n"
+    (tmp_path / "swallows_signals.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    imported: list[Any] = []
+    with pytest.raises(Interrupted, match="SIGTERM"), interruptible():  # noqa: PT012
+        imported.append(importlib.import_module("swallows_signals"))
+        time.sleep(60)
+    assert imported[0].whole == 1
 
 
 def test_a_signal_waits_until_a_json_text_is_whole() -> None:

@@ -23,6 +23,8 @@ from typing import Any, Final
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HELD_OFF: Final = "ending; please wait until the board is off and the place is free"
 _AGAIN_S: Final = 5.0
+_IMPORTED_S: Final = 0.1
+_IMPORT: Final = "<frozen importlib._bootstrap>"
 _SHELLS_OFFSET: Final = 128
 CTRL_C: Final = "Ctrl-C"
 _NAMES: Final = {signal.SIGINT: CTRL_C, signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
@@ -187,10 +189,22 @@ def _handle(number: int, frame: FrameType | None) -> None:
         _state.number = number
     if not _state.armed or _state.shields:
         return
+    if _importing(frame):
+        again = threading.Timer(_IMPORTED_S, signal.pthread_kill, (threading.main_thread().ident, number))
+        again.daemon = True
+        again.start()
+        return
     # A signal that was swallowed (in a destructor Python must swallow it) must not disable later ones.
     if _state.raised_s is None or (time.monotonic() - _state.raised_s > _AGAIN_S and not _unwinding()):
         _leave(frame)
         _raise()
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: pydantic swallows what is raised meanwhile, and half a module is left."""
+    while frame is not None and frame.f_code.co_filename != _IMPORT:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _unwinding() -> bool:
