@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,9 @@ int64_t icount_to_ns(int64_t icount) __attribute__((weak));
 void timer_init_full(void *timer, void *group, int clock, int scale, int attributes, void (*callback)(void *),
 		     void *context) __attribute__((weak));
 void timer_mod_ns(void *timer, int64_t time_ns) __attribute__((weak));
+bool qemu_in_vcpu_thread(void) __attribute__((weak));
+void *qemu_get_cpu(int index) __attribute__((weak));
+void async_run_on_cpu(void *cpu, void (*work)(void *cpu, uint64_t data), uint64_t data) __attribute__((weak));
 
 /* QEMU's struct QEMUTimer has 48 bytes in all known versions. */
 static _Alignas(16) unsigned char timer[512];
@@ -215,7 +219,8 @@ static void on_timer(void *context)
 
 static void start(void)
 {
-	if (!qemu_clock_get_ns || !icount_get_raw || !icount_to_ns || !timer_init_full || !timer_mod_ns) {
+	if (!qemu_clock_get_ns || !icount_get_raw || !icount_to_ns || !timer_init_full || !timer_mod_ns ||
+	    !qemu_in_vcpu_thread || !qemu_get_cpu || !async_run_on_cpu) {
 		give_up("this QEMU does not export its clock (it was built without modules)");
 	}
 	read_config();
@@ -231,17 +236,60 @@ static void start(void)
 		real = (__typeof__(&name))dlsym(RTLD_NEXT, #name); \
 	}
 
+static bool started;
+
 /* The main loop first waits here when all clocks exist and, with -S, no instruction has run. */
 int ppoll(struct pollfd *files, nfds_t count, const struct timespec *limit, const sigset_t *mask)
 {
-	static bool started;
-
 	REAL(ppoll)
 	if (!started && getpid() == gettid()) {
 		started = true;
 		start();
 	}
 	return real(files, count, limit, mask);
+}
+
+/* An idle guest's clock is moved to its next timer by QEMU's main loop, which finds the guest idle as soon as its last
+ * instruction has run. Only then the CPU's thread adds these instructions to the clock: if the main loop was faster, the
+ * guest is late by them. So it shall find nobody idle before the CPU's thread waits, and that thread wakes it when it does.
+ */
+static bool cpu_waits; /* protected by QEMU's big lock, which both threads have where they use it */
+
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock)
+{
+	REAL(pthread_cond_wait)
+	const bool cpu = qemu_in_vcpu_thread && qemu_in_vcpu_thread();
+	int error;
+
+	if (cpu) {
+		cpu_waits = true;
+	}
+	error = real(condition, lock);
+	if (cpu) {
+		cpu_waits = false;
+	}
+	return error;
+}
+
+static void nothing(void *cpu, uint64_t data)
+{
+	(void)cpu;
+	(void)data;
+}
+
+/* The last call of the C library before the main loop looks who is idle. */
+void g_main_context_release(void *context)
+{
+	static void (*real)(void *);
+
+	if (real == NULL) {
+		real = (void (*)(void *))dlsym(RTLD_NEXT, "g_main_context_release");
+	}
+	real(context);
+	if (started && getpid() == gettid() && !cpu_waits) {
+		/* A CPU with work is not idle. */
+		async_run_on_cpu(qemu_get_cpu(0), nothing, 0);
+	}
 }
 
 static void tell_mark(const struct msghdr *message, size_t size)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
 
 from fsjoule.host import process
+from fsjoule.host.cache.libraries import shared_library
 from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
 from fsjoule.store.reader import load_run
@@ -59,10 +60,11 @@ def board(program: BoardProgram) -> BoardProgram:
 
 
 @contextmanager
-def board_with(kernel: str, folder: Path) -> Generator[BoardProgram]:
+def board_with(kernel: str, folder: Path, *preloaded: Path) -> Generator[BoardProgram]:
     card = build_card(kernel, "ext4", progress=print).path
     process.run(["cp", "--sparse=always", card, folder / "card.img"], timeout_s=120)
-    guest = GuestTimeConfig(mailbox=folder / "box", probe=programs.probe(print))
+    probe = Path(":".join(map(str, (*preloaded, programs.probe(print)))))
+    guest = GuestTimeConfig(mailbox=folder / "box", probe=probe)
     with BoardProgram(replace(board_config(folder), guest_time=guest)) as program:
         yield program
 
@@ -97,16 +99,20 @@ def guest_time(board: BoardProgram) -> dict[str, Any]:
 
 
 def session(
-    board: BoardProgram, disturb: Callable[[ConsoleUser], None], *, profiled: bool = False
+    board: BoardProgram,
+    disturb: Callable[[ConsoleUser], None],
+    *,
+    commands: Sequence[str] = COMMANDS,
+    profiled: bool = False,
 ) -> tuple[list[str], dict[str, Any], bytes]:
-    """One power-on with COMMANDS: what they said, what the board then says of its time, and what it told the meter."""
+    """One power-on with commands: what they said, what the board then says of its time, and what it told the meter."""
     with Supply(board.config.feed) as supply, board.console() as console:
         if profiled:
             requests.put(f"{board.base_url}/profile", timeout=30).raise_for_status()
         board.power(on=True)
         console.login()
         said: list[str] = []
-        for command in COMMANDS:
+        for command in commands:
             disturb(console)
             said.append(console.run(command).partition("\n")[2])
         wait_until("it waits again", lambda: guest_time(board)["stands_still"])
@@ -172,6 +178,15 @@ def test_two_power_ons_are_the_same_to_the_nanosecond(board: BoardProgram) -> No
     assert session(board, impatient, profiled=True) == (said, state, told)
     marks = b"".join(told[at + 12 : at + 13] for at in range(0, len(told), 32) if told[at + 8] == 3)
     assert marks == b"Sboot\nEboot\n"
+
+
+def test_a_restless_qemu_does_not_move_the_guests_clock(board: BoardProgram, tmp_path: Path) -> None:
+    """Its main loop moves an idle guest's clock, and shall not do so before the guest's last instructions count."""
+    commands = ("cat /proc/timer_list | sha256sum", "sleep 2.5")
+    ordinary = session(board, lambda _: None, commands=commands)
+    restless = shared_library(Path(__file__).with_name("restless_qemu.c"), "restless", progress=print, root=tmp_path)
+    with board_with("6.1", tmp_path, restless) as other:
+        assert session(other, lambda _: None, commands=commands) == ordinary
 
 
 def test_power_ons_differ_by_their_seed_alone(board: BoardProgram) -> None:
