@@ -72,14 +72,22 @@ class FlasherProtocol(abc.ABC):
         """Look at the card from the board's shell after the first boot. Raises LabError if it does not have `image`."""
 
 
+@attr.s(eq=False)
 class DiskFlasher(Driver, FlasherProtocol):
-    """A flasher for which the card is a disk of the exporter."""
+    """A flasher for which the card is a disk of the exporter.
 
-    storage: Any
-    write_timeout: int
-    disk_serial: str
-    disk_link: str
-    disk_max_mib: int
+    Args:
+        write_timeout (int): seconds that writing an image may take
+        disk_serial (str): the disk's serial number, checked before each write
+        disk_link (str): the same for its name below /dev/disk, for example by-path
+        disk_max_mib (int): a larger disk is no card
+    """
+
+    write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
+    disk_serial: str = disks.serial_argument()
+    disk_link: str = disks.link_argument()
+    disk_max_mib: int = disks.largest_argument()
+    storage: Any = None  # labgrid binds it
 
     @property
     def labgrid(self) -> Target:
@@ -120,20 +128,13 @@ class SdMuxFlasher(DiskFlasher):
     """Writes the card through an SD mux (USB-SD-Mux, SDWire, SDWire3), on the exporter's side of it.
 
     Args:
-        write_timeout (int): seconds that writing an image may take
-        disk_serial (str): the serial number of the mux's card reader, checked before each write
-        disk_link (str): the same for its name below /dev/disk, for example by-path
-        disk_max_mib (int): a larger disk is no card
+        write_timeout, disk_serial, disk_link, disk_max_mib: see DiskFlasher; the disk is the mux's card reader
     """
 
     bindings = {  # noqa: RUF012 - labgrid's way
         "mux": {"USBSDMuxDriver", "USBSDWireDriver", "USBSDWire3Driver"},
         "storage": "USBStorageDriver",
     }
-    write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
-    disk_serial: str = disks.serial_argument()
-    disk_link: str = disks.link_argument()
-    disk_max_mib: int = disks.largest_argument()
 
     @step(args=["image"])
     def flash(self, image: Path, board: FlashedBoard) -> None:

@@ -39,25 +39,30 @@ def loader_help(target: Any, prompt: str) -> str:  # noqa: ANN401 - a labgrid ta
 
 
 def _stop(board: BoardStrategy, ending: str) -> None:
-    deadline, look_s = time.monotonic() + board.boot_timeout, 0.0
+    look_s = time.monotonic()
+    deadline = look_s + board.boot_timeout
     while (now_s := time.monotonic()) < deadline:
         board.console.write(_KEY.encode())
         index, _, _, _ = board.console.expect([ending, pexpect.TIMEOUT], timeout=_KEY_EVERY_S)
         if index == 0:
             return
-        if now_s > look_s and (causes := board.look()):
+        if now_s < look_s:
+            continue
+        look_s = now_s + _LOOK_EVERY_S
+        if causes := board.look():
             failure = board.error("did not come to its boot loader's prompt")
             failure.blame(causes)
             raise failure
-        look_s = now_s + _LOOK_EVERY_S
     failure = board.error(f"did not come to its boot loader's prompt within {board.boot_timeout} s")
     failure.hint = "the recipe's board.prompt must be what the boot loader shows; its countdown must not be 0"
     raise failure
 
 
 def _answer(board: BoardStrategy, ending: str) -> str:
-    while board.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)[0] == 0:
-        pass  # the keys that were too many
+    deadline = time.monotonic() + board.boot_timeout
+    while board.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)[0] == 0:  # the keys that were too many
+        if time.monotonic() > deadline:
+            raise board.error(f"still talks at its boot loader's prompt after {board.boot_timeout} s")
     board.console.sendline("help")
     index, before, _, _ = board.console.expect([ending, pexpect.TIMEOUT], timeout=_HELP_TIMEOUT_S)
     if index == 1:

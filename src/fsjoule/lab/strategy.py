@@ -279,6 +279,8 @@ class BoardStrategy(Strategy):
     def has_power(self) -> bool:
         """Whether the outlet is on. Raises LabError if it does not tell."""
         doing = "asking the outlet"
+        if not hasattr(self.power, "get"):  # as of labgrid's ExternalPowerDriver
+            raise LabError(f"{doing} is not possible: {type(self.power).__name__} cannot tell")
         with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             return bool(self.power.get())
 

@@ -12,8 +12,7 @@ import pexpect
 from labgrid.factory import target_factory
 from labgrid.step import step
 
-from fsjoule.errors import BoardError, LabError
-from fsjoule.lab import disks
+from fsjoule.errors import BoardError, LabError, also
 from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import restarted, stop_u_boot, without_power
@@ -39,21 +38,14 @@ class UmsFlasher(DiskFlasher):
 
     Args:
         command (str): U-Boot's command, with its own numbers of the USB port and of the card
-        write_timeout (int): seconds that writing an image may take
         disk_timeout (int): seconds until the disk appears on the exporter
-        disk_serial (str): the disk's serial number, checked before each write
-        disk_link (str): the same for its name below /dev/disk, for example by-path
-        disk_max_mib (int): a larger disk is no card
+        write_timeout, disk_serial, disk_link, disk_max_mib: see DiskFlasher
     """
 
     starts_board = True
     bindings = {"uboot": "UBootDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
     command: str = attr.ib(default="ums 0 mmc 0", validator=attr.validators.matches_re(r"ums \d+ .+"))
-    write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
     disk_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))
-    disk_serial: str = disks.serial_argument()
-    disk_link: str = disks.link_argument()
-    disk_max_mib: int = disks.largest_argument()
 
     @step(args=["image"])
     def flash(self, image: Path, board: FlashedBoard) -> None:
@@ -69,7 +61,8 @@ class UmsFlasher(DiskFlasher):
             self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(board))
         except LabError as error:
             if not isinstance(error, BoardError):
-                error.blame(self._causes(board))
+                with also(error, "looking for the cause"):
+                    error.blame(self._causes(board))
                 error.blame(self._gone() if appeared else ())
             error.blame(without_power(board))
             raise

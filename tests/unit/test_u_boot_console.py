@@ -1,0 +1,118 @@
+"""Work at a boot loader's console. The board is a program behind labgrid's own drivers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+
+from fsjoule.errors import BoardError, LabError
+from fsjoule.lab import BoardStrategy, loader_help
+from fsjoule.lab.u_boot import without_power
+
+ENVIRONMENT = """\
+imports: [fsjoule.lab]
+targets:
+  main:
+    resources:
+      USBMassStorage: {{match: {{ID_PATH: none}}}}
+    drivers:
+      ExternalPowerDriver: {{cmd_on: 'true', cmd_off: 'true'}}
+      ExternalConsoleDriver: {{cmd: '{python} {program}'}}
+      ShellDriver: {{prompt: 'root@board:~# ', login_prompt: 'login: ', username: root}}
+      UBootDriver: {{prompt: '\\n=> '}}
+      USBStorageDriver: {{}}
+      UmsFlasher: {{disk_timeout: 0}}
+      BoardStrategy:
+        board: board
+        recipe: imx6ul
+        simulated: true
+        mark_device: /dev/ttyS1
+        card_device: mmcblk0
+        scratch_device: /dev/mmcblk0p3
+        off_time: 0
+        boot_timeout: {limit_s}
+"""
+# It says something, and shows its prompt at a key.
+U_BOOT = """\
+import os, time
+os.write(1, b"U-Boot 2026.01\\r\\n")
+while typed := os.read(0, 1000):
+    if b"ums 0" in typed:
+        os.write(1, b"UMS: LUN 0, dev mmc 0, hwpart 0, sector 0x0, count 0x800\\r\\n")
+        time.sleep(3600)
+    os.write(1, b"bootz     - boot a zImage\\r\\n" if b"help" in typed else b"")
+    os.write(1, typed.replace(b"'", b"").replace(b"echo ", b"") + b"\\r\\n=> ")
+    time.sleep(0.4)
+"""
+NOISE = "    while True: time.sleep(0.1), os.write(1, b'noise')"
+SILENT = "import os, time; os.write(1, b'U-Boot'); time.sleep(3600)"
+
+
+@pytest.fixture
+def board(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Any]:
+    """A labgrid target, and how long its board may take."""
+    text, limit_s = request.param
+    program, file = tmp_path / "board.py", tmp_path / "env.yaml"
+    program.write_text(text)
+    file.write_text(ENVIRONMENT.format(python=sys.executable, program=program, limit_s=limit_s))
+    environment_class: Any = Environment
+    labgrid = environment_class(config_file=str(file))
+    yield labgrid.get_target()
+    labgrid.cleanup()
+
+
+@pytest.mark.parametrize("board", [(U_BOOT, 60)], indirect=True)
+def test_the_commands_of_a_boot_loader(board: Any) -> None:
+    assert "bootz     - boot a zImage" in loader_help(board, "=> ")
+
+
+@pytest.mark.parametrize("board", [(U_BOOT + NOISE, 2)], indirect=True)
+def test_a_board_that_talks_for_ever_is_named(board: Any) -> None:
+    with pytest.raises(BoardError, match=r"still talks at its boot loader's prompt after 2 s"):
+        loader_help(board, "=> ")
+
+
+@pytest.mark.parametrize("board", [(SILENT, 600)], indirect=True)
+def test_a_lab_that_fails_while_the_board_is_silent_is_noticed(board: Any) -> None:
+    begin = time.monotonic()
+
+    def diagnose() -> tuple[str, ...]:
+        return ("ser2net is dead",) if time.monotonic() > begin + 1 else ()
+
+    strategy: BoardStrategy = board.get_driver("BoardStrategy", activate=False)
+    strategy.diagnose = diagnose
+    with pytest.raises(BoardError, match="ser2net is dead"):
+        loader_help(board, "=> ")
+    assert time.monotonic() - begin < 300
+
+
+@pytest.mark.parametrize("board", [(U_BOOT, 60)], indirect=True)
+def test_a_failed_search_for_the_cause_does_not_hide_what_failed(board: Any, tmp_path: Path) -> None:
+    strategy: Any = board.get_driver("BoardStrategy")
+    strategy.transition("off")
+
+    def diagnose() -> tuple[str, ...]:
+        if "UMS: LUN" in strategy.recorder.text():
+            raise LabError("the lab does not answer")
+        return ()
+
+    strategy.diagnose = diagnose
+    (tmp_path / "card.img").write_bytes(b"image")
+    with pytest.raises(LabError, match=r"USB disk did not appear on the exporter within 0 s") as caught:
+        strategy.flasher.flash(tmp_path / "card.img", strategy)
+    assert caught.value.__notes__ == ["looking for the cause failed too: the lab does not answer"]
+
+
+@pytest.mark.parametrize("board", [(SILENT, 60)], indirect=True)
+def test_an_outlet_that_cannot_tell_whether_it_is_on_is_no_bug(board: Any) -> None:
+    strategy: BoardStrategy = board.get_driver("BoardStrategy")
+    strategy.transition("off")
+    assert without_power(strategy) == ()
+    with pytest.raises(LabError, match="ExternalPowerDriver cannot tell"):
+        strategy.has_power()
