@@ -10,7 +10,7 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.images.own_root import BUSYBOX, add_busybox, archive_sha256, check_root, unpack_root
-from fsjoule.images.userland import _merge_usr
+from fsjoule.images.userland import _finish, _merge_usr
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe, recipes_folder
 
 ARM = b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x28\x00" + bytes(100)
@@ -111,3 +111,41 @@ def test_a_recipe_may_lie_outside_the_checkout_and_needs_files_for_its_root(tmp_
         parse_recipe(TEXT.format(""), name="mine", file=tmp_path / "mine.toml")
     with pytest.raises(ConfigError, match="unknown image recipe"):
         load_recipe(recipes_folder(), str(tmp_path / "none.toml"))
+
+
+def test_nothing_that_a_link_leads_to_outside_of_the_root_filesystem_is_touched(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("this computer's")
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    for name in ("usr/bin", "var"):
+        (source / name).mkdir(parents=True)
+    (source / "var" / "cache").symlink_to(outside)
+    (source / "usr" / "sbin").symlink_to("/usr/bin")
+    (source / "usr" / "share").symlink_to(outside)
+    (outside / "doc").mkdir()
+    file = packed(source, tmp_path / "rootfs.tar")
+    unpack_root(file, tree, print)
+    _finish(tree, RECIPE)
+    assert sorted(path.name for path in outside.iterdir()) == ["doc", "kept"]
+    assert (tree / "usr" / "sbin").readlink() == Path("bin")
+
+
+@pytest.mark.parametrize("name", ["usr", "etc"])
+def test_a_root_filesystem_whose_folders_are_outside_of_it_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / name).symlink_to(f"../../{name}")
+    file = packed(tmp_path / "source", tmp_path / "rootfs.tar")
+    with pytest.raises(ConfigError, match=rf"rootfs.tar cannot be used: /{name} is a link to ../../{name}, outside"):
+        unpack_root(file, tmp_path / "tree", print)
+
+
+def test_a_damaged_image_with_a_file_outside_of_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "..-evil").write_text("evil")
+    file = tmp_path / "rootfs.ext4"
+    process.run(["mke2fs", "-q", "-O", "^metadata_csum", "-d", tmp_path / "source", file, "4M"], timeout_s=30)
+    file.write_bytes(file.read_bytes().replace(b"..-evil", b"../evil"))
+    with pytest.raises(ConfigError, match=r"rootfs.ext4 cannot be unpacked: .*e2fsck"):
+        unpack_root(file, tmp_path / "tree", print)
+    assert not (tmp_path / "evil").exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from fsjoule.host.cache.stages import Progress, file_sha256
 from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes an entry's content.
-STAGE_VERSION: Final = 1
+STAGE_VERSION: Final = 2
 
 # On the card, beside the root filesystem's own busybox if it has one.
 BUSYBOX: Final = "usr/lib/fsjoule/busybox"
@@ -27,6 +28,8 @@ _PACKAGE: Final = "busybox-static"
 _NEEDED: Final = ("sh", "fio")
 _FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOVED: Final = ("bin", "sbin", "lib", "lib64")
+# fsjoule's own files go into these, outermost first.
+_KEPT: Final = ("etc", "usr", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64")
 _TIMEOUT_S: Final = 900.0
 _EXT_MAGIC: Final = (0x438, b"\x53\xef")
 # Of an ELF header, at 18: Debian's architecture -> machine.
@@ -54,17 +57,52 @@ def unpack_root(archive: Path, tree: Path, progress: Progress) -> None:
     with archive.open("rb") as file:
         file.seek(at)
         image = file.read(len(magic)) == magic
+    nodes = ("--anchored", "--exclude=./dev/*", "--exclude=dev/*")
+    commands = [["tar", "--extract", "--numeric-owner", "--file", archive, "--directory", tree, *nodes]]
     if image:
-        argv = ["debugfs", "-R", f"rdump / {tree}", archive]
-    else:
-        argv = ["tar", "--extract", "--numeric-owner", "--file", archive, "--directory", tree, "--exclude=./dev/*"]
+        # debugfs also reads a damaged image, whose file `../name` it would write outside of the tree.
+        commands = [["e2fsck", "-fn", archive], ["debugfs", "-R", f'rdump / "{tree}"', archive]]
     try:
-        process.run(argv, timeout_s=_TIMEOUT_S)
+        for command in commands:
+            process.run(command, timeout_s=_TIMEOUT_S)
     except LabError as error:
         raise ConfigError(
-            f"{archive} cannot be unpacked: {error.what}", hint="it must be a tar, or an image of ext2, ext3 or ext4"
+            f"{archive} cannot be unpacked: {error.what}",
+            hint="it must be a tar, or a whole image of ext2, 3 or 4",
         ) from error
+    _check_folders(archive, tree)
     _anchor_links(tree)
+
+
+def _check_folders(archive: Path, tree: Path) -> None:
+    """Raise ConfigError if a folder for fsjoule's own files is a link to one of this computer."""
+    for path in (tree / name for name in _KEPT):
+        if path.is_symlink() and path.readlink().is_absolute():
+            target = os.path.relpath(path.readlink(), f"/{path.parent.relative_to(tree)}")
+            path.unlink()
+            path.symlink_to(target)
+        if not _is_inside(tree, path):
+            raise ConfigError(
+                f"the root filesystem {archive.name} cannot be used: /{path.relative_to(tree)} is a link to "
+                f"{path.readlink()}, outside of it",
+                hint="make it a folder",
+            )
+
+
+def matches(tree: Path, pattern: str) -> list[Path]:
+    """Paths in the tree; none that a link leads to, outside of it."""
+    return [path for path in tree.glob(pattern) if _is_inside(tree, path.parent)]
+
+
+def clear_links(tree: Path, paths: Iterable[str]) -> None:
+    """Remove links in the places of fsjoule's own files: what they lead to could be a file of this computer."""
+    for path in (tree / name for name in paths):
+        if path.is_symlink() and path.relative_to(tree).as_posix() not in _KEPT:
+            path.unlink()
+
+
+def _is_inside(tree: Path, path: Path) -> bool:
+    return path.resolve().is_relative_to(tree.resolve())
 
 
 def _anchor_links(tree: Path) -> None:

@@ -13,7 +13,7 @@ from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
 from fsjoule.images.fill import fill_on_board
 from fsjoule.images.make_filesystem import make_filesystem
-from fsjoule.images.own_root import BUSYBOX, add_busybox
+from fsjoule.images.own_root import BUSYBOX, add_busybox, clear_links
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import Kernel
@@ -87,12 +87,14 @@ def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, ove
     """All files of the root filesystem, with their final owners, modes and times."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
+    paths = [path.relative_to(overlay) for path in overlay.rglob("*")]
     for place, source in parts.items():
+        clear_links(tree, (*map(str, paths), "usr/lib/modules", "etc/hostname", BUSYBOX))
         # Holes are filled: their places depend on how the cache was copied, and mkfs would keep them.
         copy = ("cp", "--archive", "--no-preserve=links", "--sparse=never", "--no-target-directory")
         process.run([*copy, source, tree / place], timeout_s=_TIMEOUT_S)
     modules = tree / "usr" / "lib" / "modules"
-    ours = [tree, modules, *modules.rglob("*"), *(tree / path.relative_to(overlay) for path in overlay.rglob("*"))]
+    ours = [tree, modules, *modules.rglob("*"), *(tree / path for path in paths)]
     for path in ours:
         _give_to_root(path)
     for name in _MOUNT_POINTS:

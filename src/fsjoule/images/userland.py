@@ -18,7 +18,7 @@ from fsjoule.host.apt import debian_mirror, source_line
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.host.watched import run_watched, size_mib
 from fsjoule.images.own_root import STAGE_VERSION as OWN_ROOT_VERSION
-from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, unpack_root
+from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, matches, unpack_root
 from fsjoule.kernels.recipe import Recipe, recipes_folder
 
 # Raise it when this file changes an entry's content.
@@ -115,7 +115,7 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
 
 def _finish(tree: Path, recipe: Recipe) -> None:
     for pattern in recipe.userland.remove:
-        for path in tree.glob(pattern):
+        for path in matches(tree, pattern):
             _remove(path)
     _merge_usr(tree)
     _drop_privileges(tree)
