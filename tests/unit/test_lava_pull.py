@@ -18,6 +18,7 @@ from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
 from fsjoule.errors import LavaError, ResultError
+from fsjoule.host.paths import project_dir
 from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.lava.pull import Server, pull
 from fsjoule.model import JobFacts, Run
@@ -175,6 +176,51 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path, fsjoule: CommandLin
     assert (done.code, "cannot be reached" in done.err) == (7, True)
     done = fsjoule("lava", "pull", "lava.example.org", 7, "--results", tmp_path)
     assert (done.code, "is no address of a LAVA server" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("url", ["https://me:secret-99@lava.example.org", "https://me:secret-99@lava.example.org/lava"])
+def test_a_password_in_the_address_is_refused_and_not_repeated(url: str, tmp_path: Path, fsjoule: CommandLine) -> None:
+    environment = project_dir() / "env" / "virtual.yaml"
+    for command in (
+        ("lava", "pull", url, 7, "--results", tmp_path),
+        ("lava", "device", "place", "--lg-env", environment, "--server", url),
+    ):
+        done = fsjoule(*command)
+        assert (done.code, "is no address of a LAVA server" in done.err) == (2, True), done.err
+        assert "secret-99" not in done.out + done.err
+
+
+def test_the_token_is_sent_although_netrc_knows_a_password_for_the_server(
+    lava: Lava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password another")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    lava.has(7, log_of(make_run(), tmp_path / "gone"))
+    lava.private = True
+    assert pull(Server(lava.url, TOKEN), 7, tmp_path).measurements
+
+
+def test_a_server_that_never_comes_to_an_end_is_given_up(
+    lava: Lava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lava.has(7, [])
+    monkeypatch.setattr("fsjoule.lava.pull._ANSWER_S", -1.0)
+    with pytest.raises(LavaError, match="took longer than"):
+        pull(Server(lava.url), 7, tmp_path)
+
+
+def test_a_folder_that_cannot_be_one_is_not_looked_for(lava: Lava, tmp_path: Path) -> None:
+    lava.has(7, log_of(make_run(), Path("a\0b")))
+    assert not pull(Server(lava.url), 7, tmp_path).whole
+
+
+def test_measurements_of_an_earlier_run_in_the_same_job_are_not_the_last_ones() -> None:
+    earlier, last = make_run(), make_run()
+    last = replace(last, run=replace(last.run, run_id="another"), measurements=last.measurements[:2])
+    kept = kept_in([*log_of(earlier, Path("/srv/earlier")), *log_of(last, Path("/srv/last"))], "the log")
+    assert kept is not None
+    assert (kept.run.run_id, kept.folder) == ("another", "/srv/last")
+    assert kept.measurements == last.measurements
 
 
 def test_what_the_jobs_end_has_cut_off_is_left_out_and_damage_is_told() -> None:

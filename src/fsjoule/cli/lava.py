@@ -54,8 +54,11 @@ def device(
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
     from fsjoule.lava.device import device_dictionary, device_template
+    from fsjoule.lava.pull import Server
     from fsjoule.lava.settings import bench_of
 
+    if server:
+        Server(server)  # refuses what is no address
     job = {"DEVICE": name or place, "WORKER": worker or socket.getfqdn(), "SERVER": server}
     told = {f"FSJOULE_LAVA_{each}": text for each, text in job.items() if text}
     bench = bench_of(place, lg_env, user=user, wait_s=wait, job=told)
@@ -135,8 +138,9 @@ def job(
         sides = [("--baseline", baseline), ("--candidate", candidate)]
         given = [("--suite", suite), ("--fs", filesystems), *(sides if gate else [("--kernel", kernels)])]
         options = bench_options([*given, ("--repeat", repeat), ("--provision", provision), ("--seed", seed)])
-        about = f"gate on {{}}: {candidate} against {baseline}" if gate else f"{suite} on {{}}, kernel {kernels}"
-        name = f"smoke, kernel {kernels}" if smoke else about.format(",".join(choice.filesystems))
+        on = ",".join(choice.filesystems)
+        about = f"gate on {on}: {candidate} against {baseline}" if gate else f"{suite} on {on}, kernel {kernels}"
+        name = f"smoke, kernel {kernels}" if smoke else about
         return Job(
             f"{'health check: ' if health_check else ''}fsjoule {name}",
             options + tuple(more or ()),

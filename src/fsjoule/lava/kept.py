@@ -48,7 +48,7 @@ def measurement_lines(measurement: Measurement) -> Iterator[str]:
 def kept_in(lines: Iterable[str], where: str) -> Kept | None:
     """The run whose documents are among the lines of a log; None if there is none. Raises ResultError for damaged ones.
 
-    A run that was resumed in the same job has each of its measurements once.
+    A run that was resumed in the same job has each of its measurements once. Of several runs it is the last.
     """
     run: Run | None = None
     folder = ""
@@ -58,7 +58,9 @@ def kept_in(lines: Iterable[str], where: str) -> Kept | None:
             case "folder":
                 folder = content.decode(errors="replace")
             case "run":
-                run = decode(RUN, content, RUN_SCHEMA, Path(where))
+                known, run = run, decode(RUN, content, RUN_SCHEMA, Path(where))
+                if known is not None and known.run_id != run.run_id:
+                    measurements.clear()
             case _:
                 found = decode(MEASUREMENT, content, MEASUREMENT_SCHEMA, Path(where))
                 measurements[found.number] = found

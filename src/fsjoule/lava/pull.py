@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final, cast
 
 import requests
 import yaml
+from requests.auth import AuthBase
 
 from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
@@ -23,7 +25,8 @@ from fsjoule.store.reader import load_run
 
 TOKEN_VARIABLE: Final = "FSJOULE_LAVA_TOKEN"  # noqa: S105 - its name, not a token
 _API: Final = "api/v0.2"
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0  # for the next bytes
+_ANSWER_S: Final = 900.0
 _MOST_BYTES: Final = 1 << 28
 _TRIED: Final = "2026.10 is the version that fsjoule was tried with"
 # Lines of a job's programs; the second kind is read when the job has been cancelled.
@@ -39,11 +42,28 @@ class Server:
     token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        if not re.match(r"https?://[^/@\s]+", self.url):
+        if not re.fullmatch(r"https?://[^/@?#\s]+(/[^@?#\s]*)?", self.url):
             raise ConfigError(
-                f"{plain_line(self.url)!r} is no address of a LAVA server",
+                f"{_without_user(self.url)!r} is no address of a LAVA server",
                 hint=f"https://lava.example.org, and the token in {TOKEN_VARIABLE}",
             )
+
+
+def _without_user(url: str) -> str:
+    """The address for a message: a password in it is not for logs."""
+    return re.sub(r"//[^/]*@", "//...@", plain_line(url))
+
+
+class _Signed(AuthBase):
+    """Sends the token; requests would prefer a password in ~/.netrc to a header of ours."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._token:
+            r.headers["Authorization"] = f"Token {self._token}"
+        return r
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +82,17 @@ def pull(server: Server, job: int, into: Path) -> Pulled:
     Raises LavaError if the server cannot be reached, refuses, has no such job or is of another kind; ResultError if
     the job has no measurements of fsjoule; StorageError if `into` cannot be written.
     """
-    session = requests.Session()
-    version = _version(session, server)
-    state = _object(_get(session, server, f"jobs/{job}/", f"job {job}"), server, version)
-    if state.get("state") != "Finished":
-        raise LavaError(
-            f"job {job} of {server.url} is {plain_line(str(state.get('state')))}", hint="wait until it has ended"
-        )
-    where = f"the log of job {job} of {server.url}"
-    kept = kept_in(_log(_get(session, server, f"jobs/{job}/logs/", where), where, version), where)
+    with requests.Session() as session:
+        session.auth = _Signed(server.token)
+        version = _version(session, server)
+        state = _object(_get(session, server, f"jobs/{job}/", f"job {job}"), server, version)
+        if state.get("state") != "Finished":
+            raise LavaError(
+                f"job {job} of {server.url} is {plain_line(str(state.get('state')))}", hint="wait until it has ended"
+            )
+        where = f"the log of job {job} of {server.url}"
+        log = _get(session, server, f"jobs/{job}/logs/", where)
+    kept = kept_in(_log(log, where, version), where)
     if kept is None:
         raise ResultError(
             f"job {job} of {server.url} has no measurements of fsjoule",
@@ -108,7 +130,7 @@ def _copied(here: Path, run: Run, into: Path) -> Path | None:
         if load_run(here).run.run_id != run.run_id:
             return None
         return shutil.copytree(here, into / "copy", ignore=_links)
-    except (OSError, ResultError):
+    except (OSError, ValueError, ResultError):  # a path from a log may be none
         return None
 
 
@@ -153,19 +175,16 @@ def _strange(server: Server, version: str) -> LavaError:
 def _log(content: bytes, where: str, version: str) -> list[str]:
     """The lines that the job's programs have printed."""
     try:
-        entries: Any = yaml.load(content, yaml.CSafeLoader)
+        entries: Any = yaml.load(content, yaml.CBaseLoader)  # noqa: S506 - it makes texts only
         logged = cast("list[dict[str, Any]]", entries or [])
-        return [str(each["msg"]) for each in logged if each["lvl"] in _PRINTED]
+        return [each["msg"] for each in logged if each["lvl"] in _PRINTED and isinstance(each["msg"], str)]
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
         raise LavaError(f"{where} is not as LAVA writes it: LAVA {version}", hint=_TRIED) from error
 
 
 def _get(session: requests.Session, server: Server, path: str, what: str) -> bytes:
-    headers = {"Authorization": f"Token {server.token}"} if server.token else {}
     try:
-        with session.get(
-            f"{server.url.rstrip('/')}/{_API}/{path}", headers=headers, timeout=_TIMEOUT_S, stream=True
-        ) as answer:
+        with session.get(f"{server.url.rstrip('/')}/{_API}/{path}", timeout=_TIMEOUT_S, stream=True) as answer:
             _check(answer.status_code, server, what)
             content = b"".join(_limited(answer))
     except (requests.RequestException, UnicodeError, ValueError) as error:
@@ -176,11 +195,13 @@ def _get(session: requests.Session, server: Server, path: str, what: str) -> byt
 
 def _limited(answer: requests.Response) -> list[bytes]:
     parts: list[bytes] = []
-    size = 0
+    size, deadline = 0, time.monotonic() + _ANSWER_S
     for part in answer.iter_content(1 << 16):
         size += len(part)
         if size > _MOST_BYTES:
             raise LavaError("LAVA's answer is too large")
+        if time.monotonic() > deadline:
+            raise LavaError(f"LAVA's answer took longer than {_ANSWER_S:.0f} s")
         parts.append(part)
     return parts
 
