@@ -100,6 +100,26 @@ def test_each_way_to_write_the_card_has_its_drivers_and_its_resource(
         assert "1234" in group[resource]["match"].values()
 
 
+def test_a_flag_may_be_written_in_each_way_that_yaml_has(tmp_path: Path) -> None:
+    file = new(tmp_path)
+    file.write_text(file.read_text().replace("boot_loader: true", "boot_loader: True"))
+    assert problems(file) == []
+
+
+@pytest.mark.parametrize(
+    ("wired", "says"),
+    [
+        (Wired(outlet_model="a: b"), "'a: b' cannot be the name of an outlet's model"),
+        (Wired(outlet_host="it's"), "is no address or serial number"),
+        (Wired(console="{{ 1 }}"), "is no address or serial number"),
+        (Wired(meter=""), "'' is no address or serial number"),
+    ],
+)
+def test_what_would_break_the_exporters_file_is_refused(wired: Wired, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        board_files("bone7", BONE, wired)
+
+
 def test_a_way_that_the_board_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="the boot loader of a BeagleBone Black has no command ums"):
         board_files("bone7", BONE, WIRED, "ums")
@@ -137,6 +157,7 @@ def test_a_wrong_name_or_an_emulated_board_is_refused(name: str, recipe: str) ->
         ("mmcblk0p3", "mmcblk0p2", "scratch_device is /dev/mmcblk0p2, but the card of"),
         ("/dev/ttyO1", "/dev/ttyO0", "ttyO0 is the console and the mark line: marks would be taken for output"),
         ("'fsjoule login: '", "'bone login: '", "login_prompt 'bone login: ' does not match the"),
+        ("'fsjoule login: '", "'('", "login_prompt '(' does not match the"),
         ("boot_loader: true", "boot_loader: false", "boot_loader is not set: a card without one would not be refused"),
         ("recipe: beaglebone-black", "recipe: colibri-imx6ull", "boot_loader is true, but the recipe images/b"),
         ("simulated: false", "simulated: true", "a real board's figures are not simulated"),
@@ -173,12 +194,32 @@ def test_a_wrong_exporters_file_is_explained(found: str, wrong: str, says: str, 
     exporter.write_text(text.replace(found, wrong, 1))
     [told] = problems(file)
     assert says in told
-    exporter.write_text("bone7: [")
-    with pytest.raises(ConfigError, match="not YAML"):
-        problems(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"bone7: [", "not YAML"),
+        (b"bone7: {{", "not a template"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"", "the file must be a mapping"),
+        (b"bone7: [1, 2]", "bone7 must be a mapping"),
+        (b"bone7: {default: 5}", "bone7: default must be a mapping"),
+        (None, r"exporter.yaml: cannot be read: .*could not be found"),
+    ],
+)
+def test_an_exporters_file_that_the_exporter_would_not_take_is_refused(
+    content: bytes | None, says: str, tmp_path: Path
+) -> None:
+    file = new(tmp_path)
+    exporter = paths_of("bone7", tmp_path)["exporter"]
+    exporter.unlink() if content is None else exporter.write_bytes(content)
+    with pytest.raises(ConfigError, match=says):
+        check_board(file, exporter=exporter)
 
 
 def test_a_virtual_boards_file_is_checked_as_well() -> None:
+    assert problems(PROJECT / "env" / "virtual.yaml") == []
     assert problems(PROJECT / "env" / "virtual-orangepi.yaml") == []
     assert problems(PROJECT / "env" / "deterministic.yaml") == []
 

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import yaml
 
 from fsjoule.boards.files import TO_CHANGE, card_devices, console_of, paths_of
-from fsjoule.errors import ConfigError
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
+from fsjoule.lab.exporter_file import exporter_groups
 from fsjoule.model import MIB
 
 
@@ -44,7 +41,7 @@ class Checked:
 def check_board(file: Path, *, exporter: Path | None = None) -> Checked:
     """Check an environment file, its recipe, and the exporter's file of the board (default: `labgrid/<file's name>`).
 
-    Raises ConfigError for an environment file that cannot be read, and for a recipe that there is not.
+    Raises ConfigError for a file that cannot be read, and for a recipe that there is not.
     """
     environment = read_environment(file)
     recipe = load_recipe(recipes_folder(), environment.profile.recipe)
@@ -92,22 +89,21 @@ def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
         what = f"{console.device} is the console and the mark line: marks would be taken for output"
         yield Problem(file, what, "wire a second UART to the meter", _line(file, "mark_device"))
     login = environment.login
-    if login is not None and not re.search(login.login_prompt, f"{recipe.hostname} login: "):
+    if login is not None and not _matches(login.login_prompt, f"{recipe.hostname} login: "):
         yield Problem(
             file,
             f"login_prompt {login.login_prompt!r} does not match the card's, '{recipe.hostname} login: '",
             f"write login_prompt: '{recipe.hostname} login: '",
             _line(file, "login_prompt"),
         )
-    has_loader = bool(re.search(r"^\s*boot_loader:\s*true", file.read_text(encoding="utf-8"), re.MULTILINE))
-    if recipe.boot_loader.pieces and not has_loader:
+    if recipe.boot_loader.pieces and not environment.boot_loader:
         yield Problem(
             file,
             f"the card of {recipe.file} has the board's boot loader, and boot_loader is not set: a card without one "
             "would not be refused",
             "write boot_loader: true",
         )
-    if has_loader and not recipe.boot_loader.pieces:
+    if environment.boot_loader and not recipe.boot_loader.pieces:
         what = f"boot_loader is true, but the recipe {recipe.file} puts none on the card: each flashing is refused"
         yield Problem(
             file, what, "add [boot_loader] to the recipe, or write boot_loader: false", _line(file, "boot_loader")
@@ -123,13 +119,13 @@ def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
 
 
 def _exporter(file: Path, recipe: Recipe) -> Iterator[Problem]:
-    text = file.read_text(encoding="utf-8")
-    for number, line in enumerate(text.splitlines(), 1):
+    groups = exporter_groups(file)
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if TO_CHANGE in line and not line.lstrip().startswith("##"):
             key = line.strip().partition(":")[0]
             serial = "`fsjoule exporter check` on the exporter's computer shows the serial numbers"
             yield Problem(file, f"{key} is not filled in", "the outlet's address" if key == "host" else serial, number)
-    for group, resources in _groups(text, file).items():
+    for group, resources in groups.items():
         if "default" not in resources:
             yield Problem(file, f"{group} has no console", "add default: {cls: USBSerialPort, match: ...}")
         elif (speed := resources["default"].get("speed", 115200)) != (wanted := console_of(recipe).speed):
@@ -137,15 +133,11 @@ def _exporter(file: Path, recipe: Recipe) -> Iterator[Problem]:
             yield Problem(file, what, f"write speed: {wanted}", _line(file, "speed"))
 
 
-def _groups(text: str, file: Path) -> dict[str, dict[str, Any]]:
+def _matches(pattern: str, text: str) -> bool:
     try:
-        document: object = yaml.safe_load("\n".join(x for x in text.splitlines() if not x.lstrip().startswith("##")))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {error}", file=file, hint="indent with spaces, close quotes") from error
-    if not isinstance(document, dict):
-        raise ConfigError("an exporter's file maps groups to resources", file=file, hint="labgrid/boards has examples")
-    groups = cast("dict[str, object]", document)
-    return {name: cast("dict[str, Any]", group) for name, group in groups.items() if isinstance(group, dict)}
+        return bool(re.search(pattern, text))
+    except re.error:
+        return False
 
 
 def _line(file: Path, key: str) -> int | None:

@@ -16,6 +16,7 @@ TO_CHANGE: Final = "CHANGE-ME"
 PROMPT: Final = "=> "  # U-Boot's own, of a recipe that names none
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TEXT: Final = re.compile(r"[^'\"{}\s]+")  # between quotation marks of a template
 _CONSOLE: Final = re.compile(r"console=(?P<device>tty\w+),(?P<speed>\d+)")
 _PARTITION: Final = re.compile(r"/dev/(?P<disk>\w+?)(?P<p>p?)(?P<number>\d)")
 _METER_SPEED: Final = 1_000_000
@@ -75,10 +76,6 @@ def board_files(name: str, recipe: Recipe, wired: Wired, flasher: str = SDMUX) -
 
     Raises ConfigError for a wrong name, a recipe without a board, and a flasher that the board cannot have.
     """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} cannot be the name of a board and its place", hint="letters, digits, dot, hyphen, underscore"
-        )
     if recipe.board is None:
         raise ConfigError(
             f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
@@ -114,9 +111,9 @@ def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(texts[kind])
     except OSError as error:
-        raise StorageError(f"{error.filename} cannot be written: {error.strerror}", hint="choose another --into") from (
-            error
-        )
+        raise StorageError(
+            f"{error.filename} cannot be written: {error.strerror}", hint="choose another folder"
+        ) from error
 
 
 def _environment(name: str, recipe: Recipe, flasher: str) -> str:
@@ -167,7 +164,17 @@ targets:
 
 
 def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card: str = MUX_RESOURCE) -> str:
-    """The exporter's file of one board, whose console has this speed; `card` are the lines of the card's device."""
+    """The exporter's file of one board, whose console has this speed; `card` are the lines of the card's device.
+
+    Raises ConfigError for a name that cannot be one, and for text that a file must not have.
+    """
+    named = {"the name of a board and its place": name, "the name of an outlet's model": wired.outlet_model}
+    for what, text in named.items():
+        if not _NAME.fullmatch(text):
+            raise ConfigError(f"{text!r} cannot be {what}", hint="letters, digits, dot, hyphen, underscore")
+    for text in (wired.outlet_host, wired.console, wired.meter, wired.mux):
+        if not _TEXT.fullmatch(text):
+            raise ConfigError(f"{text!r} is no address or serial number", hint="it has no quotation marks and braces")
     return f"""\
 ## Exporter of a board: {title}. `fsjoule exporter check` shows the serial numbers of
 ## the devices on its computer.

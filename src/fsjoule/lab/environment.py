@@ -27,6 +27,7 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
 _TARGET: Final = "main"
+_LOADER: Final = "boot_loader"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
 _COORDINATOR: Final = "coordinator_address"
@@ -61,7 +62,8 @@ class EnvironmentFile:
 
     `virtual_board` is the config in labgrid/virtual of that lab's board, unless it is the default. `places` are the
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
-    coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver.
+    coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver. With `boot_loader` the
+    board starts from the one on its card.
     """
 
     path: Path
@@ -72,6 +74,7 @@ class EnvironmentFile:
     coordinator: str | None = None
     login: Login | None = None
     drivers: tuple[NamedDriver, ...] = ()
+    boot_loader: bool = False
 
     @property
     def variables(self) -> dict[str, str]:
@@ -119,9 +122,9 @@ class _Reader:
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
         listed = tuple(NamedDriver(entry.cls, entry.node.start_mark.line + 1) for entry in drivers)
-        return EnvironmentFile(
-            self._path, replace(self._profile(strategy), reach=reach), lab, board, places, coordinator, shell, listed
-        )
+        loader = _LOADER in strategy.arguments and bool(self._scalar(strategy.arguments[_LOADER][1]))
+        profile = replace(self._profile(strategy), reach=reach)
+        return EnvironmentFile(self._path, profile, lab, board, places, coordinator, shell, listed, loader)
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 
