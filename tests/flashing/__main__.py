@@ -1,4 +1,4 @@
-"""`python -m flashing -n 20 --seed 1`: flash by UMS, every second time with a fault, and check message and card."""
+"""`python -m flashing -n 20 --seed 1 --ways ums,in-place`: flash with faults, and check message and card."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ums_board import RIGHT_MESSAGE, UmsBoard, failed, ums_board
 
+from flashing.in_place import try_kernels
 from fsjoule import images
 
 # Seconds until the fault: U-Boot comes to its prompt 10 to 30 s after power-on, and writes for 5 to 15 s.
@@ -46,32 +47,40 @@ def _flash_with_fault(board: UmsBoard, image: Path, kind: str, chance: random.Ra
     return "" if re.search(RIGHT_MESSAGE[kind], str(error)) else f"{kind}{when}: another message: {error}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="flashing")
-    parser.add_argument("-n", type=int, default=20, help="number of flashes, half of them with a fault")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1000))
-    parsed = parser.parse_args()
-    chance = random.Random(parsed.seed)
-    sys.stdout.write(f"seed {parsed.seed}\n")
+def _flash_by_ums(count: int, chance: random.Random) -> list[str]:
     card = images.build_card("6.1", "ext4", recipe="sabrelite", progress=print).path
     wrong: list[str] = []
     kinds = list(RIGHT_MESSAGE)
+    with ums_board(os.environ.__setitem__) as board:
+        for number in range(count):
+            if number % 2:
+                kind = kinds[number // 2 % len(kinds)]
+                wrong += filter(None, [_flash_with_fault(board, card, kind, chance)])
+                continue
+            begin = time.monotonic()
+            error = failed(board, card)
+            whole = error is None and board.holds(card)
+            sys.stdout.write(f"flash {number + 1}: {time.monotonic() - begin:.0f} s, {'whole' if whole else error}\n")
+            wrong += [] if whole else [f"flash {number + 1}: {error or 'another content'}"]
+            sys.stdout.flush()
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="flashing")
+    parser.add_argument("-n", type=int, default=20, help="number of flashes by UMS, half of them with a fault")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1000))
+    parser.add_argument("--ways", default="ums,in-place")
+    parsed = parser.parse_args()
+    ways = parsed.ways.split(",")
+    wrong: list[str] = []
     with tempfile.TemporaryDirectory() as state:
         os.environ["FSJOULE_STATE_DIR"] = state
-        with ums_board(os.environ.__setitem__) as board:
-            for number in range(parsed.n):
-                if number % 2:
-                    kind = kinds[number // 2 % len(kinds)]
-                    wrong += filter(None, [_flash_with_fault(board, card, kind, chance)])
-                    continue
-                begin = time.monotonic()
-                error = failed(board, card)
-                whole = error is None and board.holds(card)
-                sys.stdout.write(
-                    f"flash {number + 1}: {time.monotonic() - begin:.0f} s, {'whole' if whole else error}\n"
-                )
-                wrong += [] if whole else [f"flash {number + 1}: {error or 'another content'}"]
-                sys.stdout.flush()
+        if "ums" in ways:
+            sys.stdout.write(f"seed {parsed.seed}\n")
+            wrong += _flash_by_ums(parsed.n, random.Random(parsed.seed))
+        if "in-place" in ways:
+            wrong += try_kernels(os.environ.__setitem__)
     sys.stdout.write(
         "".join(f"WRONG {each}\n" for each in wrong) or "every message was right, every next flash whole\n"
     )

@@ -16,7 +16,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.lab import BoardStrategy, acquired_place
-from fsjoule.lab.kept_card import boot_partition
+from fsjoule.lab.kept_card import Partition, boot_partition
 from fsjoule.model import MIB
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
@@ -66,10 +66,10 @@ def test_a_card_that_is_the_runs_is_used_and_another_one_is_refused_after_the_fi
     board.transition("flashed")
     board.transition("booted")
     board.transition("off")
-    _, start, size_bytes = boot_partition(card.path)
+    boot = boot_partition(card.path)
     with LabPaths.of(NAME).card.open("r+b") as file:
         # The end of the partition, which has no file; the board still boots.
-        file.seek(start + size_bytes - 512)
+        file.seek((boot.start + boot.size - 1) * boot.sector_bytes)
         assert not any(file.read(512))
         file.seek(-512, os.SEEK_CUR)
         file.write(b"another")
@@ -83,4 +83,4 @@ def test_a_card_that_is_the_runs_is_used_and_another_one_is_refused_after_the_fi
 
 
 def test_the_boot_partition_of_an_image(card: CardImage) -> None:
-    assert boot_partition(card.path) == (1, 4 * MIB, 64 * MIB)
+    assert boot_partition(card.path) == Partition(1, 4 * MIB // 512, 64 * MIB // 512, bootable=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -21,7 +22,8 @@ from fsjoule.errors import BoardError, ConfigError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
-from fsjoule.lab import BoardStrategy, acquired_place, loader_help
+from fsjoule.lab import BoardStrategy, acquired_place, loader_help, second_slot
+from fsjoule.lab.kept_card import boot_partition
 from fsjoule.model import MIB, ImageFacts, RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
@@ -32,6 +34,8 @@ NAME = "virtual-orangepi"
 # Generous: a busy machine, and perhaps card images to build first.
 TIMEOUT_S = 3600.0
 BOOT_START = 4 * MIB
+# A zImage for U-Boot: ARM's `b .`, and at 36 the magic number, the start and the end.
+HANG = struct.pack("<9I3I", *[0xEAFFFFFE] * 9, 0x016F2818, 0, 4096).ljust(4096, b"\0")
 
 
 @dataclass(frozen=True)
@@ -174,3 +178,41 @@ def test_a_card_without_a_boot_loader_is_refused_before_it_is_written(board: Boa
     board.card = _Image(card.path, replace(card.facts, checksums=checksums, card_sha256="none"))
     with pytest.raises(ConfigError, match=r"'orangepi-qemu' has no boot loader, and virtual-orangepi starts the one"):
         board.transition("booted")
+
+
+def _hanging_second_kernel(image: Path, folder: Path) -> None:
+    """U-Boot's script and its flag, and a second kernel that does nothing for ever."""
+    boot = boot_partition(image)
+    partition = f"{image}@@{BOOT_START}"
+    second = folder / "second"
+    second.mkdir()
+    (second / "zImage").write_bytes(HANG)
+    (second / "extlinux.conf").write_text(
+        "DEFAULT second\nLABEL second\n    LINUX /second/zImage\n    FDT /board.dtb\n    APPEND x\n"
+    )
+    (folder / "boot.scr").write_bytes(second_slot.script(boot))
+    process.run(["mcopy", "-s", "-i", partition, second, folder / "boot.scr", "::"], timeout_s=30)
+    process.run(["mren", "-i", partition, f"::{second_slot.USUAL}", Path(second_slot.KEPT).name], timeout_s=30)
+    with image.open("r+b") as file:
+        file.seek(second_slot.flag_sector(boot) * boot.sector_bytes)
+        file.write(second_slot.flag())
+
+
+def test_u_boot_starts_the_second_kernel_once_and_the_kept_one_after_each_further_power_cycle(
+    board: BoardStrategy, card: CardImage, tmp_path: Path
+) -> None:
+    """Two power cycles until a kernel starts: 20 to 50 s. `make test-flashing` has whole boots."""
+    image = tmp_path / "card.img"
+    process.run(["cp", "--sparse=always", card.path, image], timeout_s=120)
+    _hanging_second_kernel(image, tmp_path)
+    board.card = _Image(image, replace(card.facts, card_sha256="second"))
+    board.transition("flashed")
+    labgrid_strategy: Any = board
+    console = labgrid_strategy.console
+    for kernel in ("/second/zImage", "/zImage"):
+        board.start()
+        console.expect("Starting kernel", timeout=120)
+        assert f"Retrieving file: {kernel}" in board.recorder.text()
+        assert (second_slot.TRYING in board.recorder.text()) == (kernel == "/second/zImage")
+        board.off()
+    board.transition("off")

@@ -82,6 +82,7 @@ def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> N
         ("sdwire3", "orangepi", ("USBSDWire3Driver: {}", "SdMuxFlasher:"), "USBSDWire3Device"),
         ("ums", "rock-pi-4", ("command: ums 0 mmc 1", "prompt: '\\n=> '", "storage: usb"), "usb"),
         ("ums", "stm32mp157c-dk2", ("command: ums 0 mmc 0", "prompt: '\\nSTM32MP> '"), "usb"),
+        ("in-place", "rpi4", ("InPlaceFlasher: {}",), None),
         ("kept", "rpi4", ("KeptCard: {}",), None),
     ],
 )  # fmt: skip
@@ -123,7 +124,7 @@ def test_what_would_break_the_exporters_file_is_refused(wired: Wired, says: str)
 def test_a_way_that_the_board_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="the boot loader of a BeagleBone Black has no command ums"):
         board_files("bone7", BONE, WIRED, "ums")
-    with pytest.raises(ConfigError, match=r"unknown flasher 'glue'(.|\n)*kept, sdmux, sdwire, sdwire3, ums"):
+    with pytest.raises(ConfigError, match=r"unknown flasher 'glue'(.|\n)*in-place, kept, sdmux, sdwire, sdwire3, ums"):
         board_files("bone7", BONE, WIRED, "glue")
 
 

@@ -37,6 +37,12 @@ _WAYS: Final = (
     ("fastboot over UDP", ("UDP_FUNCTION_FASTBOOT",), ("fastboot",), ""),
     ("fastboot over TCP", ("TCP_FUNCTION_FASTBOOT",), ("fastboot",), ""),
     ("network (TFTP, mmc write)", ("CMD_TFTPBOOT", "CMD_MMC", "MMC_WRITE"), ("tftpboot", "mmc"), ""),
+    (
+        "in place (a second kernel, tried once)",
+        ("CMD_SYSBOOT", "CMD_ITEST", "CMD_MEMORY"),
+        ("sysboot", "itest", "mw"),
+        "",
+    ),
     ("DFU", ("CMD_DFU",), ("dfu",), "labgrid has a driver, fsjoule no flasher"),
 )
 _BOOTS: Final = (

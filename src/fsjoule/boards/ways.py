@@ -12,6 +12,7 @@ from fsjoule.kernels.recipe import BoardKind
 SDMUX: Final = "sdmux"
 UMS: Final = "ums"
 KEPT: Final = "kept"
+IN_PLACE: Final = "in-place"
 _NAME: Final = "{card}"
 
 
@@ -35,7 +36,7 @@ _MUXES: Final = {
     "sdwire3": _mux("in an SDWire3", "USBSDWire3Driver", "USBSDWire3Device"),
 }
 MUX_RESOURCE: Final = _MUXES[SDMUX].resource
-WAYS: Final = (*_MUXES, UMS, KEPT)
+WAYS: Final = (*_MUXES, UMS, IN_PLACE, KEPT)
 
 
 def way(name: str, board: BoardKind) -> Way:
@@ -44,6 +45,8 @@ def way(name: str, board: BoardKind) -> Way:
         return _MUXES[name]
     if name == KEPT:
         return Way("in the board, written by hand", "      KeptCard: {}\n", "")
+    if name == IN_PLACE:
+        return Way("in the board, written by hand once", "      InPlaceFlasher: {}\n", "")
     if name != UMS:
         raise ConfigError.unknown("flasher", name, WAYS)
     if not board.ums:

@@ -1,9 +1,9 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher, KeptCard, TftpFlasher and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher, InPlaceFlasher, KeptCard, TftpFlasher and BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
-May call: `meter`, `ports`, `host`, `model`, `errors`.
+May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
 Entry points:
 
@@ -19,6 +19,7 @@ from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
+from fsjoule.lab.in_place import InPlaceFlasher
 from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
@@ -40,6 +41,7 @@ __all__ = [
     "EnvironmentFile",
     "FlasherProtocol",
     "Guard",
+    "InPlaceFlasher",
     "KeptCard",
     "LabgridBoard",
     "LabgridShell",

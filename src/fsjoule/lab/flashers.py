@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,8 +20,10 @@ from fsjoule.lab import disks
 from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.disks import BoardsDisk
+from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import MIB, Reach
+from fsjoule.ports import Shell
 
 _MUX_TIMEOUT_S: Final = 30.0
 _FLUSH_TIMEOUT_S: Final = 120.0
@@ -33,9 +35,18 @@ class FlashedBoard(Protocol):
 
     simulated: bool
     recorder: ConsoleRecorder
+    card_device: str
 
     def start(self) -> None:
         """Switch the board on, with its console open and empty. Raises LabError, PlaceLostError."""
+        ...
+
+    def boot(self, *, unless: str = "") -> LabgridShell | None:
+        """Switch the board on and log in; None if its console says `unless` first. Raises BoardError, LabError."""
+        ...
+
+    def off(self) -> None:
+        """Switch the board off, and close its console. Raises LabError, PlaceLostError."""
         ...
 
     def has_power(self) -> bool:
@@ -58,6 +69,8 @@ class FlasherProtocol(abc.ABC):
     reach = Reach.CARD
     # Whether it leaves the board running.
     starts_board = False
+    # Whether the card keeps a kernel that runs again when another one has failed to boot.
+    keeps_kernel = False
     # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
     diagnose: Callable[[], tuple[str, ...]] = staticmethod(tuple)
 
@@ -68,8 +81,12 @@ class FlasherProtocol(abc.ABC):
         The board is off before. A flasher with `starts_board` leaves it running, and the strategy switches it off.
         """
 
-    def check_booted(self, image: Path, card_device: str, run: Callable[[str], Sequence[str]]) -> None:  # noqa: B027
-        """Look at the card from the board's shell after the first boot. Raises LabError if it does not have `image`."""
+    def check_booted(self, image: Path, board: FlashedBoard, shell: Shell) -> None:  # noqa: B027
+        """Look at the board after each boot. Raises LabError if it did not boot what `flash` left."""
+
+    def return_to_kept(self, board: FlashedBoard) -> str:
+        """After a failed boot, with the board off: boot the kept kernel. Returns what to tell. Raises LabError."""
+        raise NotImplementedError
 
 
 @attr.s(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +16,10 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol
 from fsjoule.model import Reach
+from fsjoule.ports import Shell
 
 _TIMEOUT_S: Final = 30.0
-_SECTOR_BYTES: Final = 512
+_READ_TIMEOUT_S: Final = 300.0
 _BOOTABLE: Final = "LegacyBIOSBootable"
 
 
@@ -31,31 +32,60 @@ class KeptCard(Driver, FlasherProtocol):
     """
 
     reach = Reach.SCRATCH
+    _unseen = False
 
-    def flash(self, image: Path, board: FlashedBoard) -> None:
+    def flash(self, image: Path, board: FlashedBoard) -> None:  # noqa: ARG002
         """See FlasherProtocol. There is nothing to do before the board has booted."""
+        self._unseen = True
 
-    def check_booted(self, image: Path, card_device: str, run: Callable[[str], Sequence[str]]) -> None:
+    def check_booted(self, image: Path, board: FlashedBoard, shell: Shell) -> None:
         """Compare the boot partition: kernel, device tree, command line. The root changes with every boot."""
-        number, start, size_bytes = boot_partition(image)
-        device = f"/dev/{card_device}{'p' if card_device[-1].isdigit() else ''}{number}"
+        if not self._unseen:
+            return
+        boot = boot_partition(image)
+        device = partition_device(board.card_device, boot.number)
         wanted = hashlib.sha256()
         with image.open("rb") as file:
-            file.seek(start)
-            wanted.update(file.read(size_bytes))
-        said = run(f"busybox sha256sum {device}")
-        if not said or said[0].split()[0] != wanted.hexdigest():
+            file.seek(boot.start * boot.sector_bytes)
+            wanted.update(file.read(boot.size * boot.sector_bytes))
+        said = shell.run(["busybox", "sha256sum", device], timeout_s=_READ_TIMEOUT_S).stdout
+        if said.split()[:1] != [wanted.hexdigest()]:
             block_map = image.with_name(f"{image.name}.bmap")
             raise LabError(
                 f"the card in the board is not the run's: {device} differs from the boot partition of {image}",
                 hint=f"write the card by hand: bmaptool copy --bmap {block_map} {image} /dev/CARD",
             )
+        self._unseen = False
 
 
-def boot_partition(image: Path) -> tuple[int, int, int]:
-    """Number, first byte and size in bytes of an image's boot partition. Raises LabError without one."""
+def partition_device(card_device: str, number: int) -> str:
+    """The board's path of a partition of its card."""
+    return f"/dev/{card_device}{'p' if card_device[-1].isdigit() else ''}{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a card image: its number, from 1, and its place in sectors."""
+
+    number: int
+    start: int
+    size: int
+    bootable: bool
+    sector_bytes: int = 512
+
+
+def partitions(image: Path) -> tuple[Partition, ...]:
+    """The partitions of a card image. Raises LabError without a partition table."""
     table = json.loads(process.run(["sfdisk", "--json", image], timeout_s=_TIMEOUT_S).stdout)["partitiontable"]
-    for number, each in enumerate(table["partitions"], start=1):
-        if each.get("bootable") or _BOOTABLE in each.get("attrs", ""):
-            return number, each["start"] * _SECTOR_BYTES, each["size"] * _SECTOR_BYTES
+    return tuple(
+        Partition(number, each["start"], each["size"], each.get("bootable") or _BOOTABLE in each.get("attrs", ""))
+        for number, each in enumerate(table["partitions"], start=1)
+    )
+
+
+def boot_partition(image: Path) -> Partition:
+    """An image's boot partition. Raises LabError without one."""
+    for each in partitions(image):
+        if each.bootable:
+            return each
     raise LabError(f"the card image {image} has no boot partition")

@@ -36,6 +36,8 @@ _UPLOAD: Final = "/tmp/.fsjoule-upload"  # noqa: S108
 # The line editor of busybox cuts lines at 1024 characters.
 _LINE_LIMIT: Final = 1000
 _CHUNK: Final = 720
+# A terminal in line mode holds 4095 characters.
+_LINE_BYTES: Final = 4000
 _ATTEMPTS: Final = 3
 _TRANSFER_TIMEOUT_S: Final = 60.0
 _PROMPT_TIMEOUT_S: Final = 10.0
@@ -97,6 +99,40 @@ class LabgridShell:
                 continue
         raise LabError(f"the console damaged {path} on its way from the board, {_ATTEMPTS} times", transient=True)
 
+    @step(args=["path"])
+    def upload(self, path: str, content: bytes) -> None:
+        """Write a large file, without a program of the board's for each line. Not on a board in guest time.
+
+        Raises LabError, BoardError.
+        """
+        for _ in range(_ATTEMPTS):
+            with lab_errors(f"sending {path} to the board"):
+                self._send(base64.b64encode(gzip.compress(content, mtime=0)))
+            if self._unpack(path, content):
+                return
+        raise LabError(f"the console damaged {path} on its way to the board, {_ATTEMPTS} times", transient=True)
+
+    def _send(self, text: bytes) -> None:
+        """Fill the upload file. The board acknowledges each line, because its terminal holds only one."""
+        console, marker = self._driver.console, gen_marker()
+        receive = f'/^$/{{exit}}{{print >"{_UPLOAD}"; printf "%d+", NR; fflush()}}'
+        console.sendline(
+            f"M='{marker[:4]}''{marker[4:]}'; stty -echo; : >{_UPLOAD}; echo \"$M>\"; "
+            f"busybox awk '{receive}'; stty echo; echo \"<$M\""
+        )
+        self._acknowledged(rf"{marker}>\s", "start")
+        for number, begin in enumerate(range(0, len(text), _LINE_BYTES), 1):
+            console.write(text[begin : begin + _LINE_BYTES] + b"\n")
+            self._acknowledged(rf"\b{number}\+", f"line {number}")
+        console.write(b"\n")
+        self._acknowledged(rf"<{marker}\r?\n", "end")
+        console.expect(self._driver.prompt, timeout=_PROMPT_TIMEOUT_S)
+
+    def _acknowledged(self, pattern: str, what: str) -> None:
+        index, _, _ = self._await([pattern, PANIC, self._driver.login_prompt], _TRANSFER_TIMEOUT_S)
+        if index:
+            raise self._failure(index, f"{what} of an upload", _TRANSFER_TIMEOUT_S)
+
     def _line(self, argv: Sequence[str]) -> str:
         """The command as one line of the board's shell. A long or multi-line command goes into a file first."""
         command = shlex.join(argv)
@@ -112,6 +148,10 @@ class LabgridShell:
         for begin in range(0, len(text), _CHUNK):
             self._checked(f"echo {text[begin : begin + _CHUNK]} {redirection} {_UPLOAD}")
             redirection = ">>"
+        return self._unpack(path, content)
+
+    def _unpack(self, path: str, content: bytes) -> bool:
+        """Write what was uploaded to its place. Returns whether it is `content`."""
         quoted = shlex.quote(path)
         unpack = f"base64 -d < {_UPLOAD} | gzip -dc > {quoted} && sha256sum < {quoted}"
         unpacked = self._run(unpack, (), _TRANSFER_TIMEOUT_S)

@@ -25,7 +25,7 @@ from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
-from fsjoule.lab.shell import PANIC
+from fsjoule.lab.shell import PANIC, LabgridShell
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _POWER_TIMEOUT_S: Final = 30.0
@@ -34,7 +34,6 @@ _CONSOLE_TIMEOUT_S: Final = 60.0
 _DRAIN_TIMEOUT_S: Final = 10.0
 _QUIET_S: Final = 0.2
 _LOOK_S: Final = 2.0
-_CARD_LOOK_TIMEOUT_S: Final = 300
 
 
 class Status(enum.Enum):
@@ -116,7 +115,6 @@ class BoardStrategy(Strategy):
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
         self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
         self._on_card_sha256: str | None = None
-        self._unseen = False  # what a flasher has to look at after the next boot
         self._off_since_s = time.monotonic()
 
     @property
@@ -248,20 +246,32 @@ class BoardStrategy(Strategy):
         if self.flasher.starts_board:
             self._switch_off()
         self._on_card_sha256 = self.card.facts.card_sha256
-        self._unseen = True
 
     def _boot(self) -> None:
+        try:
+            shell = self.boot()
+            if self.card is not None and shell is not None:
+                with lab_errors("looking at the card"):
+                    self.flasher.check_booted(self.card.path, self, shell)
+        except BoardError as error:
+            if self.flasher.keeps_kernel and not self.look():
+                with also(error, "returning to the kept kernel"):
+                    self.off()
+                    error.blame([self.flasher.return_to_kept(self)])
+            raise
+
+    def boot(self, *, unless: str = "") -> LabgridShell | None:
+        """Switch the board on and log in; None if its console says `unless` first. Raises BoardError, LabError."""
         self.start()
         with lab_errors("waiting for the board's login"):
-            self._await_login()
+            if not self._await_login(unless):
+                return None
             self._log_in()
-        if self._unseen and self.card is not None:
-            with lab_errors("looking at the card"):
-                self.flasher.check_booted(self.card.path, self.card_device, self._output)
-            self._unseen = False
+        return LabgridShell(self.shell, self.recorder, self.lose, self.look)
 
-    def _output(self, command: str) -> list[str]:
-        return self.shell.run_check(command, timeout=_CARD_LOOK_TIMEOUT_S)
+    def off(self) -> None:
+        """Switch the board off, and close its console. Raises LabError, PlaceLostError."""
+        self._switch_off()
 
     def start(self) -> None:
         """Switch the board on, with its console open and empty, and do not wait for it. Raises LabError."""
@@ -311,16 +321,16 @@ class BoardStrategy(Strategy):
             self.guard.look()
             self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
 
-    def _await_login(self) -> None:
-        """Wait for the login prompt. Raises BoardError at a panic or a time limit."""
+    def _await_login(self, unless: str = "") -> bool:
+        """Whether the login prompt came, and not `unless`. Raises BoardError at a panic or a time limit."""
         begin = time.monotonic()
         own = (boot_failures.NOTHING_FOUND if self.boot_loader else "", self.boot_failure)
         failure = "|".join(filter(None, (PANIC, boot_failures.FAILURE, *own)))
-        patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT]
+        patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT, *filter(None, [unless])]
         while (waited_s := time.monotonic() - begin) < self.boot_timeout:
             index, _, match, _ = self.console.expect(patterns, timeout=min(_LOOK_S, self.boot_timeout - waited_s))
-            if index == 0:
-                return
+            if index in {0, 3}:
+                return index == 0
             if index == 1:
                 message = match.group(0).decode(errors="replace")
                 raise self._failed(boot_failures.reason(message, self.recorder.text()))

@@ -1,0 +1,86 @@
+"""Files that a running board fetches over its network, by TFTP. It serves the ways that are too large for a console."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from labgrid import Target
+
+from fsjoule.errors import BoardError, LabError
+from fsjoule.lab.flashers import FlashedBoard
+from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.ports import Shell
+
+_ATTEMPTS: Final = 3
+_STAGE_TIMEOUT_S: Final = 120.0
+_DHCP_TIMEOUT_S: Final = 120.0
+_FETCH_TIMEOUT_S: Final = 600.0
+_SETTER: Final = "/tmp/fsjoule-address"  # noqa: S108 - the board's /tmp is only ours
+# What DHCP has found: udhcpc calls it with the values in its environment.
+_SET_ADDRESS: Final = b"""\
+#!/usr/bin/busybox sh
+[ "$1" = bound ] || exit 0
+busybox ifconfig "$interface" "$ip" netmask "${subnet:-255.255.255.0}" up
+[ -z "$router" ] || busybox route add default gw "${router%% *}"
+echo "server=${siaddr:-$serverid}"
+"""
+
+
+class BoardNetwork:
+    """The network of a board that runs Linux. `driver` is the module of its interface, or empty."""
+
+    def __init__(self, board: FlashedBoard, shell: Shell, target: Target, tftp: Any) -> None:  # noqa: ANN401 - labgrid's
+        self._board = board
+        self._shell = shell
+        self._target = target
+        self._tftp = tftp
+        self._server = ""
+
+    def connect(self, driver: str, interface: str, server: str) -> None:
+        """Get an address by DHCP; the TFTP server is the one that DHCP tells, unless it is given. Raises LabError."""
+        with lab_errors("reaching the TFTP server"):
+            self._target.activate(self._tftp)
+        if driver:
+            self._run(f"modprobe {shlex.quote(driver)}", "cannot load the driver of its network")
+        self._shell.put(_SETTER, _SET_ADDRESS)
+        name = shlex.quote(interface)
+        self._run(f"chmod +x {_SETTER} && busybox ifconfig {name} up", "has no network")
+        said = self._run(
+            f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1", "gets no address by DHCP", _DHCP_TIMEOUT_S
+        )
+        told = [line.partition("=")[2] for line in said.splitlines() if line.startswith("server=")]
+        self._server = server or next(iter(told), "")
+        if not self._server:
+            raise self._board.error("is told no TFTP server by DHCP: name it, server: of the flasher")
+
+    def upload(self, path: str, content: bytes) -> None:
+        """Have the board fetch a file. Raises BoardError, or LabError for one that arrives damaged."""
+        wanted = hashlib.sha256(content).hexdigest()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{Path(path).name}-{wanted[:8]}"
+            file.write_bytes(content)
+            doing = f"giving {file.name} to the TFTP server"
+            with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
+                staged = self._tftp.stage(str(file))
+            fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(staged)} {self._server} 2>&1"
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    self._run(fetch, f"cannot fetch {staged}", _FETCH_TIMEOUT_S)
+                except BoardError:
+                    if attempt == _ATTEMPTS:
+                        raise
+                    continue
+                if self._run(f"sha256sum {shlex.quote(path)}", "cannot read a file").split()[0] == wanted:
+                    return
+        raise LabError(f"{staged} arrived damaged {_ATTEMPTS} times", transient=True)
+
+    def _run(self, command: str, failure: str, timeout_s: float = 60.0) -> str:
+        result = self._shell.run(["sh", "-c", command], timeout_s=timeout_s)
+        if result.exit_code != 0:
+            said = result.stdout.replace("\r", "\n").split("\n")
+            raise self._board.error(f"{failure}: {next(filter(None, reversed(said)), 'it said nothing')}")
+        return result.stdout

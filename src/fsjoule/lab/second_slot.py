@@ -1,0 +1,149 @@
+"""A kernel beside the kept one: its files, taken from a card image, and the script with which U-Boot tries it once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.lab.kept_card import Partition, boot_partition, partitions
+
+# Below the boot partition.
+FOLDER: Final = "second"
+ENTRY: Final = f"{FOLDER}/extlinux.conf"
+USUAL: Final = "extlinux/extlinux.conf"
+KEPT: Final = "extlinux/kept.conf"
+SCRIPT: Final = "boot.scr"
+
+# What the script says before it starts the second slot.
+TRYING: Final = "fsjoule: second kernel, once"
+# A word of the kernel's command line, with the slot's name.
+WORD: Final = "fsjoule.slot="
+
+_TIMEOUT_S: Final = 120.0
+_NAME_DIGITS: Final = 12
+_MAGIC: Final = b"ONCE"
+_FILE: Final = re.compile(r"^(\s*(?:LINUX|KERNEL|INITRD|FDT)\s+)(\S+)[ \t]*$", re.MULTILINE)
+_APPEND: Final = re.compile(r"^(\s*APPEND\s+\S.*?)\s*$", re.MULTILINE)
+_ROOT: Final = re.compile(r"\broot=/dev/\S*?(\d+)(?:\s|$)")
+_MODULES: Final = ("usr/lib/modules", "lib/modules")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One kernel for the second slot.
+
+    `files` are those of the boot partition, by a name with their digest; `entry` is the extlinux.conf that names them.
+    `modules` is a packed tar of the folder `release`. `name` is a digest of it all.
+    """
+
+    name: str
+    release: str
+    files: dict[str, bytes]
+    entry: bytes
+    modules: bytes
+    boot: Partition
+
+
+def read_slot(image: Path) -> Slot:
+    """The kernel of a card image. Raises LabError for an image without extlinux.conf, or whose root is not ext4."""
+    found, boot = partitions(image), boot_partition(image)
+    text = _file(image, boot, USUAL).decode()
+    root = _ROOT.search(text)
+    named = {match[2]: _file(image, boot, match[2].lstrip("/")) for match in _FILE.finditer(text)}
+    if root is None or not named:
+        raise LabError(f"{USUAL} of {image} names no kernel, or no root partition by its number")
+    with tempfile.TemporaryDirectory() as folder:
+        release, modules = _modules(image, found[int(root[1]) - 1], Path(folder))
+    files = {path: f"{_digest(content)}-{Path(path).name}" for path, content in named.items()}
+    text = _FILE.sub(lambda match: f"{match[1]}/{FOLDER}/{files[match[2]]}", text)
+    name = _digest(text.encode() + modules)
+    entry = _APPEND.sub(rf"\1 {WORD}{name}", text)
+    return Slot(name, release, {files[path]: content for path, content in named.items()}, entry.encode(), modules, boot)
+
+
+def script(boot: Partition) -> bytes:
+    """U-Boot's boot.scr: it clears the flag before it starts the second slot, and starts the kept kernel otherwise.
+
+    The flag is the first word of the last sector before the boot partition: one sector is written whole or not at all,
+    and every U-Boot that reads a card can write it.
+    """
+    disk, at = "${devtype}", "${kernel_addr_r}"
+    flag, word = f"{at} {flag_sector(boot):x} 1", f"{int.from_bytes(_MAGIC, 'little'):#x}"
+    entry = "sysboot ${devtype} ${devnum}:${distro_bootpart} any ${scriptaddr}"
+    return legacy_script(
+        f"# fsjoule: {ENTRY} if the flag is set, otherwise {KEPT}\n"
+        f"{disk} dev ${{devnum}}\n"
+        f"if {disk} read {flag}; then if itest.l *{at} == {word}; then\n"
+        f"  mw.l {at} 0 1\n"
+        f"  if {disk} write {flag}; then mw.l {at} {word} 1; if {disk} read {flag}; then if itest.l *{at} == 0; then\n"
+        f'    echo "{TRYING}"\n'
+        f"    {entry} /{ENTRY}\n"
+        "  fi; fi; fi\n"
+        "fi; fi\n"
+        f"{entry} /{KEPT}\n"
+    )
+
+
+def flag_sector(boot: Partition) -> int:
+    """The sector of the card that holds the flag."""
+    return boot.start - 1
+
+
+def flag() -> bytes:
+    """The start of the flag's sector when it is set."""
+    return _MAGIC + FLAG_TEXT
+
+
+# Stays when U-Boot clears the flag: it tells whose sector this is.
+FLAG_TEXT: Final = b": U-Boot tries fsjoule's second kernel\n"
+
+
+def _modules(image: Path, root: Partition, folder: Path) -> tuple[str, bytes]:
+    """The release of the modules in an ext4 root, and a packed tar of them that is the same each time."""
+    for path in _MODULES:
+        request, source = f'rdump /{path} "{folder}"', f"{image}?offset={root.start * root.sector_bytes}"
+        process.run(["debugfs", "-R", request, source], timeout_s=_TIMEOUT_S, check=False)
+        if releases := sorted((folder / "modules").glob("*/")):
+            break
+    else:
+        raise LabError(
+            f"the modules of {image} cannot be read: its root is not ext4, or has none",
+            hint="InPlaceFlasher takes images with an ext4 root; write others with another flasher",
+        )
+    [release] = [each for each in releases if each.is_dir()][:1]
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for each in [release, *sorted(release.rglob("*"))]:
+            tar.add(each, each.relative_to(release.parent).as_posix(), recursive=False, filter=_of_root)
+    return release.name, gzip.compress(packed.getvalue(), mtime=0)
+
+
+def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def _file(image: Path, boot: Partition, path: str) -> bytes:
+    source = f"{image}@@{boot.start * boot.sector_bytes}"
+    done = process.run(["mcopy", "-i", source, f"::{path}", "-"], timeout_s=_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise LabError(
+            f"the card image {image} has no {path}: {done.stderr.decode(errors='replace').strip()}",
+            hint="InPlaceFlasher needs a board that boots by extlinux.conf",
+        )
+    return done.stdout
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_NAME_DIGITS]

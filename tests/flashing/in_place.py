@@ -1,0 +1,101 @@
+"""Kernels that are brought in place and fail: each time the board is back on its kept kernel without hands."""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from in_place_board import InPlaceBoard, card, changed, in_place_board, with_initramfs
+
+from fsjoule.errors import BoardError
+
+_BACK: Final = r"^the kernel 6\.1\.\S+ in the second slot failed, and the kept 6\.1\.\S+ runs again: virtual-orangepi "
+
+
+def _panicking(tree: Path) -> None:
+    init = tree / "init"
+    first, _, rest = init.read_text().partition("mount -t sysfs sys /sys\n")
+    init.write_text(f"{first}mount -t sysfs sys /sys\necho c >/proc/sysrq-trigger\n{rest}")
+
+
+def _without_driver(tree: Path) -> None:
+    for module in tree.glob("modules/*ext4.ko"):
+        module.unlink()
+
+
+def _hanging(_kernel: bytes) -> bytes:
+    """A zImage for U-Boot that stays in its first instruction: at 36 the magic number, the start and the end."""
+    return struct.pack("<9I3I", *[0xEAFFFFFE] * 9, 0x016F2818, 0, 4096).ljust(4096, b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """A kernel that fails: the file of the boot partition that makes it so, and what the error says."""
+
+    name: str
+    file: str
+    change: Callable[[bytes], bytes]
+    says: str
+
+
+_FAILING: Final = (
+    _Failing(
+        "panics",
+        "initrd.img",
+        lambda archive: with_initramfs(archive, _panicking),
+        "did not boot: Kernel panic - not syncing: sysrq triggered crash",
+    ),
+    _Failing(
+        "hangs", "zImage", _hanging, r"did not boot: no login within \d+ s of power-on: the kernel has not said a word"
+    ),
+    _Failing(
+        "has no driver for its root",
+        "initrd.img",
+        lambda archive: with_initramfs(archive, _without_driver),
+        r"did not boot: Kernel panic - not syncing: Attempted to kill init(.|\n)*cannot mount /dev/mmcblk0p2 as ext4",
+    ),
+)
+
+
+def try_kernels(set_variable: Callable[[str, str], None]) -> list[str]:
+    """Try a kernel that boots, and one after the other those that fail. Returns what went wrong."""
+    kept, other = card("6.1"), card("6.12")
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, in_place_board(kept, Path(folder), set_variable) as board:
+        wrong += _boots(board, other, "another kernel")
+        wrong += _boots(board, other, "the same once more")
+        for failing in _FAILING:
+            image = changed(kept, Path(folder) / "card.img", failing.file, failing.change)
+            wrong += _fails(board, image, failing)
+        wrong += _boots(board, other, "the other kernel again")
+    return wrong
+
+
+def _boots(board: InPlaceBoard, image: Path, name: str) -> list[str]:
+    begin = time.monotonic()
+    release = board.boot(image)
+    modules = board.run("modprobe btrfs && echo loaded")
+    board.off()
+    sys.stdout.write(f"{name}: {time.monotonic() - begin:.0f} s, {release}\n")
+    sys.stdout.flush()
+    right = release.startswith("6.12.") and modules == "loaded"
+    return [] if right else [f"{name}: {release} runs, modules {modules!r}"]
+
+
+def _fails(board: InPlaceBoard, image: Path, failing: _Failing) -> list[str]:
+    begin = time.monotonic()
+    try:
+        said = f"it booted {board.boot(image)}"
+    except BoardError as error:
+        said = str(error)
+    sys.stdout.write(f"a kernel that {failing.name}: {time.monotonic() - begin:.0f} s: {said.splitlines()[0]}\n")
+    sys.stdout.flush()
+    right = re.search(_BACK + failing.says, said) and board.power == "off"
+    return [] if right else [f"a kernel that {failing.name}: another message: {said}"]

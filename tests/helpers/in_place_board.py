@@ -1,0 +1,121 @@
+"""The emulated Orange Pi PC with a card that was written by hand, on which kernels are tried in place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from labgrid import Environment
+from labgrid_process import forget_coordinator
+
+from fsjoule import images
+from fsjoule.host import process
+from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab.card import NamedCard
+from fsjoule.lab.kept_card import boot_partition
+from fsjoule.lab.shell import LabgridShell
+from fsjoule.model import ImageFacts
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+
+ENVIRONMENT: Final = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
+NAME: Final = "orangepi-network"
+RECIPE: Final = "orangepi-qemu"
+_U_BOOT: Final = """\
+      UBootDriver:
+        prompt: '\\n=> '
+        login_timeout: 60
+"""
+_FLASHER: Final = """\
+      TftpFlasher:
+        device: mmc 0
+"""
+_IN_PLACE: Final = """\
+      InPlaceFlasher:
+        driver: dwmac-sun8i
+"""
+
+
+class InPlaceBoard:
+    """A board with its strategy; `boot` raises what the strategy raises."""
+
+    def __init__(self, strategy: BoardStrategy) -> None:
+        self.strategy = strategy
+
+    def boot(self, image: Path) -> str:
+        """Have an image's kernel tried. Returns the release that runs."""
+        self.strategy.card = NamedCard(image, ImageFacts("", image.name, "", str(image), {}, {}))
+        self.strategy.transition("booted")
+        return self.run("uname -r")
+
+    def run(self, command: str) -> str:
+        strategy: Any = self.strategy
+        shell = LabgridShell(strategy.shell, strategy.recorder, strategy.lose, strategy.look)
+        return shell.run(["sh", "-c", command], timeout_s=120).stdout.strip()
+
+    def off(self) -> None:
+        self.strategy.transition("off")
+
+    @property
+    def power(self) -> str:
+        status = lab.status(NAME).board
+        assert status is not None
+        return status["power"]
+
+
+def card(kernel: str) -> Path:
+    return images.build_card(kernel, "ext4", recipe=RECIPE, progress=print).path
+
+
+@contextmanager
+def in_place_board(kept: Path, folder: Path, set_variable: Callable[[str, str], None]) -> Generator[InPlaceBoard]:
+    """A lab whose board has the card `kept`, its place acquired, and its board."""
+    paths = LabPaths.of(NAME)
+    paths.root.mkdir(parents=True)
+    process.run(["cp", "--sparse=always", kept, paths.card], timeout_s=120)
+    text = ENVIRONMENT.read_text()
+    assert text.count(_U_BOOT) == text.count(_FLASHER) == 1
+    file = folder / "env.yaml"
+    file.write_text(text.replace(_U_BOOT, "").replace(_FLASHER, _IN_PLACE))
+    handle = lab.up(NAME, board="orangepi-network", owner_pid=os.getpid(), progress=print)
+    for name, value in handle.environment.items():
+        set_variable(name, value)
+    try:
+        with acquired_place(handle.place, say=print):
+            environment_class: Any = Environment
+            labgrid = environment_class(config_file=str(file))
+            try:
+                yield InPlaceBoard(labgrid.get_target().get_driver("BoardStrategy"))
+            finally:
+                labgrid.cleanup()
+                forget_coordinator()
+    finally:
+        lab.down(NAME)
+
+
+def changed(image: Path, copy: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
+    """A copy of a card image with another content of one file of its boot partition."""
+    process.run(["cp", "--sparse=always", image, copy], timeout_s=120)
+    boot = boot_partition(image)
+    partition, file = f"{copy}@@{boot.start * boot.sector_bytes}", copy.with_suffix(".file")
+    process.run(["mcopy", "-n", "-i", partition, f"::{name}", file], timeout_s=60)
+    file.write_bytes(change(file.read_bytes()))
+    process.run(["mcopy", "-o", "-i", partition, file, f"::{name}"], timeout_s=60)
+    return copy
+
+
+def with_initramfs(archive: bytes, change: Callable[[Path], None]) -> bytes:
+    """An initramfs that was unpacked, changed and packed again."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        unpack = ["cpio", "--extract", "--quiet"]
+        subprocess.run(unpack, input=archive, cwd=tree, check=True, timeout=60)
+        change(tree)
+        names = "\n".join(sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*"))).encode()
+        pack = ["cpio", "--create", "--quiet", "--format=newc"]
+        return subprocess.run(pack, input=names, cwd=tree, check=True, timeout=60, capture_output=True).stdout

@@ -1,0 +1,86 @@
+"""A kernel for the second slot, taken from a small card image, and U-Boot's script for it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import LabError
+from fsjoule.host import process
+from fsjoule.lab.kept_card import Partition, boot_partition
+from fsjoule.lab.second_slot import flag, flag_sector, read_slot, script
+from fsjoule.model import MIB
+
+EXTLINUX = """\
+DEFAULT fsjoule
+LABEL fsjoule
+    LINUX /zImage
+    INITRD /initrd.img
+    FDT /board.dtb
+    APPEND console=ttyS0 root=/dev/mmcblk0p2 rootfstype=ext4
+"""
+TABLE = b"label: dos\nstart=2048,size=8192,type=e,bootable\nstart=10240,size=16384,type=83\n"
+
+
+def _card(folder: Path, *, root: str = "ext4", extlinux: str = EXTLINUX, module: bytes = b"driver") -> Path:
+    boot, tree, image = folder / "boot", folder / "tree", folder / "card.img"
+    (boot / "extlinux").mkdir(parents=True)
+    (boot / "extlinux" / "extlinux.conf").write_text(extlinux)
+    for name in ("zImage", "initrd.img", "board.dtb"):
+        (boot / name).write_bytes(name.encode())
+    modules = tree / "usr" / "lib" / "modules" / "6.12.1" / "kernel"
+    modules.mkdir(parents=True)
+    (modules / "ext4.ko").write_bytes(module)
+    fat, ext4 = folder / "boot.img", folder / "root.img"
+    for path, size_mib in ((image, 16), (fat, 4), (ext4, 8)):
+        with path.open("wb") as file:
+            file.truncate(size_mib * MIB)
+    process.run(["sfdisk", "--quiet", image], input_bytes=TABLE, timeout_s=60)
+    process.run(["mkfs.vfat", fat], timeout_s=60)
+    process.run(["mcopy", "-s", "-i", fat, *sorted(boot.iterdir()), "::"], timeout_s=60)
+    process.run([f"mkfs.{root}", *(["-q", "-d", tree] if root == "ext4" else []), ext4], timeout_s=60)
+    with image.open("r+b") as file:
+        for place, part in ((MIB, fat), (5 * MIB, ext4)):
+            file.seek(place)
+            file.write(part.read_bytes())
+    return image
+
+
+def test_a_slot_has_the_files_of_the_image_under_names_of_their_own(tmp_path: Path) -> None:
+    slot = read_slot(_card(tmp_path))
+    assert slot.release == "6.12.1"
+    assert {name.partition("-")[2]: content for name, content in slot.files.items()} == {
+        name: name.encode() for name in ("zImage", "initrd.img", "board.dtb")
+    }
+    lines = slot.entry.decode().splitlines()
+    assert lines[-1] == f"    APPEND console=ttyS0 root=/dev/mmcblk0p2 rootfstype=ext4 fsjoule.slot={slot.name}"
+    assert {line.split()[1].removeprefix("/second/") for line in lines[2:5]} == set(slot.files)
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(slot.modules))) as tar:
+        assert "6.12.1/kernel/ext4.ko" in tar.getnames()
+
+
+def test_a_slot_has_the_same_name_each_time_and_another_one_with_another_module(tmp_path: Path) -> None:
+    image = _card(tmp_path / "one")
+    assert read_slot(image) == read_slot(image)
+    assert read_slot(_card(tmp_path / "two", module=b"another")).name != read_slot(image).name
+
+
+def test_an_image_without_what_the_slot_needs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"the modules of .* cannot be read: its root is not ext4"):
+        read_slot(_card(tmp_path / "fat", root="vfat"))
+    with pytest.raises(LabError, match="names no kernel, or no root partition"):
+        read_slot(_card(tmp_path / "label", extlinux=EXTLINUX.replace("/dev/mmcblk0p2", "LABEL=root")))
+
+
+def test_the_script_clears_the_flag_before_the_second_kernel_starts(tmp_path: Path) -> None:
+    boot = boot_partition(_card(tmp_path))
+    assert boot == Partition(1, 2048, 8192, bootable=True)
+    assert flag_sector(boot) == 2047
+    text = script(boot)[72:].decode()
+    assert f"{int.from_bytes(flag()[:4], 'little'):#x}" in text
+    write, second, kept = (text.index(part) for part in (" write ", "/second/extlinux.conf\n", "/extlinux/kept.conf\n"))
+    assert write < text.index("itest.l", write) < second < kept
