@@ -17,7 +17,8 @@ from fsjoule.ports import Shell
 
 _ATTEMPTS: Final = 3
 _STAGE_TIMEOUT_S: Final = 120.0
-_DHCP_TIMEOUT_S: Final = 120.0
+# The first packet, and a driver that finds its PHY, may take long on a busy emulated board.
+_TIMEOUT_S: Final = 300.0
 _FETCH_TIMEOUT_S: Final = 600.0
 _SETTER: Final = "/tmp/fsjoule-address"  # noqa: S108 - the board's /tmp is only ours
 # What DHCP has found: udhcpc calls it with the values in its environment.
@@ -78,7 +79,7 @@ class BoardNetwork:
                     return
         raise LabError(f"{staged} arrived damaged {_ATTEMPTS} times", transient=True)
 
-    def _run(self, command: str, failure: str, timeout_s: float = 60.0) -> str:
+    def _run(self, command: str, failure: str, timeout_s: float = _TIMEOUT_S) -> str:
         result = self._shell.run(["sh", "-c", command], timeout_s=timeout_s)
         if result.exit_code != 0:
             said = result.stdout.replace("\r", "\n").split("\n")
