@@ -50,9 +50,7 @@ class BoardNetwork:
         self._shell.put(_SETTER, _SET_ADDRESS)
         name = shlex.quote(interface)
         self._run(f"chmod +x {_SETTER} && busybox ifconfig {name} up", "has no network")
-        said = self._run(
-            f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1", "gets no address by DHCP", _DHCP_TIMEOUT_S
-        )
+        said = self._run(f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1", "gets no address by DHCP")
         told = [line.partition("=")[2] for line in said.splitlines() if line.startswith("server=")]
         self._server = server or next(iter(told), "")
         if not self._server:
