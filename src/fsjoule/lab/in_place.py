@@ -27,7 +27,7 @@ from fsjoule.ports import Shell
 # Path on the board, and content.
 Upload = Callable[[str, bytes], None]
 
-_TIMEOUT_S: Final = 120.0
+_TIMEOUT_S: Final = 300.0
 _SECTOR_BYTES: Final = 512
 _ATTEMPTS: Final = 2
 _BOOT: Final = "/tmp/fsjoule-boot"  # noqa: S108 - the board's /tmp is only ours
@@ -226,7 +226,7 @@ def _kept(board: FlashedBoard) -> LabgridShell:
     """Switch the board on, with its kept kernel. A second kernel that waits to be tried is not: its flag is spent."""
     for _ in range(_ATTEMPTS):
         shell = board.boot(unless=second_slot.TRYING)
-        if shell is not None:
+        if shell is not None and not _running(shell):
             return shell
         board.off()
     raise board.error("does not start its kept kernel: U-Boot's flag is set again and again")
