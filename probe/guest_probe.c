@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "guest_mailbox.h"
 #include "guest_profile.h"
 
 /* ------------------------------------------------------------------------------------------- QEMU's exports */
@@ -88,7 +89,10 @@ static _Atomic uint64_t written_bytes;
 static const char *supply_path;
 static int supply_fd = -1;
 static int mark_fd = -1;
+static int console_fd = -1;
 static struct stat card;
+static const char *mailbox_path; /* of a mailbox on the card itself, from mailbox_at on */
+static off64_t mailbox_at;
 static double volts, idle_w, cpu_w, read_mj_per_mib, write_mj_per_mib, card_peak_w;
 
 static void give_up(const char *what)
@@ -114,6 +118,11 @@ static void read_config(void)
 
 	supply_path = setting("FSJOULE_PROBE_SUPPLY");
 	mark_fd = atoi(setting("FSJOULE_PROBE_MARK_FD"));
+	console_fd = atoi(setting("FSJOULE_PROBE_CONSOLE_FD"));
+	mailbox_path = getenv("FSJOULE_PROBE_MAILBOX");
+	if (mailbox_path != NULL) {
+		mailbox_at = atoll(setting("FSJOULE_PROBE_MAILBOX_AT"));
+	}
 	if (stat(setting("FSJOULE_PROBE_CARD"), &card) != 0) {
 		give_up("there is no card image");
 	}
@@ -307,37 +316,60 @@ static void tell_mark(const struct msghdr *message, size_t size)
 	}
 }
 
-/* A byte that the guest writes to a UART is sent during the instruction that writes it. */
+/* A byte that the guest writes to a UART is sent during the instruction that writes it. Some UARTs of QEMU would try again
+ * later, at any moment, if the other end is slow to read: the guest waits instead.
+ */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	REAL(sendmsg)
-	const ssize_t sent = real(fd, message, flags);
+	const bool serial = fd == mark_fd || fd == console_fd;
+	ssize_t sent = real(fd, message, flags);
 
+	for (int waited_ms = 0; serial && sent < 0 && errno == EAGAIN && waited_ms < PATIENCE_MS; waited_ms += 100) {
+		struct pollfd room = {.fd = fd, .events = POLLOUT};
+
+		poll(&room, 1, 100);
+		sent = real(fd, message, flags);
+	}
 	if (fd == mark_fd && sent > 0) {
 		tell_mark(message, (size_t)sent);
 	}
 	return sent;
 }
 
+static bool is_card(int fd)
+{
+	struct stat file;
+
+	return card.st_ino != 0 && fstat(fd, &file) == 0 && file.st_ino == card.st_ino && file.st_dev == card.st_dev;
+}
+
 static ssize_t counted(int fd, ssize_t size, _Atomic uint64_t *total)
 {
 	const int error = errno;
-	struct stat file;
 
-	if (size > 0 && card.st_ino != 0 && fstat(fd, &file) == 0 && file.st_ino == card.st_ino &&
-	    file.st_dev == card.st_dev) {
+	if (size > 0 && is_card(fd)) {
 		atomic_fetch_add(total, (uint64_t)size);
 	}
 	errno = error;
 	return size;
 }
 
-#define COUNTED_LINEAR(name, pointer, total) \
-	ssize_t name(int fd, pointer buffer, size_t size, off64_t offset) \
-	{ \
-		REAL(name) \
-		return counted(fd, real(fd, buffer, size, offset), total); \
+/* QEMU's card reads a sector at a time, and so in this way. */
+ssize_t pread64(int fd, void *buffer, size_t size, off64_t offset)
+{
+	REAL(pread64)
+	if (mailbox_path != NULL && offset >= mailbox_at && offset < mailbox_at + MAILBOX_BYTES && is_card(fd)) {
+		return mailbox_read(mailbox_path, buffer, size, offset - mailbox_at);
 	}
+	return counted(fd, real(fd, buffer, size, offset), &read_bytes);
+}
+
+ssize_t pwrite64(int fd, const void *buffer, size_t size, off64_t offset)
+{
+	REAL(pwrite64)
+	return counted(fd, real(fd, buffer, size, offset), &written_bytes);
+}
 
 #define COUNTED_VECTOR(name, total) \
 	ssize_t name(int fd, const struct iovec *vector, int count, off64_t offset) \
@@ -346,7 +378,5 @@ static ssize_t counted(int fd, ssize_t size, _Atomic uint64_t *total)
 		return counted(fd, real(fd, vector, count, offset), total); \
 	}
 
-COUNTED_LINEAR(pread64, void *, &read_bytes)
-COUNTED_LINEAR(pwrite64, const void *, &written_bytes)
 COUNTED_VECTOR(preadv64, &read_bytes)
 COUNTED_VECTOR(pwritev64, &written_bytes)

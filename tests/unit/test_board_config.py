@@ -120,6 +120,12 @@ def test_the_deterministic_example_is_right() -> None:
     config = BoardConfig.from_toml(EXAMPLE.with_name("deterministic.toml"))
     assert config.guest_time is not None
     assert config.guest_time.mailbox == EXAMPLE.parent / "mailbox.sock"
+    orangepi = BoardConfig.from_toml(EXAMPLE.with_name("deterministic-orangepi.toml"))
+    assert orangepi.guest_time is not None
+    assert replace(
+        orangepi, name="orangepi", feed=config.feed.with_name("power.feed"), power=PowerCoefficients(), guest_time=None
+    ) == BoardConfig.from_toml(EXAMPLE.with_name("orangepi.toml"))
+    assert orangepi.power == config.power
 
 
 @pytest.mark.parametrize(

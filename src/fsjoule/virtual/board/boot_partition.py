@@ -14,6 +14,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 
 SECTOR_BYTES: Final = 512
+EXTLINUX: Final = "/extlinux/extlinux.conf"
 _SIGNATURE: Final = b"\x55\xaa"
 _SIGNATURE_OFFSET: Final = 510
 # The first of four entries: type at 4, first sector at 8, sectors at 12.
@@ -42,18 +43,23 @@ class BootFiles:
 
 def load(image: Path, into: Path) -> BootFiles:
     """Copy the card's boot files into the folder `into`. Raises LabError if the card is not bootable."""
-    with image.open("rb") as file:
-        partition = f"{image}@@{first_partition_offset(file.read(SECTOR_BYTES))}"
+    partition = first_partition(image)
     configuration = into / "extlinux.conf"
-    _copy(partition, "/extlinux/extlinux.conf", configuration)
+    copy_out(partition, EXTLINUX, configuration)
     entry = parse_extlinux(configuration.read_text(errors="replace"))
     tree = None if entry.device_tree is None else into / "board.dtb"
     files = BootFiles(into / "kernel", into / "initrd", tree, entry.command_line)
-    _copy(partition, entry.kernel, files.kernel)
-    _copy(partition, entry.initrd, files.initrd)
+    copy_out(partition, entry.kernel, files.kernel)
+    copy_out(partition, entry.initrd, files.initrd)
     if entry.device_tree is not None and tree is not None:
-        _copy(partition, entry.device_tree, tree)
+        copy_out(partition, entry.device_tree, tree)
     return files
+
+
+def first_partition(image: Path) -> str:
+    """The first partition of a card's image, in the words of mtools. Raises LabError if there is none."""
+    with image.open("rb") as file:
+        return f"{image}@@{first_partition_offset(file.read(SECTOR_BYTES))}"
 
 
 def first_partition_offset(first_sector: bytes) -> int:
@@ -78,8 +84,19 @@ def parse_extlinux(text: str) -> BootEntry:
     return BootEntry(found["LINUX"], found["INITRD"], found.get("FDT") or None, found.get("APPEND", ""))
 
 
-def _copy(partition: str, name: str, target: Path) -> None:
+def copy_out(partition: str, name: str, target: Path) -> None:
+    """Copy a file of a boot partition (`first_partition`). Raises LabError."""
+    _copy(f"read {name} from", partition, f"::{name}", target)
+
+
+def copy_in(partition: str, source: Path, name: str) -> None:
+    """Replace a file of a boot partition, whose folders keep no trace of the present time. Raises LabError."""
+    _copy(f"write {name} to", partition, source, f"::{name}")
+
+
+def _copy(task: str, partition: str, source: str | Path, target: str | Path) -> None:
+    argv = ["mcopy", "-n", "-o", "-i", partition, source, target]
     try:
-        process.run(["mcopy", "-n", "-o", "-i", partition, f"::{name}", target], timeout_s=_COPY_TIMEOUT_S)
+        process.run(argv, timeout_s=_COPY_TIMEOUT_S, env={"SOURCE_DATE_EPOCH": "0", "TZ": "UTC"})
     except LabError as error:
-        raise LabError(f"cannot read {name} from the card's boot partition: {error.what}") from error
+        raise LabError(f"cannot {task} the card's boot partition: {error.what}") from error

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host import process
-from fsjoule.virtual.board import guest_boot
+from fsjoule.virtual.board import guest_boot, guest_card
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, GuestTimeConfig
-from fsjoule.virtual.board.guest_supply import GuestSupply
+from fsjoule.virtual.board.guest_supply import GuestSupply, MailboxOnCard
 from fsjoule.virtual.board.mailbox import Mailbox
 from fsjoule.virtual.board.qemu import GuestTime
 
@@ -20,7 +20,7 @@ _COPY_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PowerOn:
-    files: BootFiles
+    files: BootFiles | None
     card: Path
     qemu: GuestTime
 
@@ -41,19 +41,24 @@ class Guest:
         image = config.card.image
         self._copy = image.with_name(image.name + ".powered")
 
-    def power_on(self, files: BootFiles, card: Path) -> PowerOn:
-        """Prepare a power-on with a fresh copy of the flashed card. Raises LabError."""
+    def power_on(self, files: BootFiles | None, card: Path, into: Path) -> PowerOn:
+        """Prepare a power-on with a fresh copy of the flashed card. Without boot files, the copy itself is changed.
+
+        `into` is a folder for files that are needed until QEMU has started. Raises LabError.
+        """
         copy = self._copy
-
-        def environment(mark_fd: int) -> Mapping[str, str]:
-            return self.supply.environment(copy, mark_fd)
-
         # Holes stay holes, so it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
+        mailbox = None if files else MailboxOnCard(self._config.mailbox, guest_card.prepare(copy, into, self.seed))
         self._profiled, self.profile_next = self.profile_next, False
+
+        def environment(console_fd: int, mark_fd: int) -> Mapping[str, str]:
+            return self.supply.environment(copy, console_fd, mark_fd, mailbox)
+
         counter = self._config.probe if self._profiled else None
-        qemu = GuestTime(self._config.shift, self._config.mailbox, environment, self.seed, counter)
-        return PowerOn(guest_boot.for_guest_time(files), copy, qemu)
+        second_card = self._config.mailbox if files else None
+        qemu = GuestTime(self._config.shift, second_card, environment, self.seed, counter)
+        return PowerOn(guest_boot.for_guest_time(files) if files else None, copy, qemu)
 
     def power_off(self) -> None:
         """Drop everything that the board wrote."""

@@ -1,4 +1,4 @@
-"""Additions by the boot loader of a board in guest time: the mailbox, and random numbers."""
+"""Additions by the emulated boot loader of a board in guest time: the mailbox, and random numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAILBOX_DEVICE: Final = "/dev/mmcblk0"
 _ALIAS: Final = "mmc0"
 # With these Linux would see an empty slot and wait for its supply.
 _REMOVED: Final = ("cd-gpios", "vmmc-supply")
-_SEED_WORDS: Final = 8
+_SEED_DIGITS: Final = 64
 _TIMEOUT_S: Final = 30.0
 
 
@@ -35,8 +35,14 @@ def for_guest_time(files: BootFiles) -> BootFiles:
         if name in present:
             _run("fdtput", "-d", tree, node, name)
     _run("fdtput", tree, node, "non-removable")
-    _run("fdtput", "-t", "x", tree, "/chosen", "rng-seed", *["0"] * _SEED_WORDS)
+    set_seed(tree, "0" * _SEED_DIGITS)
     return replace(files, command_line=f"{files.command_line} fsjoule.mailbox={MAILBOX_DEVICE}")
+
+
+def set_seed(tree: Path, digits: str) -> None:
+    """Put the seed of the kernel's random numbers into a device tree, as 64 hexadecimal digits. Raises LabError."""
+    words = [digits[at : at + 8].lstrip("0") or "0" for at in range(0, _SEED_DIGITS, 8)]
+    _run("fdtput", "-t", "x", tree, "/chosen", "rng-seed", *words)
 
 
 def _run(*argv: str | Path) -> str:

@@ -43,6 +43,14 @@ class GuestState:
 NOTHING_YET: Final = GuestState(0, 0, 0, 0, 0.0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class MailboxOnCard:
+    """The mailbox behind `socket`, as a part of the card that begins at the byte `place`."""
+
+    socket: Path
+    place: int
+
+
 class GuestSupply:
     """The FIFO, and the environment for a QEMU that uses it. The board starts switched off."""
 
@@ -77,20 +85,27 @@ class GuestSupply:
                 return GuestState(*values)
         return NOTHING_YET
 
-    def environment(self, card: Path, mark_fd: int) -> dict[str, str]:
+    def environment(
+        self, card: Path, console_fd: int, mark_fd: int, mailbox: MailboxOnCard | None = None
+    ) -> dict[str, str]:
         k = self._coefficients
         model = (
             *(k.volts, k.idle_w, k.cpu_w, k.card_read_mj_per_mib, k.card_write_mj_per_mib),
             self._config.card_peak_w,
         )
+        on_card: dict[str, str] = {}
+        if mailbox is not None:
+            on_card = {"FSJOULE_PROBE_MAILBOX": str(mailbox.socket), "FSJOULE_PROBE_MAILBOX_AT": str(mailbox.place)}
         return {
             "LD_PRELOAD": str(self._config.probe),
             "FSJOULE_PROBE_SUPPLY": str(self._fifo),
+            "FSJOULE_PROBE_CONSOLE_FD": str(console_fd),
             "FSJOULE_PROBE_MARK_FD": str(mark_fd),
             "FSJOULE_PROBE_CARD": str(card),
             "FSJOULE_PROBE_MODEL": " ".join(map(repr, model)),
             "FSJOULE_PROBE_STATE": str(self._state),
             "FSJOULE_PROBE_PROFILES": str(self._profiles),
+            **on_card,
         }
 
     def take_profile(self, window: str) -> bytes | None:

@@ -229,17 +229,15 @@ class VirtualBoard:
         if self._card.position is not CardPosition.DUT:
             self._no_boot("there is no card in the board's slot")
             return
-        if self._config.qemu.boot is Boot.LOADER:
-            self._boot(None, self._card.image, None)
-            return
-        loaded = self._card.image.with_name(self._card.image.name + ".boot")
+        image, loader = self._card.image, self._config.qemu.boot is Boot.LOADER
+        loaded = image.with_name(image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
-            files = boot_partition.load(self._card.image, loaded)
+            files = None if loader else boot_partition.load(image, loaded)
             if self._guest is None:
-                self._boot(files, self._card.image, None)
+                self._boot(files, image, None)
             else:
-                power_on = self._guest.power_on(files, self._card.image)
+                power_on = self._guest.power_on(files, image, loaded)
                 self._boot(power_on.files, power_on.card, power_on.qemu)
         except LabError as error:
             self._no_boot(error.what)

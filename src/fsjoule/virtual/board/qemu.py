@@ -27,15 +27,16 @@ _KILL_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class GuestTime:
-    """QEMU's options in guest time: an instruction takes `2 ** shift` ns, input comes from the socket `mailbox`.
+    """QEMU's options in guest time: an instruction takes `2 ** shift` ns.
 
-    `environment` gives the probe's environment for QEMU's end of the mark line. All random numbers come from `seed`.
+    With `mailbox` input comes from this socket, as a second card. `environment` gives the probe's environment for
+    QEMU's ends of console and mark line. All random numbers come from `seed`.
     `counter` is the probe as QEMU's plugin, to count instructions by address, or None.
     """
 
     shift: int
-    mailbox: Path
-    environment: Callable[[int], Mapping[str, str]]
+    mailbox: Path | None
+    environment: Callable[[int, int], Mapping[str, str]]
     seed: int
     counter: Path | None = None
 
@@ -46,12 +47,10 @@ class GuestTime:
         With `sleep=off` an idle guest does not wait for the host's clock. The time of day, which Linux reads once, is
         constant and follows the guest's time. Nothing runs before `cont`.
         """
-        mailbox = _escaped(self.mailbox)
         return [
             *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", str(self.seed)),
             *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
-            "-drive",
-            f"if=sd,index={MAILBOX_INDEX},format=raw,file.driver=nbd,file.server.type=unix,file.server.path={mailbox}",
+            *([] if self.mailbox is None else _second_card(self.mailbox)),
             *([] if self.counter is None else ["-plugin", f"file={_escaped(self.counter)}"]),
         ]
 
@@ -99,15 +98,22 @@ def _card(config: CardConfig, image: Path) -> list[str]:
     return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
 
 
+def _second_card(server: Path) -> list[str]:
+    return ["-drive", f"if=sd,index={MAILBOX_INDEX},format=raw,{_nbd(server)}"]
+
+
 def _disk(name: str, config: BoardConfig) -> list[str]:
     disk, drive = config.disks[name], f"disk-{name}"
     if disk.cache is Cache.KEPT:
         backing = _drive(drive, config.disk_image(name), "if=none")
     else:
-        socket_path = _escaped(config.disk_socket(name))
-        served = f"file.driver=nbd,file.server.type=unix,file.server.path={socket_path}"
+        served = _nbd(config.disk_socket(name))
         backing = ["-drive", f"if=none,id={drive},format=raw,cache=writeback,{served}"]
     return [*backing, "-device", f"{disk.device},drive={drive},id={name}"]
+
+
+def _nbd(server: Path) -> str:
+    return f"file.driver=nbd,file.server.type=unix,file.server.path={_escaped(server)}"
 
 
 def _drive(drive: str, image: Path, place: str) -> list[str]:
@@ -154,7 +160,7 @@ class Qemu:
                     *([] if guest_time is None else guest_time.arguments),
                 ],
                 log=log,
-                env=None if guest_time is None else guest_time.environment(mark),
+                env=None if guest_time is None else guest_time.environment(console, mark),
                 pass_fds=(console, mark, control),
             )
         finally:

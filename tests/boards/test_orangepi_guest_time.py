@@ -1,0 +1,51 @@
+"""The emulated Orange Pi PC in guest time, through its real SPL and U-Boot.
+
+U-Boot waits by asking a timer without end, which costs QEMU most in guest time: a power-on takes a minute of CPU. So
+these are not among the tests of `make test`; `make test-boards` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import virtual_board
+from guest_time import busy_host, telling_commands, two_sessions_agree
+from virtual_board import BoardProgram, board_config
+
+from fsjoule.host import process
+from fsjoule.images import build_card
+from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab.services import board_template
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Generator[BoardProgram]:
+    """`labgrid/virtual/deterministic-orangepi.toml` with its files in a folder of the test."""
+    template = board_template("deterministic-orangepi")
+    own = board_config(tmp_path)
+    assert template.guest_time is not None
+    card = build_card("6.1", "ext4", recipe=template.recipe, progress=print).path
+    process.run(["cp", "--sparse=always", card, own.card.image], timeout_s=120)
+    config = replace(
+        own,
+        card=replace(own.card, slot=template.card.slot),
+        qemu=template.qemu,
+        power=template.power,
+        guest_time=replace(template.guest_time, mailbox=tmp_path / "box", probe=programs.probe(print)),
+    )
+    with BoardProgram(config) as program:
+        yield program
+
+
+def test_two_power_ons_with_the_real_boot_loader_are_the_same_to_the_nanosecond(
+    board: BoardProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual_board, "BOOT_TIMEOUT_S", 1800.0)
+    with busy_host():
+        two_sessions_agree(board, telling_commands("mmcblk0"))
+    log = (board.config.log_dir / "console.log").read_text(errors="replace")
+    assert log.count("U-Boot SPL 20") == 2
+    assert log.count("Found /extlinux/extlinux.conf") == 2
