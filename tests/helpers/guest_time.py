@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -123,10 +124,31 @@ def impatient(console: ConsoleUser) -> None:
     time.sleep(choice.random())
 
 
+@contextmanager
+def faltering(board: BoardProgram) -> Generator[None]:
+    """The board's program, which takes the console's output, stops for a moment again and again."""
+    ended = threading.Event()
+
+    def falter() -> None:
+        while not ended.wait(1.0):
+            os.kill(board.process.pid, signal.SIGSTOP)
+            time.sleep(0.5)
+            os.kill(board.process.pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=falter)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def two_sessions_agree(board: BoardProgram, commands: Sequence[str]) -> tuple[list[str], dict[str, Any], bytes]:
     """Two power-ons say the same, and tell the meter the same, to the nanosecond. Returns one of the two."""
     said, state, told = session(board, lambda _: None, commands=commands)
-    again_said, again_state, again_told = session(board, impatient, commands=commands)
+    with faltering(board):
+        again_said, again_state, again_told = session(board, impatient, commands=commands)
     assert again_said == said
     # The card was anew: nobody had been there before.
     assert "No such file" in said[2]
