@@ -1,13 +1,18 @@
-"""What the pages promise: links and paths that exist, Python that can be imported, rooms that are there."""
+"""What the pages promise: links, paths and commands that exist, Python that can be imported, rooms that are there."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from fsjoule.cli import _app
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), PROJECT / "meter/README.md"])
@@ -15,6 +20,12 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Paths of the repository in `code`, without placeholders.
 PATH = re.compile(r"`((?:src|tests|docs|env|images|labgrid|benchmarks|probe|\.ci)/[\w./-]+)`")
 IMPORT = re.compile(r"^from (fsjoule[\w.]*) import (.+)$", re.MULTILINE)
+SOURCES = sorted((PROJECT / "src").rglob("*.py"))
+FENCED = re.compile(r"^ *```.*?$(.*?)^ *```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`]+)`")
+# A command ends at the shell's own characters, at an ellipsis, and at a sentence's end.
+COMMAND = re.compile(r"(?:^ *|[$:;&|(] +)(?:\.venv/bin/)?fsjoule((?: +[^\s|;&>#`,)\"']+)+)")
+APP: Any = typer.main.get_command(_app(""))
 
 
 def _anchors(page: Path) -> set[str]:
@@ -81,3 +92,46 @@ def test_the_architecture_has_the_layers_of_the_contract() -> None:
     )
     assert picture is not None
     assert [set(line.split()) for line in picture[1].splitlines()] == layers
+
+
+def _in_page(text: str) -> Iterator[str]:
+    for block in FENCED.findall(text):
+        yield from block.replace("\\\n", " ").splitlines()
+    for span in INLINE.findall(FENCED.sub("", text)):
+        yield " ".join(span.split())
+
+
+def _in_source(text: str) -> Iterator[str]:
+    yield from re.findall(r"Example: ([^\n]*(?:\n +[^\n\"]+)?)", text)
+    yield from (" ".join(span.split()) for span in INLINE.findall(text))
+
+
+def _wrong(words: list[str]) -> str | None:
+    """The first word that is neither a command nor an option; None if all are."""
+    command = APP
+    while hasattr(command, "commands") and words and words[0][0] != "-":
+        name, *words = words
+        if name == "..." or name[0] in "<[" or name.isupper():
+            return None
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
+    own = words[: words.index("--")] if "--" in words else words
+    options = (word.partition("=")[0].rstrip(".:") for word in own if re.match(r"--?[a-z]", word))
+    return next((option for option in options if option not in known), None)
+
+
+def _wrong_commands(lines: Iterator[str]) -> list[str]:
+    found = [(line, match[1].split()) for line in lines for match in COMMAND.finditer(line)]
+    return [f"{wrong} in {line}" for line, words in found if (wrong := _wrong(words))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_commands_of_a_page_exist(page: Path) -> None:
+    assert _wrong_commands(_in_page(page.read_text())) == []
+
+
+def test_commands_of_help_texts_and_docstrings_exist() -> None:
+    wrong = {source.name: _wrong_commands(_in_source(source.read_text())) for source in SOURCES}
+    assert {name: lines for name, lines in wrong.items() if lines} == {}

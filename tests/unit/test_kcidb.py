@@ -32,7 +32,9 @@ def checked(text: str) -> dict[str, Any]:
 
 def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
     made = make_run(kernels=("6.1", "next"), repeat=1)
-    run = replace(made.run, job=JobFacts("7", "virtual", "bench", "https://lava.example.org/scheduler/job/7"))
+    kernels = tuple(replace(kernel, digest=f"{number}" * 64) for number, kernel in enumerate(made.run.kernels))
+    job = JobFacts("7", "virtual", "bench", "https://lava.example.org/scheduler/job/7")
+    run = replace(made.run, job=job, kernels=kernels)
     document = checked(to_kcidb(run, made.measurements, "mylab"))
     assert document["version"] == {"major": 5, "minor": 3}
     assert len(document["checkouts"]) == len(document["builds"]) == 2
@@ -45,12 +47,22 @@ def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
             wanted = "ERROR" if not measurement.valid else "MISS" if figure is None else "DONE"
             assert test["status"] == wanted
             assert test["path"].startswith("fsjoule-simulated.quick.")
-            assert test["log_url"] == run.job.url if run.job else False
+            assert test["log_url"] == job.url
             if wanted == "DONE":
                 assert test["number"]["value"] == figure
                 assert test["number"].get("unit", "") == metric.unit
     energies = [test for name, test in tests.items() if name.endswith(f"-{Metric.ENERGY.value}")]
     assert any("standard_uncertainty" in test["misc"]["fsjoule"] for test in energies)
+
+
+def test_equal_kernels_are_one_build() -> None:
+    made = make_run(kernels=("6.1", "again"), repeat=1)
+    kernels = tuple(replace(kernel, digest="0" * 64) for kernel in made.run.kernels)
+    document = checked(to_kcidb(replace(made.run, kernels=kernels), made.measurements, "mylab"))
+    [checkout], [build] = document["checkouts"], document["builds"]
+    assert build["comment"].startswith("kernel 6.1,")
+    assert {test["build_id"] for test in document["tests"]} == {build["id"]} == {checkout["id"]}
+    assert len(document["tests"]) == len({test["id"] for test in document["tests"]})
 
 
 def test_a_stored_run_is_exported(fsjoule: CommandLine, tmp_path: Path) -> None:

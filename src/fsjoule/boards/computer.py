@@ -16,11 +16,12 @@ from fsjoule.boards.files import TO_CHANGE, Wired
 from fsjoule.boards.usb import UsbDevice, usb_devices
 from fsjoule.meter.links.finder import find, serial_ports
 
+_PIP: Final = "in a checkout of fsjoule: pip install '.[exporter]'"
 # Program, what it is for, how to get it.
 _PROGRAMS: Final = (
-    ("labgrid-exporter", "exports the devices", "pip install 'fsjoule[exporter]'"),
+    ("labgrid-exporter", "exports the devices", _PIP),
     ("ser2net", "serial ports over the network", "apt-get install ser2net"),
-    ("usbsdmux", "switches a USB-SD-Mux", "pip install 'fsjoule[exporter]'"),
+    ("usbsdmux", "switches a USB-SD-Mux", _PIP),
     ("bmaptool", "writes cards", "apt-get install bmap-tools"),
     ("sshd", "benches copy images to this computer over ssh", "apt-get install openssh-server"),
     ("udevadm", "udev: devices get their names and groups", "apt-get install udev"),

@@ -194,7 +194,7 @@ def pull(
     A run from a log has all figures and no traces. A token comes from FSJOULE_LAVA_TOKEN; public jobs need none. Exit
     code 7: the server cannot be reached, refuses, or has no such job. 2: the job has no measurements.
 
-    Example: fsjoule lava pull https://lava.example.org 17, then: fsjoule index add results
+    Example: fsjoule lava pull https://lava.example.org 17, then: fsjoule index import results
     """
     import os
 

@@ -26,10 +26,11 @@ def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str) -> str:
     if not _ORIGIN.fullmatch(origin):
         raise ConfigError(f"--origin {origin!r} is no name of a CI system", hint="use a-z, 0-9 and _")
     builds = {kernel.label: f"{origin}:{_identity(kernel)}" for kernel in run.kernels}
+    kernels = {builds[kernel.label]: kernel for kernel in reversed(run.kernels)}  # of equal ones the first
     document = {
         "version": SCHEMA_VERSION,
-        "checkouts": [_checkout(kernel, builds[kernel.label], origin) for kernel in run.kernels],
-        "builds": [_build(kernel, builds[kernel.label], origin) for kernel in run.kernels],
+        "checkouts": [_checkout(kernel, build, origin) for build, kernel in kernels.items()],
+        "builds": [_build(kernel, build, origin) for build, kernel in kernels.items()],
         "tests": [
             test
             for measurement in measurements

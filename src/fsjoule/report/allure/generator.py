@@ -117,7 +117,7 @@ def _node() -> Path:
         node = Path(folder) / "bin" / "node"
         if node.is_file():
             return node
-    hint = "install fsjoule with its reports' packages: pip install 'fsjoule[report]'"
+    hint = "install fsjoule with its reports' packages, in a checkout: pip install '.[report]'"
     system = shutil.which("node")
     if system is None:
         raise LabError("there is no Node, which Allure needs", hint=hint)
