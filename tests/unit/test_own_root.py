@@ -111,6 +111,9 @@ def test_a_recipe_may_lie_outside_the_checkout_and_needs_files_for_its_root(tmp_
         parse_recipe(TEXT.format(""), name="mine", file=tmp_path / "mine.toml")
     with pytest.raises(ConfigError, match="unknown image recipe"):
         load_recipe(recipes_folder(), str(tmp_path / "none.toml"))
+    (tmp_path / "binary.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"binary.toml: cannot be read"):
+        load_recipe(recipes_folder(), str(tmp_path / "binary.toml"))
 
 
 def test_nothing_that_a_link_leads_to_outside_of_the_root_filesystem_is_touched(tmp_path: Path) -> None:

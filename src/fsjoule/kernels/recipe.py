@@ -225,11 +225,18 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
     files = recipe_files(folder)
     own = Path(name).expanduser()
     if name not in files and own.suffix == ".toml" and own.is_file():
-        return parse_recipe(own.read_text(encoding="utf-8"), name=own.stem, file=own.resolve())
+        return parse_recipe(_text(own), name=own.stem, file=own.resolve())
     if name not in files:
         raise ConfigError.unknown("image recipe", name, sorted(files))
     path = files[name]
     return parse_recipe(path.read_text(encoding="utf-8"), name=name, file=path)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=file, hint="a recipe is a text in UTF-8") from error
 
 
 def recipe_files(folder: Path) -> dict[str, Path]:

@@ -1,48 +1,32 @@
-"""The emulated USB cable follows U-Boot's own words."""
+"""The emulated USB cable follows U-Boot's own words; the card is a real loop device."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.model import MIB
 from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card
 
 OFFER = b"=> ums 0 usb 0\r\nUMS: LUN 0, dev usb 0, hwpart 0, sector 0x0, count 0x200000\r\nUSB EHCI 1.00\r\n|\b/\b"
 
 
-class _Card:
-    """Where the card is; a loop device needs root."""
-
-    image = Path("card.img")
-
-    def __init__(self) -> None:
-        self.on_usb = False
-        self.busy = False
-
-    def show_on_usb(self) -> None:
-        if self.busy:
-            raise LabError("busy")
-        self.on_usb = True
-
-    def leave_usb(self) -> None:
-        self.on_usb = False
+@pytest.fixture
+def card(tmp_path: Path) -> Generator[Card]:
+    card = Card(tmp_path / "card.img", MIB)
+    yield card
+    card.close()
 
 
 @pytest.fixture
-def card() -> _Card:
-    return _Card()
+def cable(card: Card) -> UsbCable:
+    return UsbCable(card)
 
 
-@pytest.fixture
-def cable(card: _Card) -> UsbCable:
-    return UsbCable(cast("Card", card))
-
-
-def _shown(cable: UsbCable, card: _Card, said: bytes, *, running: bool = True) -> bool:
+def _shown(cable: UsbCable, card: Card, said: bytes, *, running: bool = True) -> bool:
     cable.hear(said)
     cable.follow(running=running)
     return card.on_usb
@@ -52,7 +36,7 @@ def _shown(cable: UsbCable, card: _Card, said: bytes, *, running: bool = True) -
     "end",
     [b"CTRL+C - Operation aborted\r\n", b"\r\n=> ", b"\r\nU-Boot SPL 2025.01\r\n", b"\r\n\r\nU-Boot 2025.01-3 (Jun"],
 )
-def test_the_card_is_the_hosts_from_the_offer_to_its_end(cable: UsbCable, card: _Card, end: bytes) -> None:
+def test_the_card_is_the_hosts_from_the_offer_to_its_end(cable: UsbCable, card: Card, end: bytes) -> None:
     assert not _shown(cable, card, b"\r\n=> ")
     assert _shown(cable, card, OFFER)
     assert _shown(cable, card, b"-\b" * 1000)
@@ -60,24 +44,24 @@ def test_the_card_is_the_hosts_from_the_offer_to_its_end(cable: UsbCable, card: 
     assert not _shown(cable, card, b"|\b")
 
 
-def test_an_offer_may_come_in_pieces(cable: UsbCable, card: _Card) -> None:
+def test_an_offer_may_come_in_pieces(cable: UsbCable, card: Card) -> None:
     for each in OFFER:
         _shown(cable, card, bytes([each]))
     assert card.on_usb
 
 
-def test_a_refusal_is_no_offer(cable: UsbCable, card: _Card) -> None:
+def test_a_refusal_is_no_offer(cable: UsbCable, card: Card) -> None:
     assert not _shown(cable, card, b"=> ums 0 mmc 0\r\n** Bad device specification mmc 0 **\r\n=> ")
 
 
-def test_without_power_there_is_no_offer_and_the_next_one_counts(cable: UsbCable, card: _Card) -> None:
+def test_without_power_there_is_no_offer_and_the_next_one_counts(cable: UsbCable, card: Card) -> None:
     assert _shown(cable, card, OFFER)
     assert not _shown(cable, card, b"", running=False)
     assert not _shown(cable, card, b"|\b")
     assert _shown(cable, card, OFFER)
 
 
-def test_a_pulled_cable_hides_the_card_until_it_is_plugged_in_again(cable: UsbCable, card: _Card) -> None:
+def test_a_pulled_cable_hides_the_card_until_it_is_plugged_in_again(cable: UsbCable, card: Card) -> None:
     assert _shown(cable, card, OFFER)
     cable.plugged = False
     assert not _shown(cable, card, b"|\b")
@@ -85,9 +69,9 @@ def test_a_pulled_cable_hides_the_card_until_it_is_plugged_in_again(cable: UsbCa
     assert _shown(cable, card, b"/\b")
 
 
-def test_a_card_that_cannot_be_shown_is_not_tried_until_the_next_offer(cable: UsbCable, card: _Card) -> None:
-    card.busy = True
+def test_a_card_that_cannot_be_shown_is_not_tried_until_the_next_offer(cable: UsbCable, card: Card) -> None:
+    gone = card.image.rename(card.image.with_name("gone.img"))
     assert not _shown(cable, card, OFFER)
-    card.busy = False
+    gone.rename(card.image)
     assert not _shown(cable, card, b"|\b")
     assert _shown(cable, card, OFFER)
