@@ -26,6 +26,7 @@ from fsjoule.virtual.lab.files import LabPaths
 ENVIRONMENT: Final = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
 NAME: Final = "orangepi-network"
 RECIPE: Final = "orangepi-qemu"
+_BOOT_TIMEOUT_S: Final = 600  # on a busy machine
 _U_BOOT: Final = """\
       UBootDriver:
         prompt: '\\n=> '
@@ -46,6 +47,7 @@ class InPlaceBoard:
 
     def __init__(self, strategy: BoardStrategy) -> None:
         self.strategy = strategy
+        strategy.boot_timeout = _BOOT_TIMEOUT_S
 
     def boot(self, image: Path) -> str:
         """Have an image's kernel tried. Returns the release that runs."""
