@@ -17,14 +17,15 @@ import yaml
 from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
-from fsjoule.errors import LavaError, ResultError
+from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
 from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.lava.pull import Server, pull
 from fsjoule.model import JobFacts, Run
 from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.reader import load_run
+from fsjoule.store.index.run_rows import find_runs
+from fsjoule.store.reader import LoadedRun, load_run
 
 TOKEN = "planted-4711"
 
@@ -212,6 +213,19 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(
 def test_a_folder_that_cannot_be_one_is_not_looked_for(lava: Lava, tmp_path: Path) -> None:
     lava.has(7, log_of(make_run(), Path("a\0b")))
     assert not pull(Server(lava.url), 7, tmp_path).whole
+
+
+def test_a_run_that_is_being_fetched_is_no_run_yet(lava: Lava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lava.has(7, log_of(make_run(), tmp_path / "gone"))
+
+    def imports_meanwhile(path: Path) -> LoadedRun:
+        with pytest.raises(ConfigError, match="there is no run folder"):
+            find_runs([tmp_path])
+        return load_run(path)
+
+    monkeypatch.setattr("fsjoule.lava.pull.load_run", imports_meanwhile)
+    pulled = pull(Server(lava.url), 7, tmp_path)
+    assert find_runs([tmp_path]) == ([pulled.path.resolve()], [])
 
 
 def test_measurements_of_an_earlier_run_in_the_same_job_are_not_the_last_ones() -> None:

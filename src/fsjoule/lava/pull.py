@@ -20,7 +20,7 @@ from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.lava.kept import Kept, kept_in
 from fsjoule.model import JobFacts, Run
-from fsjoule.store.folder import RunFolder, folder_name
+from fsjoule.store.folder import FETCHED, RunFolder, folder_name
 from fsjoule.store.reader import load_run
 
 TOKEN_VARIABLE: Final = "FSJOULE_LAVA_TOKEN"  # noqa: S105 - its name, not a token
@@ -114,7 +114,7 @@ def _stored(kept: Kept, facts: JobFacts, into: Path) -> Pulled:
         found = load_run(into / name)
         whole = found.run.job is None or not found.run.job.pulled
         return Pulled(found.path, len(found.measurements), whole, known=True)
-    with TemporaryDirectory(prefix=".pull-", dir=into) as work:
+    with TemporaryDirectory(prefix=FETCHED, dir=into) as work:
         made = _copied(Path(kept.folder), kept.run, Path(work)) if kept.folder else None
         whole = made is not None
         if made is None:

@@ -28,6 +28,7 @@ MEASUREMENTS_FOLDER: Final = "measurements"
 MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
 GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
+FETCHED: Final = ".fetched-"  # begins the name of a folder with a run that is being fetched
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 
 

@@ -17,7 +17,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
 from fsjoule.host.plaintext import is_plain, plain_line
 from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
+from fsjoule.store.folder import FETCHED, MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.schema import DIGEST_BYTES
@@ -92,6 +92,7 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
         faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
 
     for folder, below, files in os.walk(top, onerror=unreadable):
+        below[:] = [name for name in below if not name.startswith(FETCHED)]
         if not is_plain(folder):
             below.clear()
             faults.append(
