@@ -210,6 +210,17 @@ def test_a_guest_that_switches_itself_off_is_told_from_a_qemu_that_ended(board: 
     assert board.status()["message"].startswith("the guest switched the board off")
 
 
+def test_a_main_loop_that_gets_no_cpu_at_once_does_not_stop_the_board(board: BoardProgram) -> None:
+    """QEMU's main loop, asleep until a timer of minutes, missed that an earlier one was set."""
+    board.power(on=False)
+    assert board.mux("dut").returncode == 0
+    with board.console() as console:
+        board.power(on=True)
+        os.sched_setscheduler(board.status()["qemu_pid"], os.SCHED_IDLE, os.sched_param(0))
+        console.login()
+    board.power(on=False)
+
+
 def test_a_card_pulled_out_under_power_is_gone_for_the_board(board: BoardProgram) -> None:
     booted(board)
     size_file = Path(f"/sys/class/block/loop{loop_number(board)}/size")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +26,8 @@ CARD_ID: Final = "card"
 _SERIALS: Final = {Serial.CONSOLE: "chardev:console", Serial.MARK: "chardev:mark", Serial.NONE: "null"}
 _START_TIMEOUT_S: Final = 30.0
 _KILL_TIMEOUT_S: Final = 10.0
+_AWAKE_S: Final = 0.05
+_ANSWER_BYTES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,15 @@ def arguments(
         *("-chardev", f"socket,id=console,fd={console}"),
         *("-chardev", f"socket,id=mark,fd={mark}"),
         *(word for serial in qemu.serials for word in ("-serial", _SERIALS[serial])),
-        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+        *_control("control", control),
         *qemu.extra_args,
         *_card(config.card, card),
         *(each for name in config.disks for each in _disk(name, config)),
     ]
+
+
+def _control(name: str, descriptor: int) -> list[str]:
+    return ["-chardev", f"socket,id={name},fd={descriptor}", "-mon", f"chardev={name},mode=control"]
 
 
 def _kernel(boot: BootFiles) -> list[str]:
@@ -130,6 +139,21 @@ def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
+def _keep_awake(connection: socket.socket) -> None:
+    """Have QEMU's main loop look at its timers, again and again until QEMU ends.
+
+    It sleeps until its earliest timer, and is woken when an earlier one is set. But the CPU's thread can take that call
+    for itself while it waits for a block of the card. On a busy host the main loop slept on, and the board with it: no
+    login within three minutes.
+    """
+    with connection, suppress(OSError):
+        question = b'{"execute": "qmp_capabilities"}'
+        while connection.recv(_ANSWER_BYTES):
+            time.sleep(_AWAKE_S)
+            connection.sendall(question)
+            question = b'{"execute": "query-status"}'
+
+
 class Qemu:
     """A running QEMU. `console` and `mark` are our ends of its serial lines; their users close them."""
 
@@ -148,25 +172,27 @@ class Qemu:
         All its threads share one CPU of the host: each 512-byte block of the card passes between two threads and back,
         which takes two to three times longer from CPU to CPU.
         """
-        pairs = [socket.socketpair() for _ in range(3)]
+        pairs = [socket.socketpair() for _ in range(4)]
         ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        console, mark, control = (each.fileno() for each in theirs)
+        console, mark, control, awake = (each.fileno() for each in theirs)
         self._guest_time = guest_time
         try:
             self._process = process.start(
                 [
                     *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.qemu.program)),
                     *arguments(config, boot, card, console=console, mark=mark, control=control),
-                    *([] if guest_time is None else guest_time.arguments),
+                    *(_control("awake", awake) if guest_time is None else guest_time.arguments),
                 ],
                 log=log,
                 env=None if guest_time is None else guest_time.environment(console, mark),
-                pass_fds=(console, mark, control),
+                pass_fds=(console, mark, control, awake),
             )
         finally:
             for each in theirs:
                 each.close()
-        self.console, self.mark, self._control = ours
+        self.console, self.mark, self._control, awake_socket = ours
+        if guest_time is None:
+            threading.Thread(target=_keep_awake, args=(awake_socket,), name="awake", daemon=True).start()
         self._qmp: Qmp | None = None
 
     @property
