@@ -11,7 +11,7 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.lab.kept_card import Partition, boot_partition
+from fsjoule.lab.kept_card import Partition, boot_partition, partitions
 from fsjoule.lab.second_slot import flag, flag_sector, read_slot, script
 from fsjoule.model import MIB
 
@@ -70,10 +70,31 @@ def test_a_slot_has_the_same_name_each_time_and_another_one_with_another_module(
 
 
 def test_an_image_without_what_the_slot_needs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"the modules of .* cannot be read: its root is not ext4"):
+    with pytest.raises(LabError, match=r"the modules of .* cannot be read: its root is not a whole ext4"):
         read_slot(_card(tmp_path / "fat", root="vfat"))
     with pytest.raises(LabError, match="names no kernel, or no root partition"):
+        read_slot(_card(tmp_path / "third", extlinux=EXTLINUX.replace("mmcblk0p2", "mmcblk0p3")))
+    with pytest.raises(LabError, match="names no kernel, or no root partition"):
         read_slot(_card(tmp_path / "label", extlinux=EXTLINUX.replace("/dev/mmcblk0p2", "LABEL=root")))
+
+
+def test_partitions_have_the_numbers_of_their_table(tmp_path: Path) -> None:
+    image = tmp_path / "card7.img"
+    with image.open("wb") as file:
+        file.truncate(16 * MIB)
+    table = b"label: gpt\n1: start=2048,size=8192,bootable\n5: start=10240,size=16384\n"
+    process.run(["sfdisk", "--quiet", image], input_bytes=table, timeout_s=60)
+    assert [each.number for each in partitions(image)] == [1, 5]
+
+
+def test_a_damaged_root_writes_nothing_outside(tmp_path: Path) -> None:
+    image = _card(tmp_path)
+    content = image.read_bytes()
+    assert content.count(b"ext4.ko") == 1
+    # The name of the module in its folder becomes one that leads elsewhere.
+    image.write_bytes(content.replace(b"ext4.ko", b"../evil"))
+    with pytest.raises(LabError, match="its root is not a whole ext4"):
+        read_slot(image)
 
 
 def test_the_script_clears_the_flag_before_the_second_kernel_starts(tmp_path: Path) -> None:

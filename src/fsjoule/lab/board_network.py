@@ -65,7 +65,8 @@ class BoardNetwork:
             doing = f"giving {file.name} to the TFTP server"
             with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
                 staged = self._tftp.stage(str(file))
-            fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(staged)} {self._server} 2>&1"
+            server = shlex.quote(self._server)
+            fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(staged)} {server} 2>&1"
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     self._run(fetch, f"cannot fetch {staged}", _FETCH_TIMEOUT_S)

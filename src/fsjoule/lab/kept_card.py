@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import string
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -78,8 +79,13 @@ def partitions(image: Path) -> tuple[Partition, ...]:
     """The partitions of a card image. Raises LabError without a partition table."""
     table = json.loads(process.run(["sfdisk", "--json", image], timeout_s=_TIMEOUT_S).stdout)["partitiontable"]
     return tuple(
-        Partition(number, each["start"], each["size"], each.get("bootable") or _BOOTABLE in each.get("attrs", ""))
-        for number, each in enumerate(table["partitions"], start=1)
+        Partition(
+            int(each["node"][len(each["node"].rstrip(string.digits)) :]),
+            each["start"],
+            each["size"],
+            each.get("bootable") or _BOOTABLE in each.get("attrs", ""),
+        )
+        for each in table["partitions"]
     )
 
 

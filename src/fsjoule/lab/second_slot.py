@@ -60,10 +60,11 @@ def read_slot(image: Path) -> Slot:
     text = _file(image, boot, USUAL).decode()
     root = _ROOT.search(text)
     named = {match[2]: _file(image, boot, match[2].lstrip("/")) for match in _FILE.finditer(text)}
-    if root is None or not named:
+    of_root = None if root is None else next((each for each in found if each.number == int(root[1])), None)
+    if of_root is None or not named:
         raise LabError(f"{USUAL} of {image} names no kernel, or no root partition by its number")
     with tempfile.TemporaryDirectory() as folder:
-        release, modules = _modules(image, found[int(root[1]) - 1], Path(folder))
+        release, modules = _modules(image, of_root, Path(folder))
     files = {path: f"{_digest(content)}-{Path(path).name}" for path, content in named.items()}
     text = _FILE.sub(lambda match: f"{match[1]}/{FOLDER}/{files[match[2]]}", text)
     name = _digest(text.encode() + modules)
@@ -110,14 +111,17 @@ FLAG_TEXT: Final = b": U-Boot tries fsjoule's second kernel\n"
 
 def _modules(image: Path, root: Partition, folder: Path) -> tuple[str, bytes]:
     """The release of the modules in an ext4 root, and a packed tar of them that is the same each time."""
-    for path in _MODULES:
-        request, source = f'rdump /{path} "{folder}"', f"{image}?offset={root.start * root.sector_bytes}"
+    source = f"{image}?offset={root.start * root.sector_bytes}"
+    # debugfs also reads a damaged image, whose file `../name` it would write outside of the folder.
+    whole = process.run(["e2fsck", "-fn", source], timeout_s=_TIMEOUT_S, check=False).returncode == 0
+    for path in _MODULES if whole else ():
+        request = f'rdump /{path} "{folder}"'
         process.run(["debugfs", "-R", request, source], timeout_s=_TIMEOUT_S, check=False)
         if releases := sorted((folder / "modules").glob("*/")):
             break
     else:
         raise LabError(
-            f"the modules of {image} cannot be read: its root is not ext4, or has none",
+            f"the modules of {image} cannot be read: its root is not a whole ext4, or has none",
             hint="InPlaceFlasher takes images with an ext4 root; write others with another flasher",
         )
     [release] = [each for each in releases if each.is_dir()][:1]
