@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from labgrid import Target
 from labgrid.remote.common import ResourceEntry
 from labgrid.resource import Resource
 from labgrid.util.managedfile import ManagedFile
+from labgrid.util.ssh import SSHConnection, sshmanager
 from results_factory import make_run
 from serial import SerialException
 from traces import trace_of
@@ -44,6 +45,7 @@ from fsjoule.lab import (
 from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.rfc2217 import SteadySerial
+from fsjoule.lab.target import close_ssh
 from fsjoule.model import FlakeyModel, Trace
 from fsjoule.ports import CommandResult
 from fsjoule.report.summary import summarise
@@ -437,3 +439,20 @@ def test_a_writer_that_cannot_be_ended_is_told(
     with pytest.raises(LabError, match="does not tell who writes the card: lost") as caught:
         write_card(exporter, tmp_path / "card.img", 60)
     assert caught.value.transient
+
+
+def test_a_slow_ssh_hides_no_error_and_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 30\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    connection: Any = SSHConnection("busy")
+    connection._keepalive = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    connection._master = master = subprocess.Popen(["sleep", "600"])
+    connection._socket, connection._connected = str(tmp_path / "socket"), True
+    sshmanager.add_connection(connection)
+    with pytest.raises(BoardError, match="first"), ExitStack() as closing:  # noqa: PT012
+        closing.callback(close_ssh)
+        raise BoardError("first")
+    assert master.poll() == -signal.SIGKILL
+    assert "busy" not in sshmanager._connections

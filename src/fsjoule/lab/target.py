@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
 _TARGET: Final = "main"
+_KILLED_S: Final = 30.0
 
 
 def wants_virtual_lab(environment: EnvironmentFile) -> bool:
@@ -55,7 +58,7 @@ def variables(values: Mapping[str, str]) -> Generator[None]:
 def labgrid_target(environment_file: Path) -> Generator[Target]:
     """The target `main` of an environment file whose places are held. Raises ConfigError without it, LabError."""
     with ExitStack() as closing:
-        closing.callback(sshmanager.close_all)
+        closing.callback(close_ssh)
         with lab_errors(f"reading {environment_file}"):
             made: Any = Environment
             environment = made(config_file=str(environment_file))
@@ -66,6 +69,27 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
         with lab_errors("finding the board's resources"):
             target = environment.get_target(_TARGET)
         yield target
+
+
+def close_ssh() -> None:
+    """Close labgrid's connections by ssh, which replaces no error and leaves no ssh behind.
+
+    labgrid gives each two seconds to end. A busy computer takes longer, and labgrid's error would hide the first cause.
+    """
+    for connection in list[Any](sshmanager._connections.values()):  # noqa: SLF001 - it lists them nowhere else
+        master = connection._master  # noqa: SLF001 - it forgets a process that did not end
+        try:
+            if connection.isconnected():
+                connection.disconnect()
+        except subprocess.SubprocessError:
+            if master is not None:
+                master.kill()
+                master.wait(_KILLED_S)
+    sshmanager.close_all()
+
+
+# Before labgrid's own: what was registered last is called first.
+atexit.register(close_ssh)
 
 
 def guard(target: Target, guard: Guard) -> None:
