@@ -446,7 +446,7 @@ def test_a_slow_ssh_hides_no_error_and_is_ended(tmp_path: Path, monkeypatch: pyt
     ssh.write_text("#!/bin/sh\nexec sleep 30\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    connection: Any = SSHConnection("busy")
+    connection = cast("Any", SSHConnection)("busy")
     connection._keepalive = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     connection._master = master = subprocess.Popen(["sleep", "600"])
     connection._socket, connection._connected = str(tmp_path / "socket"), True

@@ -76,7 +76,8 @@ def close_ssh() -> None:
 
     labgrid gives each two seconds to end. A busy computer takes longer, and labgrid's error would hide the first cause.
     """
-    for connection in list[Any](sshmanager._connections.values()):  # noqa: SLF001 - it lists them nowhere else
+    manager: Any = sshmanager
+    for connection in list(manager._connections.values()):  # noqa: SLF001 - it lists them nowhere else
         master = connection._master  # noqa: SLF001 - it forgets a process that did not end
         try:
             if connection.isconnected():
