@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import virtual_board
 from guest_time import busy_host, telling_commands, two_sessions_agree
 from virtual_board import BoardProgram, board_config
 
@@ -40,12 +39,9 @@ def board(tmp_path: Path) -> Generator[BoardProgram]:
         yield program
 
 
-def test_two_power_ons_with_the_real_boot_loader_are_the_same_to_the_nanosecond(
-    board: BoardProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(virtual_board, "BOOT_TIMEOUT_S", 1800.0)
+def test_two_power_ons_with_the_real_boot_loader_are_the_same_to_the_nanosecond(board: BoardProgram) -> None:
     with busy_host():
-        two_sessions_agree(board, telling_commands("mmcblk0"))
+        two_sessions_agree(board, telling_commands("mmcblk0"), boot_timeout_s=1800.0)
     log = (board.config.log_dir / "console.log").read_text(errors="replace")
     assert log.count("U-Boot SPL 20") == 2
     assert log.count("Found /extlinux/extlinux.conf") == 2

@@ -51,7 +51,7 @@ def _flash_by_ums(count: int, chance: random.Random) -> list[str]:
     card = images.build_card("6.1", "ext4", recipe="sabrelite", progress=print).path
     wrong: list[str] = []
     kinds = list(RIGHT_MESSAGE)
-    with ums_board(os.environ.__setitem__) as board:
+    with ums_board() as board:
         for number in range(count):
             if number % 2:
                 kind = kinds[number // 2 % len(kinds)]
@@ -80,7 +80,7 @@ def main() -> int:
             sys.stdout.write(f"seed {parsed.seed}\n")
             wrong += _flash_by_ums(parsed.n, random.Random(parsed.seed))
         if "in-place" in ways:
-            wrong += try_kernels(os.environ.__setitem__)
+            wrong += try_kernels()
     sys.stdout.write(
         "".join(f"WRONG {each}\n" for each in wrong) or "every message was right, every next flash whole\n"
     )

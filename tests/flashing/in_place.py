@@ -64,11 +64,11 @@ _FAILING: Final = (
 )
 
 
-def try_kernels(set_variable: Callable[[str, str], None]) -> list[str]:
+def try_kernels() -> list[str]:
     """Try kernels that fail one after the other, and one that boots. Returns what went wrong."""
     kept, other = card("6.1"), card("6.12")
     wrong: list[str] = []
-    with tempfile.TemporaryDirectory() as folder, in_place_board(kept, Path(folder), set_variable) as board:
+    with tempfile.TemporaryDirectory() as folder, in_place_board(kept, Path(folder)) as board:
         for failing in _FAILING:
             image = changed(kept, Path(folder) / "card.img", failing.file, failing.change)
             wrong += _fails(board, image, failing)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
-from virtual_board import PROMPT, BoardProgram, ConsoleUser, wait_until
+from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, ConsoleUser, wait_until
 
 from fsjoule.virtual.board.executed import read_profile
 
@@ -72,13 +72,14 @@ def session(
     *,
     commands: Sequence[str],
     profiled: bool = False,
+    boot_timeout_s: float = BOOT_TIMEOUT_S,
 ) -> tuple[list[str], dict[str, Any], bytes]:
     """One power-on with commands: what they said, what the board then says of its time, and what it told the meter."""
     with Supply(board.config.feed) as supply, board.console() as console:
         if profiled:
             requests.put(f"{board.base_url}/profile", timeout=30).raise_for_status()
         board.power(on=True)
-        console.login()
+        console.login(boot_timeout_s)
         said: list[str] = []
         for command in commands:
             disturb(console)
@@ -144,11 +145,14 @@ def faltering(board: BoardProgram) -> Generator[None]:
         thread.join()
 
 
-def two_sessions_agree(board: BoardProgram, commands: Sequence[str]) -> tuple[list[str], dict[str, Any], bytes]:
+def two_sessions_agree(
+    board: BoardProgram, commands: Sequence[str], *, boot_timeout_s: float = BOOT_TIMEOUT_S
+) -> tuple[list[str], dict[str, Any], bytes]:
     """Two power-ons say the same, and tell the meter the same, to the nanosecond. Returns one of the two."""
-    said, state, told = session(board, lambda _: None, commands=commands)
+    said, state, told = session(board, lambda _: None, commands=commands, boot_timeout_s=boot_timeout_s)
     with faltering(board):
-        again_said, again_state, again_told = session(board, impatient, commands=commands)
+        again = session(board, impatient, commands=commands, boot_timeout_s=boot_timeout_s)
+    again_said, again_state, again_told = again
     assert again_said == said
     # The card was anew: nobody had been there before.
     assert "No such file" in said[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Generator
@@ -10,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import lab_board
 
 from fsjoule import images
 from fsjoule.host import process
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy
 from fsjoule.lab.card import NamedCard
 from fsjoule.lab.kept_card import boot_partition
 from fsjoule.lab.shell import LabgridShell
@@ -75,7 +73,7 @@ def card(kernel: str) -> Path:
 
 
 @contextmanager
-def in_place_board(kept: Path, folder: Path, set_variable: Callable[[str, str], None]) -> Generator[InPlaceBoard]:
+def in_place_board(kept: Path, folder: Path) -> Generator[InPlaceBoard]:
     """A lab whose board has the card `kept`, its place acquired, and its board."""
     paths = LabPaths.of(NAME)
     paths.root.mkdir(parents=True)
@@ -84,20 +82,8 @@ def in_place_board(kept: Path, folder: Path, set_variable: Callable[[str, str], 
     assert text.count(_U_BOOT) == text.count(_FLASHER) == 1
     file = folder / "env.yaml"
     file.write_text(text.replace(_U_BOOT, "").replace(_FLASHER, _IN_PLACE))
-    handle = lab.up(NAME, board="orangepi-network", owner_pid=os.getpid(), progress=print)
-    for name, value in handle.environment.items():
-        set_variable(name, value)
-    try:
-        with acquired_place(handle.place, say=print):
-            environment_class: Any = Environment
-            labgrid = environment_class(config_file=str(file))
-            try:
-                yield InPlaceBoard(labgrid.get_target().get_driver("BoardStrategy"))
-            finally:
-                labgrid.cleanup()
-                forget_coordinator()
-    finally:
-        lab.down(NAME)
+    with lab_board(NAME, file, "orangepi-network") as strategy:
+        yield InPlaceBoard(strategy)
 
 
 def changed(image: Path, copy: Path, name: str, change: Callable[[bytes], bytes]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -13,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import lab_board
 
 from fsjoule.errors import LabError
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy
 from fsjoule.lab.card import NamedCard
 from fsjoule.model import ImageFacts
 from fsjoule.virtual.lab import lab
@@ -117,22 +115,10 @@ class UmsBoard:
 
 
 @contextmanager
-def ums_board(set_variable: Callable[[str, str], None]) -> Generator[UmsBoard]:
+def ums_board() -> Generator[UmsBoard]:
     """A lab, its place acquired, and its board."""
-    handle = lab.up(NAME, board="sabrelite", owner_pid=os.getpid(), progress=print)
-    for name, value in handle.environment.items():
-        set_variable(name, value)
-    try:
-        with acquired_place(handle.place, say=print):
-            environment_class: Any = Environment
-            labgrid = environment_class(config_file=str(ENVIRONMENT))
-            try:
-                yield UmsBoard(labgrid.get_target().get_driver("BoardStrategy"))
-            finally:
-                labgrid.cleanup()
-                forget_coordinator()
-    finally:
-        lab.down(NAME)
+    with lab_board(NAME, ENVIRONMENT, "sabrelite") as strategy:
+        yield UmsBoard(strategy)
 
 
 def failed(board: UmsBoard, image: Path) -> LabError | None:

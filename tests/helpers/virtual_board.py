@@ -142,8 +142,8 @@ class ConsoleUser:
     def type(self, line: str) -> None:
         os.write(self._fd, line.encode() + b"\n")
 
-    def login(self) -> None:
-        self.expect("login: ", BOOT_TIMEOUT_S)
+    def login(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        self.expect("login: ", timeout_s)
         self.type("root")
         self.expect(PROMPT)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import lab_board
 
 from fsjoule import images
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.images import CardImage
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy
 from fsjoule.lab.kept_card import Partition, boot_partition
 from fsjoule.model import MIB
 from fsjoule.virtual.lab import lab
@@ -46,17 +44,8 @@ def board(module_state: Path, card: CardImage) -> Generator[BoardStrategy]:
     assert text.count(MUX) == 1
     file = module_state / "env.yaml"
     file.write_text(text.replace(MUX, "      KeptCard: {}\n"))
-    handle = lab.up(NAME, owner_pid=os.getpid(), progress=print)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
-        with acquired_place(handle.place, say=print):
-            environment_class: Any = Environment
-            labgrid = environment_class(config_file=str(file))
-            yield labgrid.get_target().get_driver("BoardStrategy")
-            labgrid.cleanup()
-            forget_coordinator()
-    lab.down(NAME)
+    with lab_board(NAME, file) as strategy:
+        yield strategy
 
 
 def test_a_card_that_is_the_runs_is_used_and_another_one_is_refused_after_the_first_boot(

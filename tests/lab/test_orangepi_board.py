@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import strategy_of
 
 from fsjoule import images
 from fsjoule.boards.abilities import abilities_by_help
@@ -22,7 +21,7 @@ from fsjoule.errors import BoardError, ConfigError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
-from fsjoule.lab import BoardStrategy, acquired_place, loader_help, second_slot
+from fsjoule.lab import BoardStrategy, loader_help, second_slot
 from fsjoule.lab.kept_card import boot_partition
 from fsjoule.model import MIB, ImageFacts, RunStatus
 from fsjoule.store.reader import load_run
@@ -94,14 +93,9 @@ def test_u_boot_starts_from_the_card_and_the_board_is_measured(environment: dict
 @pytest.fixture(scope="module")
 def board(environment: dict[str, str]) -> Generator[BoardStrategy]:
     """The place acquired, and the strategy of a labgrid target on it."""
-    with acquired_place(environment["LG_PLACE"], say=print):
-        environment_class: Any = Environment
-        labgrid = environment_class(config_file=str(ENVIRONMENT))
-        strategy: BoardStrategy = labgrid.get_target().get_driver("BoardStrategy")
+    with strategy_of(ENVIRONMENT, environment["LG_PLACE"]) as strategy:
         strategy.silence_timeout, strategy.boot_timeout = 20, 60
         yield strategy
-        labgrid.cleanup()
-        forget_coordinator()
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,11 @@ import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import strategy_of
 
 from fsjoule.host import process
-from fsjoule.lab import BoardStrategy, acquired_place
 from fsjoule.lab.card import NamedCard
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.board.config import BoardReady
@@ -109,15 +106,10 @@ def test_a_card_in_another_mux_is_written_and_is_the_boards_again(
     file.write_text(text)
     image = tmp_path / "card.img"
     image.write_bytes(os.urandom(MIB))
-    with acquired_place(place, say=print):
-        environment_class: Any = Environment
-        labgrid = environment_class(config_file=str(file))
-        strategy: BoardStrategy = labgrid.get_target().get_driver("BoardStrategy")
+    with strategy_of(file, place) as strategy:
         strategy.card = NamedCard(image, ImageFacts("", "card", "", "card", {}, {}))
         strategy.transition("flashed")
         strategy.transition("off")
-        labgrid.cleanup()
-        forget_coordinator()
     with paths.card.open("rb") as card:
         assert card.read(MIB) == image.read_bytes()
     assert log.read_text().splitlines() == calls

@@ -15,16 +15,14 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from lab_board import lab_board
 
 from fsjoule import images
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy
 from fsjoule.lab.card import NamedCard
 from fsjoule.model import MIB, ImageFacts
-from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
@@ -77,19 +75,10 @@ def board(module_state: Path, loader: bytes) -> Generator[_Board]:
     paths.root.mkdir(parents=True)
     paths.card.write_bytes(loader)
     process.run(["truncate", "--size=64M", paths.card], timeout_s=30)
-    handle = lab.up(NAME, board="orangepi-network", owner_pid=os.getpid(), progress=print)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
-        with acquired_place(handle.place, say=print):
-            environment_class: Any = Environment
-            labgrid = environment_class(config_file=str(ENVIRONMENT))
-            board = _Board(labgrid.get_target().get_driver("BoardStrategy"))
-            board.flasher.piece_mib = PIECE_MIB
-            yield board
-            labgrid.cleanup()
-            forget_coordinator()
-    lab.down(NAME)
+    with lab_board(NAME, ENVIRONMENT, "orangepi-network") as strategy:
+        board = _Board(strategy)
+        board.flasher.piece_mib = PIECE_MIB
+        yield board
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fsjoule.model import MIB
 @pytest.fixture(scope="module")
 def board(module_state: Path) -> Generator[UmsBoard]:
     assert module_state.is_dir()
-    with pytest.MonkeyPatch.context() as monkeypatch, ums_board(monkeypatch.setenv) as board:
+    with ums_board() as board:
         yield board
 
 

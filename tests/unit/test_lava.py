@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import CommandLine, command_line
+from fresh_boots import kernel_folder
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError, LabError
@@ -171,6 +172,17 @@ def test_many_cells_are_one_job_or_as_many(fsjoule: CommandLine, tmp_path: Path)
     jobs = {path.stem: yaml.safe_load(path.read_text())["job_name"] for path in (tmp_path / "jobs").iterdir()}
     cells = [(kernel, filesystem) for kernel in ("6.1", "6.12") for filesystem in ("ext4", "btrfs")]
     assert jobs == {f"{k}-{f}": f"fsjoule quick on {f}, kernel {k}" for k, f in cells}
+
+
+def test_two_kernels_whose_jobs_would_share_a_file_are_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
+    built = [kernel_folder(tmp_path / name, "6.1") for name in ("a b", "a?b")]
+    x86 = ENVIRONMENT.with_name("virtual-x86.yaml")
+    words = ("lava", "job", "--lg-env", x86, "--fs", "ext4", "--kernel", ",".join(map(str, built)), "--each")
+    done = fsjoule(*words, "--output", tmp_path / "jobs")
+    assert (done.code, "two jobs would have the name" in done.err, "a?b differs" in done.err) == (2, True, True), (
+        done.err
+    )
+    assert not (tmp_path / "jobs").exists()
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,8 @@ def job(
 
     Example: fsjoule lava job --suite quick --fs ext4,btrfs --lg-env env/boards/imx6ul-evk.yaml --output job.yaml
     """
+    from itertools import product
+
     from fsjoule.lab import read_environment
     from fsjoule.lava.job import Job, bench_options, gate_job, suite_job
     from fsjoule.lava.signals import safe
@@ -152,11 +154,12 @@ def job(
         )
 
     if each:
-        cells = {
-            safe(f"{label.strip('/')}-{name}"): suite_job(made(name, label))
-            for label in listed(kernel)
-            for name in listed(fs) or chosen_suite(suite).filesystems
-        }
+        cells: dict[str, str] = {}
+        for label, name in product(listed(kernel), listed(fs) or chosen_suite(suite).filesystems):
+            file = safe(f"{label.strip('/')}-{name}")
+            if file in cells:
+                raise ConfigError(f"two jobs would have the name {file}: {label} differs in a character only")
+            cells[file] = suite_job(made(name, label))
         _write_each(cells, output)
     elif not smoke:
         _write((gate_job if gate else suite_job)(made(fs, kernel)), output)

@@ -23,7 +23,7 @@ _FETCH_TIMEOUT_S: Final = 600.0
 _SETTER: Final = "/tmp/fsjoule-address"  # noqa: S108 - the board's /tmp is only ours
 # What DHCP has found: udhcpc calls it with the values in its environment.
 _SET_ADDRESS: Final = b"""\
-#!/usr/bin/busybox sh
+#!/bin/sh
 [ "$1" = bound ] || exit 0
 busybox ifconfig "$interface" "$ip" netmask "${subnet:-255.255.255.0}" up
 [ -z "$router" ] || busybox route add default gw "${router%% *}"

@@ -69,8 +69,6 @@ class FlasherProtocol(abc.ABC):
     reach = Reach.CARD
     # Whether it leaves the board running.
     starts_board = False
-    # Whether the card keeps a kernel that runs again when another one has failed to boot.
-    keeps_kernel = False
     # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
     diagnose: Callable[[], tuple[str, ...]] = staticmethod(tuple)
 
@@ -84,9 +82,13 @@ class FlasherProtocol(abc.ABC):
     def check_booted(self, image: Path, board: FlashedBoard, shell: Shell) -> None:  # noqa: B027
         """Look at the board after each boot. Raises LabError if it did not boot what `flash` left."""
 
+
+class KernelKeeper(FlasherProtocol):
+    """A flasher that leaves a kernel on the card, which runs again when another one has failed to boot."""
+
+    @abc.abstractmethod
     def return_to_kept(self, board: FlashedBoard) -> str:
         """After a failed boot, with the board off: boot the kept kernel. Returns what to tell. Raises LabError."""
-        raise NotImplementedError
 
 
 @attr.s(eq=False)

@@ -30,24 +30,7 @@ def acquire(name: str, *, wait_s: float, say: Callable[[str], None]) -> None:
     Waits up to `wait_s` for somebody else, or for a resource that an exporter has yet to offer.
     Raises PlaceHeldError or LabError after that; ConfigError if there is no such place.
     """
-    deadline = time.monotonic() + wait_s
-    told = ""
-    while True:
-        try:
-            with connected() as coordinator:
-                _acquire(coordinator, name)
-        except LabError as error:
-            if not isinstance(error, PlaceHeldError) and not error.transient:
-                raise
-            if time.monotonic() >= deadline:
-                error.add_note(f"it was not free within {wait_s:.0f} s")
-                raise
-            if error.what != told:
-                told = error.what
-                say(f"{error.what}: waiting up to {deadline - time.monotonic():.0f} s")
-            time.sleep(_LOOK_S)
-        else:
-            return
+    _acquire_within(name, wait_s, say, lambda error: isinstance(error, PlaceHeldError) or error.transient)
 
 
 def is_ours(name: str) -> bool:
@@ -67,7 +50,9 @@ def release(name: str) -> None:
 def complete(name: str, *, wait_s: float) -> None:
     """Acquire a place of ours again whose acquisition was cut off: labgrid names us, but has taken no resource.
 
-    Call it only while no other program acquires the place. Raises PlaceHeldError if somebody else is faster, LabError.
+    labgrid's coordinator frees what it had taken only when it looks for such resources, and the exporter may have to
+    start anew: this waits up to `wait_s` for both. Call it only while no other program acquires the place. Raises
+    PlaceHeldError if somebody else is faster, LabError.
     """
     with connected() as coordinator:
         place = coordinator.place(name)
@@ -75,17 +60,11 @@ def complete(name: str, *, wait_s: float) -> None:
     if not cut_off:
         return
     release(name)
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            acquire(name, wait_s=0, say=lambda _: None)
-        except RefusedError:
-            # The resources that it had taken are freed only when labgrid's coordinator looks for such ones.
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_LOOK_S)
-        else:
-            return
+
+    def passes(error: LabError) -> bool:
+        return error.transient and not isinstance(error, PlaceHeldError)
+
+    _acquire_within(name, wait_s, lambda _: None, passes)
 
 
 def switch_off(environment_file: Path) -> None:
@@ -121,6 +100,28 @@ def flash(environment_file: Path, card: Card) -> None:
         strategy = _strategy(target)
         strategy.card = card
         strategy.transition("flashed")
+
+
+def _acquire_within(name: str, wait_s: float, say: Callable[[str], None], passes: Callable[[LabError], bool]) -> None:
+    """Acquire the place; an error that `passes` ends it only after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    told = ""
+    while True:
+        try:
+            with connected() as coordinator:
+                _acquire(coordinator, name)
+        except LabError as error:
+            if not passes(error):
+                raise
+            if time.monotonic() >= deadline:
+                error.add_note(f"it was not free within {wait_s:.0f} s")
+                raise
+            if error.what != told:
+                told = error.what
+                say(f"{error.what}: waiting up to {deadline - time.monotonic():.0f} s")
+            time.sleep(_LOOK_S)
+        else:
+            return
 
 
 def _acquire(coordinator: Coordinator, name: str) -> None:

@@ -17,7 +17,7 @@ from labgrid.step import step
 from fsjoule.errors import BoardError
 from fsjoule.lab import second_slot
 from fsjoule.lab.board_network import BoardNetwork
-from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol
+from fsjoule.lab.flashers import FlashedBoard, KernelKeeper
 from fsjoule.lab.kept_card import partition_device
 from fsjoule.lab.second_slot import ENTRY, FOLDER, KEPT, SCRIPT, USUAL, WORD, Slot
 from fsjoule.lab.shell import LabgridShell
@@ -40,7 +40,7 @@ _FREE_KIB: Final = 64 * 1024
 
 @target_factory.reg_driver
 @attr.s(eq=False)
-class InPlaceFlasher(Driver, FlasherProtocol):
+class InPlaceFlasher(Driver, KernelKeeper):
     """Uploads kernel, initramfs, device tree and modules while the kept kernel runs, and has U-Boot try them once.
 
     U-Boot clears the flag for the second kernel before it starts it, and the second kernel sets it again after each
@@ -61,7 +61,6 @@ class InPlaceFlasher(Driver, FlasherProtocol):
     server: str = attr.ib(default="", validator=attr.validators.matches_re(r"[0-9.]*"))
     reach = Reach.KERNEL
     starts_board = True
-    keeps_kernel = True
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -105,7 +104,7 @@ class InPlaceFlasher(Driver, FlasherProtocol):
         set_flag(shell, board, slot)
 
     def return_to_kept(self, board: FlashedBoard) -> str:
-        """See FlasherProtocol."""
+        """See KernelKeeper."""
         failed = "" if self._slot is None else f" {self._slot.release}"
         return f"the kernel{failed} in the second slot failed, and the kept {_release(_kept(board))} runs again"
 

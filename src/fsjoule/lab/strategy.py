@@ -22,7 +22,7 @@ from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, Plac
 from fsjoule.lab import arguments, boot_failures
 from fsjoule.lab.card import Card, check_boots, named_card
 from fsjoule.lab.console import ConsoleRecorder
-from fsjoule.lab.flashers import FlasherProtocol
+from fsjoule.lab.flashers import FlasherProtocol, KernelKeeper
 from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC, LabgridShell
@@ -254,7 +254,7 @@ class BoardStrategy(Strategy):
                 with lab_errors("looking at the card"):
                     self.flasher.check_booted(self.card.path, self, shell)
         except BoardError as error:
-            if self.flasher.keeps_kernel and not self.look():
+            if isinstance(self.flasher, KernelKeeper) and not self.look():
                 with also(error, "returning to the kept kernel"):
                     self.off()
                     error.blame([self.flasher.return_to_kept(self)])

@@ -1,0 +1,43 @@
+"""A virtual lab's board as labgrid's users have it: its place acquired, and its strategy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid_process import forget_coordinator
+
+from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.virtual.lab import lab
+
+
+@contextmanager
+def strategy_of(environment: Path, place: str) -> Generator[BoardStrategy]:
+    """The strategy of an environment file's board, whose place is this process's for as long."""
+    with acquired_place(place, say=print):
+        environment_class: Any = Environment
+        labgrid = environment_class(config_file=str(environment))
+        try:
+            yield labgrid.get_target().get_driver("BoardStrategy")
+        finally:
+            labgrid.cleanup()
+            forget_coordinator()
+
+
+@contextmanager
+def lab_board(name: str, environment: Path, board: str = lab.REAL_TIME) -> Generator[BoardStrategy]:
+    """A lab with such a board, up for as long, and the board's strategy."""
+    handle = lab.up(name, board=board, owner_pid=os.getpid(), progress=print)
+    try:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            for variable, value in handle.environment.items():
+                monkeypatch.setenv(variable, value)
+            with strategy_of(environment, handle.place) as strategy:
+                yield strategy
+    finally:
+        lab.down(name)

@@ -1,0 +1,96 @@
+"""A place of a real coordinator and a real exporter, for programs that hold it one after the other."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import LabError, PlaceHeldError
+from fsjoule.host import process
+from fsjoule.lab import handover
+from fsjoule.lab.coordinator import connected
+from fsjoule.virtual.lab.services import beside_python
+
+_LIMIT_S = 60.0
+_EXPORTED = "bench:\n  NetworkService:\n    address: 127.0.0.1\n    username: root\n"
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Has the place `bench`, for which nobody exports anything yet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("LG_COORDINATOR", address)
+    program = subprocess.Popen([beside_python("labgrid-coordinator"), "--listen", address], cwd=tmp_path)
+    try:
+        _within(lambda: _client("create"))
+        _client("add-match", "*/bench/*")
+        yield
+    finally:
+        program.terminate()
+        program.wait(_LIMIT_S)
+
+
+@contextmanager
+def exporter(folder: Path) -> Generator[None]:
+    file = folder / "exporter.yaml"
+    file.write_text(_EXPORTED)
+    command = [beside_python("labgrid-exporter"), "--name", "bench", "--hostname", "127.0.0.1", file]
+    program = process.start(command, log=folder / "exporter.log")
+    try:
+        yield
+    finally:
+        process.stop(program, timeout_s=30)
+
+
+def _client(*arguments: str, user: str = "") -> str:
+    variables: dict[str, str | None] = {"LG_HOSTNAME": "otherhost", "LG_USERNAME": user} if user else {}
+    command = [beside_python("labgrid-client"), "-p", "bench", *arguments]
+    return process.run(command, timeout_s=_LIMIT_S, env=variables).stdout.decode()
+
+
+def _within(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while True:
+        try:
+            done()
+        except LabError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _resources() -> int:
+    with connected() as coordinator:
+        return len(coordinator.place("bench").acquired_resources)
+
+
+@pytest.mark.usefixtures("coordinator")
+def test_an_acquisition_that_was_cut_off_is_completed_when_the_exporter_is_there_again(tmp_path: Path) -> None:
+    # labgrid lets a place be acquired without its resources: so it is left when its exporter dies meanwhile.
+    _client("acquire", "--allow-unmatched")
+    assert (handover.is_ours("bench"), _resources()) == (True, 0)
+    with pytest.raises(LabError, match="lacks a resource"):
+        handover.complete("bench", wait_s=0)
+    _client("acquire", "--allow-unmatched")
+    with exporter(tmp_path):
+        handover.complete("bench", wait_s=_LIMIT_S)
+        assert (handover.is_ours("bench"), _resources()) == (True, 1)
+        handover.release("bench")
+
+
+@pytest.mark.usefixtures("coordinator")
+def test_somebody_who_was_faster_keeps_the_place(tmp_path: Path) -> None:
+    _client("acquire", "--allow-unmatched", user="ada")
+    handover.complete("bench", wait_s=_LIMIT_S)
+    assert not handover.is_ours("bench")
+    with exporter(tmp_path), pytest.raises(PlaceHeldError, match="otherhost/ada"):
+        handover.acquire("bench", wait_s=0, say=print)
