@@ -1,4 +1,4 @@
-"""What is wrong with a board's files before anything runs: drivers, devices, prompts, values that nobody filled in."""
+"""Mistakes in a board's files, found before anything runs: drivers, devices, prompts, values that nobody filled in."""
 
 from __future__ import annotations
 

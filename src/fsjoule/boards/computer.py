@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Computer:
-    """What was found. `meters` are serial ports on which a meter was heard."""
+    """Findings on this computer. `meters` are serial ports on which a meter was heard."""
 
     parts: tuple[Part, ...]
     devices: tuple[UsbDevice, ...]

@@ -31,7 +31,7 @@ class UsbDevice:
 
     @property
     def kind(self) -> str:
-        """What fsjoule can use it for: usb-sd-mux, sdwire, sdwire3, serial, or nothing."""
+        """Its use to fsjoule: usb-sd-mux, sdwire, sdwire3, serial, or nothing."""
         if self.name.rpartition(", ")[2].startswith(_MUX):
             return _MUX
         return _KINDS.get((self.vendor, self.product)) or ("serial" if self.ttys else "")

@@ -1,4 +1,4 @@
-"""What a boot loader can do, in words."""
+"""The abilities of a boot loader, in words."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def explain(
 
 
 def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explanation, ...]:
-    """What another command's answer is made of. Whatever fails, that answer stays: it is a warning."""
+    """Explain another command's answer. That answer stays even if this fails: a failure is a warning."""
     try:
         return find()
     except FsjouleError as error:

@@ -48,7 +48,7 @@ def header_words(kind: Header | None) -> str:
 
 
 def damage(content: bytes) -> str | None:
-    """What is wrong with a file that has a checksum in its header, so that its boot ROM would refuse it."""
+    """The reason for which a boot ROM would refuse a file with a checksum in its header."""
     if header_of(content) != "allwinner" or len(content) < _HEAD_BYTES:
         return None
     stored, length = struct.unpack_from("<I", content, _SUM_AT)[0], struct.unpack_from("<I", content, _LENGTH_AT)[0]

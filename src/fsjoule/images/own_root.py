@@ -32,7 +32,7 @@ _MOVED: Final = ("bin", "sbin", "lib", "lib64")
 _KEPT: Final = ("etc", "usr", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64")
 _TIMEOUT_S: Final = 900.0
 _EXT_MAGIC: Final = (0x438, b"\x53\xef")
-# Of an ELF header, at 18: Debian's architecture -> machine.
+# The machine in an ELF header, at byte 18, by Debian's architecture.
 _MACHINES: Final = {"armhf": 40, "arm64": 183, "amd64": 62, "riscv64": 243}
 _WORDS: Final = {40: "32-bit ARM", 183: "64-bit ARM", 62: "x86-64", 243: "RISC-V", 3: "x86", 8: "MIPS"}
 _LINKS: Final = 8

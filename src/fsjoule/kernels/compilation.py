@@ -163,7 +163,7 @@ def compiler_version() -> str:
 
 
 def _wrapper() -> list[str]:
-    """What else knows earlier results of the compiler: ccache, if it is installed. The objects are the same."""
+    """The compiler's cache: ccache, if it is installed. The objects are the same."""
     return [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
 
 

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Kept(StrEnum):
-    """What a result is; also its folder's name."""
+    """The kind of a result; also its folder's name."""
 
     CONFIGURATION = "configured"
     FAILURE = "failed"

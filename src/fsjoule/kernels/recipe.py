@@ -41,7 +41,7 @@ class _Table(BaseModel):
 
 
 class BoardKind(_Table):
-    """What `fsjoule board` has to know of a real board besides its card.
+    """Facts about a real board that `fsjoule board` needs besides its card.
 
     `prompt` is its boot loader's; `ums` is the command with which U-Boot offers the card over USB, if it can.
     """

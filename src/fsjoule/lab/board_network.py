@@ -21,7 +21,7 @@ _STAGE_TIMEOUT_S: Final = 120.0
 _TIMEOUT_S: Final = 300.0
 _FETCH_TIMEOUT_S: Final = 600.0
 _SETTER: Final = "/tmp/fsjoule-address"  # noqa: S108 - the board's /tmp is only ours
-# What DHCP has found: udhcpc calls it with the values in its environment.
+# udhcpc calls this with the values of DHCP in its environment.
 _SET_ADDRESS: Final = b"""\
 #!/bin/sh
 [ "$1" = bound ] || exit 0

@@ -25,7 +25,7 @@ _FOUND: Final = re.compile(r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/ext
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """What the console's last line tells of a board that went silent while it booted, to add to a message."""
+    """An addition to the message about a board that went silent while it booted, by its console's last line."""
     last = lines[-1] if lines else ""
     if last.startswith("Trying to boot from"):
         return f": the first loader (SPL) started what is in U-Boot's place, and nothing followed ({last})"

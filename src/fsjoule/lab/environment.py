@@ -40,7 +40,7 @@ _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What the console asks, as regular expressions, and what it is answered: ShellDriver's arguments."""
+    """The console's prompts, as regular expressions, and the answers to them: ShellDriver's arguments."""
 
     login_prompt: str
     username: str

@@ -19,7 +19,7 @@ _QUIET_S: Final = 1.0
 
 
 def loader_help(target: Any, prompt: str) -> str:  # noqa: ANN401 - a labgrid target, which has no types
-    """What U-Boot says to `help`. The board starts from what is on its card, and is off afterwards.
+    """U-Boot's answer to `help`. The board starts from what is on its card, and is off afterwards.
 
     Raises BoardError if the prompt does not come within the board's `boot_timeout`, LabError.
     """

@@ -24,7 +24,7 @@ USUAL: Final = "extlinux/extlinux.conf"
 KEPT: Final = "extlinux/kept.conf"
 SCRIPT: Final = "boot.scr"
 
-# What the script says before it starts the second slot.
+# The script's message before it starts the second slot.
 TRYING: Final = "fsjoule: second kernel, once"
 # A word of the kernel's command line, with the slot's name.
 WORD: Final = "fsjoule.slot="

@@ -35,7 +35,7 @@ SHELL: Final = "shell"
 # A bench ends within seconds. After this it is killed, so that the board is off within a minute.
 _END_S: Final = 35.0
 _KILLED_S: Final = 5.0
-# What switching off and releasing may take besides, and how long a failure to switch off is no answer.
+# Switching off and releasing may take this besides; a failure to switch off is tried again for so long.
 _LAB_S: Final = 60.0
 _AGAIN_S: Final = 10.0
 # Every 15 s labgrid's coordinator frees the resources of a place that nobody has, five seconds' worth of them at once.

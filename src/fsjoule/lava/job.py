@@ -17,7 +17,7 @@ from fsjoule.lava.settings import WAIT_S
 
 _PRIORITIES: Final = ("low", "medium", "high")
 _MOST: Final = 100
-# What an action takes at most, besides the wait for the place.
+# The longest time of an action, besides the wait for the place.
 AROUND_MINUTES: Final = 5
 # The exit codes of programs that have measured; with any other the job is incomplete (docs/first-bench.md).
 _BENCH: Final = {0: "pass", 1: "fail"}
@@ -26,7 +26,7 @@ _GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job measures (options of pytest) and how LAVA treats it. `wait_s` is the device's wait for its place."""
+    """A job: its measurements (options of pytest), and how LAVA treats it. `wait_s` is the wait for its place."""
 
     name: str
     options: tuple[str, ...]

@@ -26,7 +26,7 @@ _LINE: Final = re.compile(r"fsjoule-kept (folder|run|measurement) (\d{1,5})/(\d{
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a log holds: the run's folder on the worker, its last `run.json`, and its measurements by number."""
+    """The contents of a log: the run's folder on the worker, its last `run.json`, and its measurements by number."""
 
     folder: str
     run: Run

@@ -200,7 +200,7 @@ def _get(session: requests.Session, server: Server, path: str, what: str) -> byt
 def _limited(answer: requests.Response, limit_s: float) -> list[bytes]:
     parts: list[bytes] = []
     size, deadline = 0, time.monotonic() + limit_s
-    # Whatever has come, not as much as asked for: a server that sends a byte a minute is noticed.
+    # The bytes that have come, not as many as asked for: a server that sends one a minute is noticed.
     while part := answer.raw.read1(1 << 16, decode_content=True):
         size += len(part)
         if size > _MOST_BYTES:

@@ -22,7 +22,7 @@ from fsjoule.lab import handover
 
 WAIT_S: Final = 600.0
 USER: Final = "lava"
-# What a helper needs of its caller's environment. A name outside this list is never written to a device file, which
+# Variables that a helper needs from its caller. A name outside this list is never written to a device file, which
 # everybody may read: FSJOULE_INDEX and GitLab's token hold secrets.
 _CARRIED: Final = ("LG_COORDINATOR", "LG_PROXY", "PATH")
 

@@ -28,11 +28,11 @@ _MARK: Final = "Ssmoke"
 # A mark a second, for longer than the worker takes to look.
 _MARKS: Final = 600
 _LOOK_S: Final = 8.0
-# Of the samples that the meter's rate promises.
+# Share of the samples that the meter's rate promises.
 _ENOUGH: Final = 0.9
 _SECTORS_PER_MIB: Final = MIB // 512
 _FLASH_MINUTES: Final = 20
-# What a kernel writes of a board that is not well.
+# Messages of a kernel on a board that is not well.
 _TROUBLE: Final = "I/O error|Oops|BUG:|Call trace|Kernel panic|EXT4-fs error|mmc[0-9]: error"
 
 

@@ -22,7 +22,7 @@ class FileFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was left of a filesystem and of the files on it whose sync had returned.
+    """The remains of a filesystem and of the files on it whose sync had returned.
 
     `files` counts files by fate, without zeros; `damaged` names the first ones that are not intact. `mounts`: it could
     be mounted; `read_only`: only read-only, at once or later. `check_exit` is its checker's exit code (None without a

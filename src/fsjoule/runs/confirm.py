@@ -69,7 +69,7 @@ class Again:
     confirmed: frozenset[SeriesKey]
 
     def explained(self) -> tuple[Explanation, ...]:
-        """What the confirmed changes are made of, by the run's own profiles. Raises ResultError without any."""
+        """The confirmed changes by function, by the run's own profiles. Raises ResultError without any."""
         baseline, candidate = self.kernels
         found = load_run(self.folder)
         return explain_run(found, baseline, candidate, series=self.confirmed) if self.confirmed else ()

@@ -67,7 +67,7 @@ class Asked:
     event: Literal["asked"] = "asked"
 
     def differences(self, other: Asked) -> tuple[str, ...]:
-        """What another question has otherwise, in words; the budget, the seed and the figures' order may differ."""
+        """The differences of another question, in words; the budget, the seed and the figures' order may differ."""
         names = ("repository", "good", "bad", "board", "suite", "filesystems", "provision", "storages", "select")
         found = [
             f"{name}: {_shown(getattr(self, name))}, not {_shown(getattr(other, name))}"
@@ -197,7 +197,7 @@ class RecordedBoot:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the index has of a kernel; `mismatches` say which runs of it do not count, and why."""
+    """The index's runs of a kernel; `mismatches` say which runs of it do not count, and why."""
 
     image: str
     boots: tuple[RecordedBoot, ...]

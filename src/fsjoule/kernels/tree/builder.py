@@ -64,7 +64,7 @@ class Builder:
             self._state.notify_all()
 
     def outcome(self, commit: Commit) -> Outcome | None:
-        """What became of a commit; None if it is not built yet, now or in an earlier run."""
+        """The outcome of a commit; None if it is not built yet, now or in an earlier run."""
         with self._state:
             found = self._known.get(commit.id)
         return found or self._kept(commit)

@@ -16,7 +16,7 @@ _TREES: Final = 2
 
 
 def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Change, ...] | None, ...]:
-    """What leads from each position to the next one: one entry fewer than positions.
+    """The changes from each position to the next one: one entry fewer than positions.
 
     None where one of the two has no content (a conflict).
     """

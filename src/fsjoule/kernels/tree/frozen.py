@@ -34,7 +34,7 @@ class Alignment:
 
 
 def freeze(ends: Sequence[Revision], configuration: Configuration, *, progress: Progress, jobs: int = 1) -> Frozen:
-    """What the ends make of a configuration, as one text: the first end's, and of later ends what it does not know.
+    """The configuration of the ends, as one text: the first end's, and the symbols that only later ends know.
 
     So a symbol that is new at a later end has the value there that it would have had. Raises KernelBuildError for an
     end that cannot be configured.

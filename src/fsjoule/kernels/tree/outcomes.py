@@ -1,4 +1,4 @@
-"""What became of a commit: its kernel, or why it has none. Kept in the cache, so that nothing is built twice."""
+"""The outcome of a commit: its kernel, or why it has none. Kept in the cache, so that nothing is built twice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Builds:
     compiler: str = field(default_factory=compiler_version)
 
     def kept(self, commit: Commit, *, progress: Progress) -> Outcome | None:
-        """What is known of a commit without building it; None if nothing is."""
+        """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
         failed = kept(Kept.FAILURE, self._failure_key(commit), _FAILURE)

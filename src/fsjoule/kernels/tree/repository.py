@@ -33,7 +33,7 @@ class Repository:
     scratch: Path
 
     def git(self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """What git says of commits, the user's and those that we made. Raises LabError if it fails."""
+        """Git's answers about commits, the user's and our own. Raises LabError if it fails."""
         done = own_git(self.scratch, *arguments, given=given.encode(), environment=environment, timeout_s=CHECKOUT_S)
         return done.stdout.decode(errors="replace").rstrip("\n")
 

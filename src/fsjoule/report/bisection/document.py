@@ -44,7 +44,7 @@ def _answer(told: Bisected) -> dict[str, Any]:
 
 
 def git_log(state: State) -> str:
-    """What git's own bisection would have been told, for `git bisect replay`; commits that we made are left out."""
+    """The steps of git's own bisection, for `git bisect replay`; commits that we made are left out."""
     _, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
     ours = set(state.asked.good) | set(state.asked.bad)

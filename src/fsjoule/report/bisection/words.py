@@ -1,4 +1,4 @@
-"""What a bisection is called in words, in text and page alike."""
+"""The words of a bisection, for text and page alike."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headline(state: State, answer: Bisected) -> str:
 
 
 def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
-    """What the answer rests on, by name, and what it has taken."""
+    """The answer's grounds, by name, and its cost."""
     if answer is None:
         return
     if answer.kind is Kind.SET:
@@ -80,7 +80,7 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
 
 
 def question(state: State) -> Iterator[tuple[str, str]]:
-    """What was asked, by name."""
+    """The question, by name."""
     asked = state.asked
     yield "good", ", ".join(short(each) for each in asked.good)
     yield "bad", ", ".join(short(each) for each in asked.bad)
@@ -94,7 +94,7 @@ def question(state: State) -> Iterator[tuple[str, str]]:
 
 
 def forecast_line(state: State, forecast: Forecast) -> str:
-    """What the search will take, once a boot's time is known in hours too."""
+    """The forecast cost; in hours too, once a boot's time is known."""
     each_s = sum(boot.seconds for boot in state.booted) / len(state.booted) if state.booted else 0.0
     hours = f", {_time(forecast.boots * each_s)} of the board's time" if each_s else ""
     return (
@@ -104,7 +104,7 @@ def forecast_line(state: State, forecast: Forecast) -> str:
 
 
 def cost(answer: Bisected) -> str:
-    """What it has taken."""
+    """The cost so far."""
     waited = f"; the board waited {_time(answer.waited_s)} for builds" if answer.waited_s else ""
     return (
         f"{counted(answer.boots, 'boot')} in {_time(answer.boot_s)}, {counted(answer.builds, 'build')} in "
@@ -158,7 +158,7 @@ def _why_none(answer: Bisected) -> str:
 
 
 def _between(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
-    """What is known of the commits between equal ends."""
+    """The findings on commits between equal ends."""
     if answer.between is not None:
         clear, undecided = answer.between.clear, answer.between.undecided
         if clear:

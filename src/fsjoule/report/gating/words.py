@@ -51,7 +51,7 @@ def unusable(gated: Gated) -> list[tuple[str, str]]:
 
 
 def unused(gated: Gated) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What the test did not count, by title: names with their reasons."""
+    """Figures that the test did not count, by title: names with their reasons."""
     sections = {
         "Stalled boots, which the test ignores": stalls(gated),
         "Figures that could not be used": unusable(gated),

@@ -177,7 +177,7 @@ def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric])
 
 
 def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurement], str | None]:
-    """What was measured, and what the kernel could not do if the lab was well meanwhile.
+    """The measurements of a boot, and the failures of its kernel if the lab was well meanwhile.
 
     A fault is given a second try by the bench. Raises LabError.
     """

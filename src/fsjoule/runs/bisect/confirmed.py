@@ -1,4 +1,4 @@
-"""What `fsjoule trend --confirm` has confirmed and no bisection has answered, as the question of the next one."""
+"""The change that `fsjoule trend --confirm` confirmed and no bisection has answered: the next one's question."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def profile_pair(log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, sa
 
 
 def explain_bisection(state: State) -> tuple[Explanation, ...]:
-    """What the answer's loss is made of, by function; nothing where no boots were profiled for it.
+    """The answer's loss by function; nothing where no boots were profiled for it.
 
     Raises ResultError if their run folders are gone.
     """

@@ -1,4 +1,4 @@
-"""What a bisection is asked: names checked, figures chosen, the noise of earlier boots, the budget, the log opened."""
+"""The question of a bisection: names checked, figures chosen, earlier boots' noise, the budget, the log opened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for, every name as written. `state` is the folder of the log, `jobs` counts compilers.
+    """The user's request, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
     `others` are further boards of the same kind, for when one fails. `effect` is the least loss that matters, as a
     fraction, for each of the `metrics`. With `further` an answered bisection goes on to the next loss. Earlier boots in
@@ -83,7 +83,7 @@ def check_boards(request: Request) -> None:
 
 
 def choice_of(request: Request) -> Choice:
-    """What each boot measures; its kernel is replaced by the commit's."""
+    """The plan of each boot; its kernel is replaced by the commit's."""
     recipe = request.environment.profile.recipe
     return choose(
         suite_name=request.suite,

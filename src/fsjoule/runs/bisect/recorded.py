@@ -30,7 +30,7 @@ class EarlierRuns:
     filesystems: tuple[str, ...]
 
     def of(self, image: str, like: Path, figures: Sequence[str], without: Collection[str]) -> Recorded:
-        """What the index has of the kernel with that image.
+        """The index's runs of the kernel with that image.
 
         `like` is a run of this bisection, whose series the others must have; `without` are the ids of its runs.
         """

@@ -1,4 +1,4 @@
-"""What a bisection does next, or what it found."""
+"""The next step of a bisection, or its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known so far.
+    """The state of the search so far.
 
     `nothing` and `gain` are the probabilities of no change that matters and of gains only. `parent` and `bad` are the
     neighbouring testable positions between which the first bad one most probably lies: it is one of `members`, with
@@ -72,7 +72,7 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a scan found: the first point that is worse than the ends, if any; points that are not, and the others."""
+    """The result of a scan: the first point worse than the ends, if any; points that are not, and the others."""
 
     worse: int | None
     clear: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a bisection will cost, before its first boot, and what its budget can find."""
+"""The cost of a bisection, before its first boot, and the loss that its budget can find."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsjoule.statistics.bisection.question import Question
 # However plain the loss: three boots of each end, two of the culprit and two of its parent.
 _LEAST_ENDS: Final = 6.0
 _LEAST_CONFIRMATION: Final = 4.0
-# What unknown levels, noise and drift cost: boots above the fewest there can be, against the limit; from simulation.
+# The cost of unknown levels, noise and drift: boots above the fewest possible, against the limit; from simulation.
 _OVERHEAD: Final = 1.2
 # Bounds of the interval, as shares of the mean above the fewest boots there can be; from simulation.
 _LOW, _HIGH, _MORE = 0.1, 2.0, 2.0

@@ -104,7 +104,7 @@ class Levels:
         return bisect.bisect_left(self.edges, position)
 
     def expected(self) -> Expected:
-        """What the next boot of the board that booted last would show, by stretch."""
+        """The forecast figure of the next boot of the board that booted last, by stretch."""
         board, clock = max(self.boards.items(), key=lambda item: item[1].last)
         place = 2 * list(self.boards).index(board)
         level, slope, time = place + _LEVEL, place + _SLOPES, float(clock.last + 1 - clock.first)

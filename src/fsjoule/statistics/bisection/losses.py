@@ -38,7 +38,7 @@ class Loss:
 
 
 def likelihoods(levels: Levels, smallest: float, expected: Loss | None = None) -> Likelihoods:
-    """What all boots say of losses (and gains) of about `smallest` or more, or within what other boots expect."""
+    """The evidence of all boots for losses (and gains) of about `smallest` or more, or of a size that others expect."""
     flat = np.logaddexp.reduce(levels.weight, axis=(1, 2))
     bounds = np.append(_BOUNDS * smallest, max(_LARGEST, 12 * smallest))
     chances = _CHANCES / np.diff(bounds)

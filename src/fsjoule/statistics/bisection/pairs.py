@@ -16,7 +16,7 @@ from fsjoule.statistics.bisection.question import Boot
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.order import Turn, interleaved
 
-# What all other boots of the bisection tell of the noise counts as so many degrees of freedom.
+# All other boots' evidence on the noise counts as so many degrees of freedom.
 _DEGREES: Final = 20
 # No kind of drift is ruled out by them.
 _LEAST_ODDS: Final = math.log(0.01)
@@ -26,7 +26,7 @@ _LEAST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What boots of two images say. `ratio` is the logarithm of the likelihood ratio of a loss against none.
+    """The evidence of boots of two images. `ratio` is the logarithm of the likelihood ratio of a loss against none.
 
     Under no loss it exceeds log(1/a), whenever one looks, with probability a at most.
     """
@@ -49,7 +49,7 @@ class Paired:
 
 
 def paired(search: Search, bad: int, boots: Sequence[tuple[Boot, bool]]) -> Paired:
-    """What these boots alone say, each marked as one of the second image or not.
+    """The evidence of these boots alone, each marked as one of the second image or not.
 
     Noise, drift and the size of the loss are expected as all boots of the search have them for the position `bad`.
     """

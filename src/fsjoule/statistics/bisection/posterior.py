@@ -58,7 +58,7 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """What plain boots have shown: one filter per metric, each boot taken in once."""
+    """The evidence of plain boots: one filter per metric, each boot taken in once."""
 
     question: Question
     metrics: tuple[Levels, ...]

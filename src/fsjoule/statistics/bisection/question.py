@@ -1,4 +1,4 @@
-"""What a bisection asks, and what it has seen so far."""
+"""The question of a bisection, and its evidence so far."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _Image = tuple[int, Variant]
 
 
 def next_step(question: Question, evidence: Evidence) -> Measure | Answer:
-    """What to boot next, or the answer. The same question and evidence always give the same step."""
+    """The next boot, or the answer. The same question and evidence always give the same step."""
     return step_of(gathered(question, evidence), evidence)
 
 

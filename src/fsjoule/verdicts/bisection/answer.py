@@ -52,7 +52,7 @@ class OtherStep:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What was seen between equal ends: commits that are as good as these, and those of which nothing is known."""
+    """The result of a scan between equal ends: commits that are as good as these, and unknown ones."""
 
     clear: tuple[str, ...]
     undecided: tuple[str, ...]
@@ -134,7 +134,7 @@ def _other_step(state: State, second: Second | None) -> OtherStep | None:
 
 
 def changes(state: State, losses: Sequence[Loss]) -> tuple[Change, ...]:
-    """What each figure loses; `losses` are in logarithms, in the order of the question's figures; there may be none."""
+    """The loss of each figure; `losses` are in logarithms, in the order of the question's figures, or empty."""
     told: list[Change] = []
     for figure, loss in zip(state.asked.figures, losses, strict=False):
         sign = -1 if metric_of(figure).more_is_better else 1

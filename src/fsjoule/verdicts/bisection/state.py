@@ -37,7 +37,7 @@ _E = TypeVar("_E")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a log says. `line` is the last one: the commits that are searched now.
+    """The contents of a log. `line` is the last one: the commits that are searched now.
 
     `purpose` of a boot says in which row of the log it counts: boots of commits that are on the line count whatever
     line they were measured for, because their images are the same.
@@ -88,7 +88,7 @@ class State:
         return self.told(commit, "adds") or commit
 
     def told(self, commit: str, what: Literal["adds", "subjects"]) -> str:
-        """What the newest line that has the commit says of it; empty if none does."""
+        """The newest line's text about the commit; empty if no line has it."""
         for line in reversed(self.lines):
             if commit in line.commits:
                 return dict(zip(line.commits, getattr(line, what), strict=False)).get(commit, "")
@@ -109,7 +109,7 @@ class State:
         )
 
     def evidence(self, *, scanned: bool = False) -> Evidence:
-        """What was seen of the line. The boots of a scan, which were chosen to find something, count for it alone."""
+        """The evidence on the line. The boots of a scan, which were chosen to find something, count for it alone."""
         position = {commit: number for number, commit in enumerate(self.line.commits)}
         skipped = {each.kernel for each in self.skipped}
         boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
@@ -142,14 +142,14 @@ class State:
         return scan if isinstance(scan, Measure) else replace(step, scanned=scan)
 
     def scan_of(self, count: int) -> Scan | None:
-        """What to look at between the ends of the line; None unless they are equal, and that was not done."""
+        """The scan between the ends of the line; None unless they are equal, and that was not done."""
         step = self.step()
         if self.scan is not None or not isinstance(step, Answer) or not may_scan(step):
             return None
         return Scan(scan_points(self.question(), self.evidence(), count))
 
     def forecast(self, standing: Standing | None = None) -> Forecast | None:
-        """What the search will take, by the noise of earlier boots, or of those so far; None without either."""
+        """The forecast of the search, by the noise of earlier boots or of this search's own; None without either."""
         known = [self.asked.noise.get(figure) for figure in self.asked.figures]
         noise = [0.0 if each is None else each.relative_sd for each in known]
         if standing is not None:

@@ -27,7 +27,7 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 
 
 class Boot(StrEnum):
-    """What starts at power-on: the kernel that the card's extlinux.conf names, or the board's own boot loader.
+    """The program that starts at power-on: the kernel of the card's extlinux.conf, or the board's own boot loader.
 
     The boot loader is on the card, or in `flash_memory`.
     """

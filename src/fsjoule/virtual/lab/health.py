@@ -1,4 +1,4 @@
-"""What has died or is stopped in a virtual lab, in words: the first cause of a failure in it.
+"""Programs of a virtual lab that have died or are stopped, in words: the first cause of a failure in it.
 
 Waits for the board ask repeatedly (`console_faults`); an error asks once (`lab_faults`). A lab on another computer and
 a real lab have no faults to tell.

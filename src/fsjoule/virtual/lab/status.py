@@ -1,4 +1,4 @@
-"""What `fsjoule lab status` tells of a virtual lab."""
+"""The status of a virtual lab, as `fsjoule lab status` tells it."""
 
 from __future__ import annotations
 
