@@ -114,7 +114,18 @@ def test_a_second_builder_waits_says_for_whom_and_gives_up_in_time(tmp_path: Pat
     with builder_at_half(tmp_path) as pid, pytest.raises(LabError, match=rf"pid {pid}.* building card a") as caught:
         build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
     assert caught.value.transient
-    assert said == [f"waiting for another process (pid {pid}) which is building card a"]
+    assert said == [f"waiting for another process (pid {pid}), which is building card a"]
+
+
+def test_a_builder_in_the_same_process_is_not_called_another_one(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def second(_folder: Path) -> None:
+        build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
+
+    with pytest.raises(LabError, match=r"a build of this process has been building card a"):
+        build_once("card", "a", "key", second, progress=silent, root=tmp_path)
+    assert said == ["waiting for a build of this process, which is building card a"]
 
 
 def test_entries_are_listed_with_their_size_and_removed(tmp_path: Path) -> None:

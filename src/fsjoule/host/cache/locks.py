@@ -34,7 +34,7 @@ def let_go() -> None:
 
 @contextmanager
 def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: float) -> Generator[None]:
-    """Hold an exclusive lock while building. Raises LabError if another process holds it for too long."""
+    """Hold an exclusive lock while building. Raises LabError if somebody else holds it for too long."""
     deadline = time.monotonic() + timeout_s
     said = 0.0
     while (handle := _taken(lock, fcntl.LOCK_EX)) is None:
@@ -42,12 +42,12 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
         now = time.monotonic()
         if now > deadline:
             raise LabError(
-                f"another process (pid {holder}) has been building {what} for more than {timeout_s:.0f} s",
+                f"{_named(holder)} has been building {what} for more than {timeout_s:.0f} s",
                 transient=True,
                 hint=f"wait for it, or end it; the lock is {lock}",
             )
         if now > said + _SAY_EVERY_S:
-            progress(f"waiting for another process (pid {holder}) which is building {what}")
+            progress(f"waiting for {_named(holder)}, which is building {what}")
             said = now
         time.sleep(_POLL_S)
     try:
@@ -133,6 +133,10 @@ def _holder(lock: Path) -> str:
         return lock.read_text().strip() or "unknown"
     except OSError:
         return "unknown"
+
+
+def _named(holder: str) -> str:
+    return "a build of this process" if holder == str(os.getpid()) else f"another process (pid {holder})"
 
 
 def _is_file(path: Path) -> bool:
