@@ -112,6 +112,13 @@ class MeterError(LabError):
     """The meter is silent, unplugged, or speaks an unknown version of the protocol."""
 
 
+class NoMeterError(MeterError):
+    """The environment file has no meter, on purpose."""
+
+    def __init__(self) -> None:
+        super().__init__("the environment file has no meter")
+
+
 class InstrumentError(MeterError):
     """A meter other than the run's measures, or the same meter with other settings: its joules are not the run's."""
 

@@ -17,7 +17,7 @@ from fsjoule.bench.phases import Phases
 from fsjoule.bench.scratch import Scratch, checked, settle, working_directory
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
-from fsjoule.errors import MeasurementInvalid, MeterError, also
+from fsjoule.errors import MeasurementInvalid, MeterError, NoMeterError, also
 from fsjoule.filesystems import filesystem
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
@@ -62,7 +62,8 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
     def failed(error: MeterError) -> None:
         recording.note = f"{_NO_ENERGY}{error.what}"
-        say(recording.note)
+        if not isinstance(error, NoMeterError):  # which was said once, before the first
+            say(recording.note)
 
     try:
         meter.arm()

@@ -18,7 +18,15 @@ from fsjoule.bench.phases import Phases
 from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
-from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, PlaceLostError, StorageError
+from fsjoule.errors import (
+    FsjouleError,
+    LabError,
+    MeasurementInvalid,
+    MeterError,
+    NoMeterError,
+    PlaceLostError,
+    StorageError,
+)
 from fsjoule.filesystems import filesystem
 from fsjoule.model import (
     BoardFacts,
@@ -273,6 +281,8 @@ class Bench:
     def _ask_meter(self) -> MeterInfo | None:
         try:
             return self.meter.info()
+        except NoMeterError:
+            return None
         except MeterError as error:
             self.say(error.what)
             return None

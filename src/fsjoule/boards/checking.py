@@ -63,7 +63,7 @@ def _usual_exporter(file: Path) -> Path | None:
 def _drivers(environment: EnvironmentFile) -> Iterator[Problem]:
     for driver, what, advice in missing_drivers(environment):
         yield Problem(environment.path, what, advice, driver.line)
-    if "MeterDriver" not in {driver.cls for driver in environment.drivers}:
+    if not environment.has_meter:
         what = "there is no meter: no measurement will have an energy"
         yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
 

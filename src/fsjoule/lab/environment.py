@@ -23,6 +23,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.flashers import FlasherProtocol
+from fsjoule.lab.meterdriver import METER_DRIVER
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
@@ -63,7 +64,7 @@ class EnvironmentFile:
     `virtual_board` is the config in labgrid/virtual of that lab's board, unless it is the default. `places` are the
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
     coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver. With `boot_loader` the
-    board starts from the one on its card.
+    board starts from the one on its card. `without_mux`: what becomes of the card without an SD mux; empty with one.
     """
 
     path: Path
@@ -75,6 +76,17 @@ class EnvironmentFile:
     login: Login | None = None
     drivers: tuple[NamedDriver, ...] = ()
     boot_loader: bool = False
+    without_mux: str = ""
+
+    @property
+    def has_meter(self) -> bool:
+        return any(driver.cls == METER_DRIVER for driver in self.drivers)
+
+    @property
+    def does_without(self) -> tuple[str, ...]:
+        """A line for each part of a full lab that this board lacks: what follows from it."""
+        meter = () if self.has_meter else ("without a meter: throughput only, no energy",)
+        return (*meter, *([f"without an SD mux: {self.without_mux}"] if self.without_mux else []))
 
     @property
     def variables(self) -> dict[str, str]:
@@ -110,7 +122,8 @@ class _Reader:
         target = self._mapping(target_node, f"the target {_TARGET!r}")
         resources = list(self._entries(target.get("resources"), "resource", target_factory.resources))
         drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
-        reach = next((cls.reach for cls in map(_driver, drivers) if issubclass(cls, FlasherProtocol)), Reach.CARD)
+        flasher = next((cls for cls in map(_driver, drivers) if issubclass(cls, FlasherProtocol)), None)
+        reach, without_mux = (Reach.CARD, "") if flasher is None else (flasher.reach, flasher.without_mux)
         strategy = self._strategy(drivers, target.get("drivers") or target_node)
         for entry in drivers:
             self._check_arguments(entry)
@@ -124,7 +137,10 @@ class _Reader:
         listed = tuple(NamedDriver(entry.cls, entry.node.start_mark.line + 1) for entry in drivers)
         loader = _LOADER in strategy.arguments and bool(self._scalar(strategy.arguments[_LOADER][1]))
         profile = replace(self._profile(strategy), reach=reach)
-        return EnvironmentFile(self._path, profile, lab, board, places, coordinator, shell, listed, loader)
+        return EnvironmentFile(
+            *(self._path, profile, lab, board, places, coordinator, shell, listed, loader),
+            without_mux=without_mux,
+        )
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
 

@@ -67,6 +67,8 @@ class FlasherProtocol(abc.ABC):
 
     # How much of the card it can change. A plan that asks for more is refused before the board is touched.
     reach = Reach.CARD
+    # What becomes of the card on a board without an SD mux; empty with one.
+    without_mux = ""
     # Whether it leaves the board running.
     starts_board = False
     # Lists the dead programs that prevent writing the card. LabgridBoard sets it.

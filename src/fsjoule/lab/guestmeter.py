@@ -12,7 +12,7 @@ from typing import Final
 from labgrid import Target
 
 from fsjoule.errors import MeterError
-from fsjoule.lab.meterdriver import MeterDriver, meter
+from fsjoule.lab.meterdriver import MeterDriver, NoMeter, has_meter, meter
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
@@ -25,7 +25,12 @@ _HINT: Final = "call arm() before disarm()"
 
 
 def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Meter:
-    """The active meter of a labgrid target, suited to its board's time. `diagnose` lists what has died in the lab."""
+    """The active meter of a labgrid target, suited to its board's time. `diagnose` lists what has died in the lab.
+
+    A board whose environment file has no meter gets `NoMeter`.
+    """
+    if not has_meter(target):
+        return NoMeter()
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
     return ExplainedMeter(GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target), diagnose)
 

@@ -60,6 +60,7 @@ class InPlaceFlasher(Driver, KernelKeeper):
     interface: str = attr.ib(default="eth0", validator=attr.validators.matches_re(r"\w+"))
     server: str = attr.ib(default="", validator=attr.validators.matches_re(r"[0-9.]*"))
     reach = Reach.KERNEL
+    without_mux = "the card stays in the board, which writes the kernel itself"
     starts_board = True
 
     def __attrs_post_init__(self) -> None:

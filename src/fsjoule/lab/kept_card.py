@@ -33,6 +33,7 @@ class KeptCard(Driver, FlasherProtocol):
     """
 
     reach = Reach.SCRATCH
+    without_mux = "the card stays in the board as it is"
     _unseen = False
 
     def flash(self, image: Path, board: FlashedBoard) -> None:  # noqa: ARG002

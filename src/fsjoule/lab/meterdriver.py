@@ -14,7 +14,7 @@ from labgrid.resource import SerialPort
 from labgrid.step import step
 from labgrid.util.proxy import proxymanager
 
-from fsjoule.errors import LabError, MeterError
+from fsjoule.errors import ConfigError, LabError, MeterError, NoMeterError
 from fsjoule.lab.translate import lab_errors
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.receiver import Receiver
@@ -22,6 +22,7 @@ from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
 from fsjoule.meter.protocol.frames import StreamCounters
 from fsjoule.model import MeterInfo, MeterStatus, Trace
 
+METER_DRIVER: Final = "MeterDriver"
 _HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"
 
 
@@ -149,5 +150,28 @@ def _meter_errors(doing: str) -> Generator[None]:
         raise MeterError(error.what, transient=True, hint=_HINT) from error
 
 
+class NoMeter:
+    """ports.Meter of a board without one: a measurement keeps its throughput and says that it has no energy."""
+
+    def info(self) -> MeterInfo:
+        raise NoMeterError
+
+    def arm(self) -> None:
+        raise NoMeterError
+
+    def disarm(self) -> Trace:
+        raise NoMeterError
+
+
+def has_meter(target: Target) -> bool:
+    """Whether the environment file has a meter, present or not."""
+    return any(isinstance(each, MeterDriver) for each in target.drivers)
+
+
 def meter(target: Target) -> MeterDriver:
-    return target.get_driver("MeterDriver")
+    """The active meter of a target. Raises ConfigError if its environment file has none."""
+    if not has_meter(target):
+        raise ConfigError(
+            "the environment file has no meter", hint="add MeterDriver with bindings: {port: meter} to its drivers"
+        )
+    return target.get_driver(METER_DRIVER)

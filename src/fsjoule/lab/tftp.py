@@ -96,6 +96,7 @@ class TftpFlasher(Driver, FlasherProtocol):
 
     bindings = {"uboot": "UBootDriver", "tftp": "TFTPProviderDriver"}  # noqa: RUF012 - labgrid's way
     starts_board = True
+    without_mux = "U-Boot writes the card, from a TFTP server"
     device: str = attr.ib(default="mmc 0", validator=attr.validators.matches_re(r"mmc \d+"))
     server: str = attr.ib(default="", validator=attr.validators.matches_re(r"[0-9.]*"))
     piece_mib: int = attr.ib(default=16, validator=[attr.validators.instance_of(int), attr.validators.gt(0)])

@@ -43,6 +43,7 @@ class UmsFlasher(DiskFlasher):
     """
 
     starts_board = True
+    without_mux = "the card is written over USB while U-Boot offers it"
     bindings = {"uboot": "UBootDriver", "storage": "USBStorageDriver"}  # noqa: RUF012 - labgrid's way
     command: str = attr.ib(default="ums 0 mmc 0", validator=attr.validators.matches_re(r"ums \d+ .+"))
     disk_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))

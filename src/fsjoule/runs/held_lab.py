@@ -34,7 +34,12 @@ class HeldLab:
     _held: ExitStack | None = field(default=None, init=False)
 
     def find(self) -> None:
-        """Find the places, unless they are of a virtual lab that comes up later. Raises ConfigError, LabError."""
+        """Say what the board does without, and find its places, unless they are of a virtual lab that comes up later.
+
+        Raises ConfigError, LabError.
+        """
+        for line in self.environment.does_without:
+            self.say(line)
         self._opened.enter_context(lab.variables(self.environment.variables))
         if self.coordinator:
             self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))

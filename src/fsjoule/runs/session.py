@@ -277,8 +277,8 @@ class Session:
             show_run(self._folder, console)
 
     def lost_energy(self) -> str:
-        """How many measurements have no energy, and why; empty if all have."""
-        if not self._without_energy:
+        """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""
+        if not self._without_energy or not self.environment.has_meter:
             return ""
         why = "; ".join(dict.fromkeys(self._without_energy))
         return (
