@@ -189,6 +189,16 @@ class LavaError(FsjouleError):
     exit_code = 7
 
 
+class KernelCIError(FsjouleError):
+    """KernelCI, its storage or KCIDB cannot be reached, or refuses. A `transient` fault may pass."""
+
+    exit_code = 7
+
+    def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.transient = transient
+
+
 @contextmanager
 def also(first: BaseException, doing: str) -> Generator[None]:
     """Clean up after an error: further failures become notes on it, and never replace it."""

@@ -17,8 +17,9 @@ import pytest
 import yaml
 from bench_runs import PROJECT
 from lava_dispatcher import Dispatcher, dispatcher, output, results
-from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
+from lava_place import FREE_WITHIN_S, FSJOULE, LIMIT_S, LavaPlace, figures_of, wait_for
 
+from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.model import JobFacts, RunStatus
 from fsjoule.store.reader import load_run
@@ -120,6 +121,51 @@ def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Pl
     assert {each["set"] for each in figures.values()} == {"quick-simulated"}
     assert place.state() == (None, "off")
     place.assert_nothing_left()
+
+
+METER = "      MeterDriver:\n        bindings:\n          port: meter\n"
+NO_METER = "without a meter: throughput only, no energy"
+
+
+def unmetered(place: Place, folder: Path) -> str:
+    """The place's environment file without its meter."""
+    text = Path(place.lg_env).read_text()
+    assert METER in text
+    file = folder / "unmetered.yaml"
+    file.write_text(text.replace(METER, ""))
+    return str(file)
+
+
+def test_a_board_without_a_meter_is_measured_and_the_job_says_first_what_it_lacks(place: Place, tmp_path: Path) -> None:
+    file = unmetered(place, tmp_path)
+    results_at = str(place.folder / "unmetered")
+    device = place.fsjoule("device", "virtual", "--lg-env", file, "--results", results_at)
+    job = place.fsjoule("job", "--fs", "ext4", "--repeat", "1", "--lg-env", file, "--", "-k", "randread")
+    place.lava.check(device, job)
+    code, out = place.complete(device, job)
+    assert code == 0, output(out)
+    said = output(out)
+    assert said.index(NO_METER) < said.index("results go to ") < said.index("ext4-randread-16k.throughput")
+    told = {case(each): each for each in results(out) if each["definition"] == "0_fsjoule"}
+    assert (told["bench"]["result"], told["run-complete"]["result"]) == ("pass", "pass")
+    assert float(told["ext4-randread-16k.throughput"]["measurement"]) > 0
+    assert told["ext4-randread-16k.energy"]["result"] == "skip"
+    assert "no energy: the environment file has no meter" in said
+    place.assert_nothing_left()
+
+
+def test_a_place_that_lacks_what_its_file_uses_is_no_device(place: Place, tmp_path: Path) -> None:
+    """A place of the lab's board without its meter."""
+    client = [FSJOULE.with_name("labgrid-client"), "-p", "bare"]
+    matches = ("NetworkPowerPort", "NetworkSerialPort/default", "NetworkUSBSDMuxDevice")
+    for words in (["create"], *(["add-match", f"*/*/{match}"] for match in matches)):
+        process.run([*client, *words], timeout_s=LIMIT_S, env=place.environment)
+    try:
+        with pytest.raises(LabError, match=r"the place 'bare' lacks what .*: MeterDriver needs .* named 'meter'"):
+            place.fsjoule("device", "bare", "--lg-env", place.lg_env)
+        assert NO_METER in place.fsjoule("device", "bare", "--lg-env", unmetered(place, tmp_path), "--template")
+    finally:
+        process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -237,6 +283,28 @@ def test_a_smoke_job_flashes_boots_and_asks_the_meter(real_time: Place) -> None:
     assert float(told["board-power-simulated"]["measurement"]) > 0.5
     assert real_time.state() == (None, "off")
     real_time.assert_nothing_left()
+
+
+def test_a_smoke_job_of_a_board_without_mux_and_meter_says_so_and_asks_for_neither(
+    lava: Dispatcher, state: Path, tmp_path: Path
+) -> None:
+    """U-Boot offers the card over USB, to the device's helper that LAVA calls."""
+    handle = lab.up("virtual-sabrelite", owner_pid=os.getpid(), board="sabrelite", progress=print)
+    (tmp_path / "lava").mkdir()
+    environment = handle.environment | {"FSJOULE_STATE_DIR": str(state)}
+    place = Place("virtual-sabrelite", tmp_path / "lava", environment, lava)
+    try:
+        file = unmetered(place, tmp_path)
+        device = place.fsjoule("device", "virtual", "--lg-env", file)
+        code, out = place.complete(device, place.fsjoule("job", "--smoke", "--lg-env", file))
+        assert code == 0, output(out)
+        told = {case(each): each["result"] for each in results(out) if str(each["definition"]).startswith("0_")}
+        assert told == dict.fromkeys(("boot", "kernel-log", "card-size"), "pass")
+        for line in (NO_METER, "without an SD mux: the card is written over USB while U-Boot offers it"):
+            assert line in output(out)
+        assert place.state() == (None, "off")
+    finally:
+        assert lab.down("virtual-sabrelite")
 
 
 @pytest.mark.parametrize("helper", ["flash", "hard-reset"])

@@ -44,6 +44,7 @@ from fsjoule.lab import (
 )
 from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card
 from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.meterdriver import NoMeter
 from fsjoule.lab.rfc2217 import SteadySerial
 from fsjoule.lab.target import close_ssh
 from fsjoule.model import FlakeyModel, Trace
@@ -130,9 +131,25 @@ def test_a_board_that_died_is_not_asked_to_rest() -> None:
     assert rested == []
 
 
+class Silent(FakeMeter):
+    def arm(self) -> None:
+        raise MeterError("the meter is silent")
+
+
 class Unplugged(FakeMeter):
     def disarm(self) -> Trace:
         raise MeterError("the meter was unplugged")
+
+
+def test_a_board_without_a_meter_says_so_in_each_measurement_and_not_on_each_line() -> None:
+    said: list[str] = []
+    for meter, lines in ((NoMeter(), 0), (Silent(), 1)):
+        with recorded(meter, said.append, lambda _: None) as recording:
+            pass
+        assert recording.trace is None
+        assert recording.note.startswith("no energy: ")
+        assert len(said) == lines
+    assert lost_energy(["no energy: the environment file has no meter"]) == "the environment file has no meter"
 
 
 def test_what_fails_besides_is_a_note() -> None:

@@ -19,6 +19,18 @@ from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.report.kcidb import to_kcidb
 
 
+def test_a_build_that_kcidb_knows_is_only_referred_to() -> None:
+    made = make_run(repeat=1)
+    document = checked(to_kcidb(made.run, made.measurements, "mylab", "maestro:65a1355ee98651d0fe81e412"))
+    assert (document["checkouts"], document["builds"]) == ([], [])
+    assert {test["build_id"] for test in document["tests"]} == {"maestro:65a1355ee98651d0fe81e412"}
+    assert {test["origin"] for test in document["tests"]} == {"mylab"}
+    two = make_run(kernels=("6.1", "next"), repeat=1)
+    for run, build in ((made, "65a1355ee98651d0fe81e412"), (two, "maestro:65a1355ee98651d0fe81e412")):
+        with pytest.raises(ConfigError, match="is not the build of this run's"):
+            to_kcidb(run.run, run.measurements, "mylab", build)
+
+
 @pytest.fixture
 def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
     return command_line(monkeypatch, capfd)

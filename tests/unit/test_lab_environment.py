@@ -10,6 +10,7 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
+from fsjoule.lab.wiring import missing_resources
 from fsjoule.model import Reach
 
 _VIRTUAL = project_dir() / "env" / "virtual.yaml"
@@ -46,6 +47,48 @@ def test_what_the_flasher_can_change_is_known_before_the_board_is_touched(tmp_pa
     assert read_environment(_VIRTUAL).profile.reach is Reach.CARD
     kept = _changed(tmp_path, "      SdMuxFlasher:\n        write_timeout: 300\n", "      KeptCard: {}\n")
     assert read_environment(kept).profile.reach is Reach.SCRATCH
+
+
+_METER = "      MeterDriver:\n        bindings:\n          port: meter\n"
+_MUX = "      SdMuxFlasher:\n        write_timeout: 300\n"
+
+
+def test_what_a_board_does_without_is_known_before_it_is_touched(tmp_path: Path) -> None:
+    full = read_environment(_VIRTUAL)
+    assert (full.has_meter, full.does_without) == (True, ())
+    unmetered = read_environment(_changed(tmp_path, _METER, ""))
+    assert (unmetered.has_meter, unmetered.does_without) == (False, ("without a meter: throughput only, no energy",))
+    for flasher, told in (
+        ("KeptCard: {}", "the card stays in the board as it is"),
+        ("InPlaceFlasher: {}", "the card stays in the board, which writes the kernel itself"),
+        ("TftpFlasher: {device: mmc 0}", "U-Boot writes the card, from a TFTP server"),
+        ("UmsFlasher: {command: ums 0 mmc 0}", "the card is written over USB while U-Boot offers it"),
+    ):
+        muxless = read_environment(_changed(tmp_path, _MUX, f"      {flasher}\n"))
+        assert muxless.does_without == (f"without an SD mux: {told}",)
+
+
+_PLACE = {
+    ("NetworkPowerPort", "power"),
+    ("NetworkSerialPort", "default"),
+    ("NetworkSerialPort", "meter"),
+    ("NetworkUSBSDMuxDevice", "mux"),
+    ("NetworkUSBMassStorage", "card"),
+}
+
+
+def test_a_place_has_what_the_drivers_need_or_it_is_named(tmp_path: Path) -> None:
+    environment = read_environment(_VIRTUAL)
+    assert missing_resources(environment, _PLACE) == ()
+    for part, told in (
+        ("meter", "MeterDriver needs NetworkSerialPort or SerialPort named 'meter'"),
+        ("mux", "USBSDMuxDriver needs NetworkUSBSDMuxDevice or USBSDMuxDevice"),
+        ("power", "NetworkPowerDriver needs NetworkPowerPort"),
+    ):
+        [lacking] = missing_resources(environment, {each for each in _PLACE if each[1] != part})
+        assert lacking == told
+    unmetered = read_environment(_changed(tmp_path, _METER, ""))
+    assert missing_resources(unmetered, {each for each in _PLACE if each[1] != "meter"}) == ()
 
 
 def test_the_deterministic_board() -> None:

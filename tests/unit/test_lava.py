@@ -19,7 +19,7 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
 from fsjoule.lab import handover
 from fsjoule.lava import guard, helpers, settings
-from fsjoule.lava.device import device_dictionary
+from fsjoule.lava.device import device_dictionary, device_template
 from fsjoule.lava.job import Job, suite_job
 from fsjoule.lava.signals import Signals, safe, signals_of
 from fsjoule.model import RunStatus
@@ -289,6 +289,57 @@ def test_a_smoke_job_is_of_one_board(fsjoule: CommandLine, tmp_path: Path) -> No
     assert done.code == 2
     assert "everybody may read a job" in done.err
     assert "mellon" not in done.out + done.err
+
+
+METER = "      MeterDriver:\n        bindings:\n          port: meter\n"
+MUX = "      SdMuxFlasher:\n        write_timeout: 300\n"
+NO_METER = "without a meter: throughput only, no energy"
+
+
+def without(folder: Path, part: str, instead: str = "") -> Path:
+    """The virtual board's environment file without a part of its lab."""
+    assert part in ENVIRONMENT.read_text()
+    file = folder / "board.yaml"
+    file.write_text(ENVIRONMENT.read_text().replace(part, instead))
+    return file
+
+
+def test_a_job_says_what_its_board_does_without(fsjoule: CommandLine, tmp_path: Path) -> None:
+    text = fsjoule("lava", "job", "--lg-env", without(tmp_path, METER)).out
+    assert text.startswith(f"# {NO_METER}\n")
+    [test] = yaml.safe_load(text)["actions"][-1]["test"]["definitions"]
+    assert test["repository"]["metadata"]["description"].endswith(f"; {NO_METER}")
+    assert not fsjoule("lava", "job", "--lg-env", ENVIRONMENT).out.startswith("#")
+    bench = settings.Bench("desk", ENVIRONMENT, {})
+    assert device_dictionary(bench, Path("/runs"), "imx6ul", [NO_METER]).startswith(f"# {NO_METER}\n")
+    assert f"\n   {NO_METER} #}}" in device_template(bench, Path("/runs"), [NO_METER])
+
+
+def test_a_smoke_job_without_a_meter_asks_none(fsjoule: CommandLine, tmp_path: Path) -> None:
+    words = ("lava", "job", "--smoke", "--image", "http://images/card.img", "--lg-env")
+    text = fsjoule(*words, without(tmp_path, METER)).out
+    actions = yaml.safe_load(text)["actions"]
+    assert [next(iter(each.values()))["namespace"] for each in actions] == ["uart0"] * 3
+    steps = actions[-1]["test"]["definitions"][0]["repository"]["run"]["steps"]
+    assert steps[0] == f"echo '{NO_METER}'"
+    assert not any("ttymxc1" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("flasher", "words", "message"),
+    [
+        ("KeptCard: {}", ("--smoke", "--kernel", "none"), "a smoke job writes the card, and on this board without an"),
+        ("InPlaceFlasher: {}", ("--smoke", "--kernel", "none"), "without an SD mux the card stays in the board, which"),
+        ("KeptCard: {}", ("--kernel", "6.1,6.12"), "the flasher of virtual changes only the scratch partition"),
+        ("KeptCard: {}", ("--baseline", "6.1", "--candidate", "6.12"), "changes only the scratch partition"),
+        ("InPlaceFlasher: {}", ("--fs", "ext4,btrfs", "--provision", "root"), "the plan has 2 root filesystems"),
+    ],
+)
+def test_a_job_that_its_board_cannot_do_is_refused_when_it_is_written(
+    flasher: str, words: tuple[str, ...], message: str, fsjoule: CommandLine, tmp_path: Path
+) -> None:
+    done = fsjoule("lava", "job", *words, "--lg-env", without(tmp_path, MUX, f"      {flasher}\n"))
+    assert (done.code, message in done.err) == (2, True), done.err
 
 
 def ours(_place: str) -> bool:

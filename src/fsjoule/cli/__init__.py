@@ -32,6 +32,7 @@ _GROUPS: Final = (
     "image",
     "index",
     "kernel",
+    "kernelci",
     "lab",
     "lava",
     "meter",

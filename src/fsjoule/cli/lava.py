@@ -63,8 +63,11 @@ def device(
     told = {f"FSJOULE_LAVA_{each}": text for each, text in job.items() if text}
     bench = bench_of(place, lg_env, user=user, wait_s=wait, job=told)
     kept = results or state_dir() / "lava" / "results"
-    named = device_type or read_environment(lg_env).profile.name
-    _write(device_template(bench, kept) if template else device_dictionary(bench, kept, named), output)
+    environment = read_environment(lg_env)
+    named, without = device_type or environment.profile.name, environment.does_without
+    _write(
+        device_template(bench, kept, without) if template else device_dictionary(bench, kept, named, without), output
+    )
 
 
 @app.command("job")
@@ -116,7 +119,7 @@ def job(
     from fsjoule.lava.job import Job, bench_options, gate_job, suite_job
     from fsjoule.lava.signals import safe
     from fsjoule.model.labels import listed
-    from fsjoule.runs.request import choose
+    from fsjoule.runs.request import choose, planned
     from fsjoule.suites import suite as chosen_suite
 
     environment = None if lg_env is None else read_environment(lg_env)
@@ -137,6 +140,8 @@ def job(
             seed=seed,
             environment=environment,
         )
+        if environment is not None and not smoke:
+            planned(choice, environment.profile, choice.kernels)  # what the board cannot do is refused now
         sides = [("--baseline", baseline), ("--candidate", candidate)]
         given = [("--suite", suite), ("--fs", filesystems), *(sides if gate else [("--kernel", kernels)])]
         options = bench_options([*given, ("--repeat", repeat), ("--provision", provision), ("--seed", seed)])
@@ -151,6 +156,7 @@ def job(
             priority=priority,
             hours=(1 if smoke else 12) if hours is None else hours,
             wait_s=wait,
+            without=() if environment is None else environment.does_without,
         )
 
     if each:
@@ -166,8 +172,9 @@ def job(
     elif environment is None:
         raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
     else:
-        from fsjoule.lava.smoke import Image, smoke_job
+        from fsjoule.lava.smoke import Image, login_of, smoke_job
 
+        login_of(environment)  # before an image is built for nothing
         card = Image(_image(image, kernel, environment.profile.recipe))
         _write(smoke_job(made(fs, kernel), environment, card), output)
 

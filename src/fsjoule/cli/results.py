@@ -52,6 +52,9 @@ def export(
         bool, typer.Option("--kcidb", help="KCIDB's JSON, version 5.3: a test for each figure, for kernelci.org.")
     ] = False,
     origin: Annotated[str, typer.Option(help="The CI system's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
+    build: Annotated[
+        str | None, typer.Option(help="KCIDB's number of the run's kernel, if it has its build: maestro:65a1355ee...")
+    ] = None,
 ) -> None:
     """Print a run in the format of another tool.
 
@@ -63,7 +66,7 @@ def export(
     from fsjoule.store.reader import load_run
 
     loaded = load_run(run)
-    typer.echo(to_kcidb(loaded.run, loaded.measurements, origin), nl=False)
+    typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
 
 
 @app.command()

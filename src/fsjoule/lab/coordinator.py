@@ -136,6 +136,14 @@ class Coordinator:
         """A resource match of the place that no exporter offers, or None."""
         return place.unmatched(list(self._resources))
 
+    def offered(self, place: Place) -> set[tuple[str, str]]:
+        """Class and name of each resource that an exporter offers to the place."""
+        found: set[tuple[str, str]] = set()
+        for path in self._resources:
+            if (match := place.getmatch(path)) is not None:
+                found.add((path[2], match.rename or path[3]))
+        return found
+
     def reservation(self, token: str) -> Reservation | None:
         """The reservation with this token, or None. Raises LabError."""
         answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -51,10 +51,11 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class NamedDriver:
-    """A driver of the file: its class, and its line."""
+    """A driver of the file: its class, its line, and the names that its `bindings` ask for, by role."""
 
     cls: str
     line: int
+    bindings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class EnvironmentFile:
     `virtual_board` is the config in labgrid/virtual of that lab's board, unless it is the default. `places` are the
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
     coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver. With `boot_loader` the
-    board starts from the one on its card. `without_mux`: what becomes of the card without an SD mux; empty with one.
+    board starts from the one on its card. `resources` are the classes of its resources. `without_mux`: what becomes of
+    the card without an SD mux; empty with one.
     """
 
     path: Path
@@ -76,6 +78,7 @@ class EnvironmentFile:
     login: Login | None = None
     drivers: tuple[NamedDriver, ...] = ()
     boot_loader: bool = False
+    resources: tuple[str, ...] = ()
     without_mux: str = ""
 
     @property
@@ -134,11 +137,14 @@ class _Reader:
         )
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
-        listed = tuple(NamedDriver(entry.cls, entry.node.start_mark.line + 1) for entry in drivers)
+        listed = tuple(
+            NamedDriver(entry.cls, entry.node.start_mark.line + 1, self._bindings(entry)) for entry in drivers
+        )
         loader = _LOADER in strategy.arguments and bool(self._scalar(strategy.arguments[_LOADER][1]))
         profile = replace(self._profile(strategy), reach=reach)
         return EnvironmentFile(
             *(self._path, profile, lab, board, places, coordinator, shell, listed, loader),
+            resources=tuple(entry.cls for entry in resources),
             without_mux=without_mux,
         )
 
@@ -262,6 +268,12 @@ class _Reader:
         if not issubclass(target_factory.drivers[entry.cls], BoardStrategy):
             raise self._wrong(entry.node, f"the strategy {entry.cls} does not know cards", "use BoardStrategy")
         return entry
+
+    def _bindings(self, entry: _Entry) -> dict[str, str]:
+        if "bindings" not in entry.arguments:
+            return {}
+        named = self._mapping(entry.arguments["bindings"][1], f"bindings of {entry.cls}")
+        return {role: str(self._scalar(value)) for role, value in named.items()}
 
     def _place(self, entry: _Entry) -> str:
         if "name" not in entry.arguments:

@@ -12,13 +12,15 @@ from typing import Final
 
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-from fsjoule.errors import LabError, PlaceHeldError
+from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.lab.card import Card
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, user
+from fsjoule.lab.environment import EnvironmentFile
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import labgrid_target
 from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.lab.wiring import missing_resources
 
 _LOOK_S: Final = 2.0
 _POWER_TIMEOUT_S: Final = 30.0
@@ -37,6 +39,24 @@ def is_ours(name: str) -> bool:
     """Whether this user has acquired the place. Raises ConfigError if there is no such place, LabError."""
     with connected() as coordinator:
         return coordinator.place(name).acquired == user()
+
+
+def check_equipped(name: str, environment: EnvironmentFile) -> None:
+    """Raise ConfigError if a driver of the file needs a resource that the place does not have.
+
+    While an exporter of the place is away, nothing can be said of it. Raises LabError without a coordinator.
+    """
+    with connected() as coordinator:
+        place = coordinator.place(name)
+        if coordinator.unmatched(place) is not None:
+            return
+        lacking = missing_resources(environment, coordinator.offered(place))
+    if lacking:
+        raise ConfigError(
+            f"the place {name!r} lacks what {environment.path} uses: {'; '.join(lacking)}",
+            hint="export it and add it to the place (labgrid-client add-match), or take the driver out of the file: "
+            "docs/lava.md tells how a board without a meter or an SD mux is measured",
+        )
 
 
 def release(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import yaml
 
 from fsjoule.lava.guard import RESULTS_DIR
 from fsjoule.lava.helpers import PROMPT
-from fsjoule.lava.settings import Bench
+from fsjoule.lava.settings import Bench, remarks
 
 # Names of connections: the board's console and the worker's shell.
 CONSOLE: Final = "uart0"
@@ -24,7 +25,7 @@ _SPAWN_MAXREAD: Final = 4092
 
 _TEMPLATE: Final = """\
 {{% extends 'base.jinja2' %}}
-{{# The labgrid place {place}; made by: fsjoule lava device {place} --template #}}
+{{# The labgrid place {place}; made by: fsjoule lava device {place} --template{without} #}}
 {{% set connection_list = {connections} %}}
 {{% set connection_commands = {commands} %}}
 {{% set connection_tags = {tags} %}}
@@ -42,8 +43,11 @@ actions: {actions}
 """
 
 
-def device_dictionary(bench: Bench, results: Path, device_type: str) -> str:
-    """The device in YAML, as lava-run takes it and a server sends it to a worker. Runs go to `results`."""
+def device_dictionary(bench: Bench, results: Path, device_type: str, without: Sequence[str] = ()) -> str:
+    """The device in YAML, as lava-run takes it and a server sends it to a worker. Runs go to `results`.
+
+    `without` are remarks: what its board does without.
+    """
     patience = int(bench.wait_s) + _BEYOND_WAIT_S
     device = {
         "hostname": bench.place,
@@ -80,15 +84,16 @@ def device_dictionary(bench: Bench, results: Path, device_type: str) -> str:
             "connections": {"lava-test-shell": {"seconds": 10}},
         },
     }
-    return yaml.safe_dump(device, sort_keys=False, width=1000)
+    return remarks(without) + yaml.safe_dump(device, sort_keys=False, width=1000)
 
 
-def device_template(bench: Bench, results: Path) -> str:
+def device_template(bench: Bench, results: Path, without: Sequence[str] = ()) -> str:
     """The device in jinja2, for a server's /etc/lava-server/dispatcher-config/devices/NAME.jinja2."""
     patience = int(bench.wait_s) + _BEYOND_WAIT_S
     connections = _connections(bench, results)
     return _TEMPLATE.format(
         place=bench.place,
+        without="".join(f"\n   {line}" for line in without),
         connections=json.dumps(list(connections)),
         # base.jinja2 puts a value into YAML as it is: a quoted string there is a string here with quotes in it.
         commands=json.dumps({name: json.dumps(command) for name, command in connections.items()}),

@@ -13,7 +13,7 @@ import yaml
 from fsjoule.errors import ConfigError
 from fsjoule.lava.device import SHELL
 from fsjoule.lava.helpers import PROMPT
-from fsjoule.lava.settings import WAIT_S
+from fsjoule.lava.settings import WAIT_S, remarks
 
 _PRIORITIES: Final = ("low", "medium", "high")
 _MOST: Final = 100
@@ -26,7 +26,10 @@ _GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: its measurements (options of pytest), and how LAVA treats it. `wait_s` is the wait for its place."""
+    """A job: its measurements (options of pytest), and how LAVA treats it. `wait_s` is the wait for its place.
+
+    `without` are lines about what the board does without, for the job's readers.
+    """
 
     name: str
     options: tuple[str, ...]
@@ -35,6 +38,7 @@ class Job:
     priority: str = "medium"
     hours: int = 12
     wait_s: float = WAIT_S
+    without: tuple[str, ...] = ()
 
 
 def suite_job(job: Job) -> str:
@@ -52,7 +56,8 @@ def _measuring(job: Job, program: list[str], case: str, answers: Mapping[int, st
     known = " ".join(f"{code}) lava-test-case {case} --result {result} ;;" for code, result in answers.items())
     other = f'*) lava-test-case {case} --result fail; lava-test-raise "{case}-ended-with-exit-code-$code" ;;'
     steps = ['cd "$FSJOULE_DIR"', "code=0", command, f'case "$code" in {known} {other} esac']
-    test = definition("fsjoule", "throughput and energy of filesystems; the worker drives the board", steps)
+    told = ("throughput and energy of filesystems; the worker drives the board", *job.without)
+    test = definition("fsjoule", "; ".join(told), steps)
     return written(job, [*shell_on_worker(job), {"test": {"definitions": [test], "timeout": {"hours": job.hours}}}])
 
 
@@ -73,7 +78,7 @@ def written(job: Job, actions: Sequence[dict[str, Any]]) -> str:
         },
         "actions": list(actions),
     }
-    return yaml.safe_dump(document, sort_keys=False, width=1000)
+    return remarks(job.without) + yaml.safe_dump(document, sort_keys=False, width=1000)
 
 
 def shell_on_worker(job: Job) -> list[dict[str, Any]]:

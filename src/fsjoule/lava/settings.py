@@ -9,7 +9,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,6 +49,8 @@ def bench_of(
 ) -> Bench:
     """The board of a place, with this process's settings. Raises ConfigError for a wrong file or place, LabError.
 
+    A place that lacks a resource of the file is a wrong one.
+
     `job` are variables that tell a run of its job: FSJOULE_LAVA_DEVICE, FSJOULE_LAVA_WORKER, FSJOULE_LAVA_SERVER.
     """
     environment = lab.read_environment(environment_file)
@@ -57,7 +59,7 @@ def bench_of(
     carried |= {"FSJOULE_CACHE_DIR": str(cache_dir()), "FSJOULE_STATE_DIR": str(state_dir())}
     carried |= job or {}
     with lab.variables(carried):
-        handover.is_ours(place)
+        handover.check_equipped(place, environment)
     return Bench(place, environment_file.resolve(), carried, wait_s)
 
 
@@ -73,6 +75,11 @@ def parsed(settings: list[str]) -> dict[str, str]:
     if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
         raise ConfigError(f"--set {wrong[0]}: it is not NAME=VALUE")
     return {name: value for name, _, value in pairs}
+
+
+def remarks(lines: Iterable[str]) -> str:
+    """The lines as comments of a YAML file."""
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def enter(bench: Bench) -> None:

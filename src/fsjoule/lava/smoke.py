@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,11 @@ from typing import Any, Final
 from fsjoule import images, lab
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile
+from fsjoule.lab.environment import Login
 from fsjoule.lava.device import CONSOLE
 from fsjoule.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
 from fsjoule.lava.signals import case
-from fsjoule.model import MIB
+from fsjoule.model import MIB, Reach
 from fsjoule.model.meter import MarkSource
 from fsjoule.runs.meter import environment_target
 
@@ -45,19 +46,11 @@ class Image:
 
 
 def smoke_job(job: Job, environment: EnvironmentFile, image: Image) -> str:
-    """The smoke job of an environment file's board, in YAML.
+    """The smoke job of an environment file's board, in YAML. A board without a meter has no part on the worker.
 
-    Raises ConfigError for a wrong priority, and for a board whose console asks for a password.
+    Raises ConfigError for a wrong priority, and like `login_of`.
     """
-    login = environment.login
-    if login is None or not login.login_prompt:
-        raise ConfigError("the environment file has no login", file=environment.path, hint="add a ShellDriver")
-    if login.password:
-        raise ConfigError(
-            "the board asks for a password, and everybody may read a job",
-            file=environment.path,
-            hint="write the job by hand, with a secret of LAVA's",
-        )
+    login = login_of(environment)
     flashed = {
         "to": "flasher",
         "images": {
@@ -76,18 +69,40 @@ def smoke_job(job: Job, environment: EnvironmentFile, image: Image) -> str:
         "auto_login": {"login_prompt": login.login_prompt, "username": login.username},
         "timeout": {"minutes": int(job.wait_s // 60) + AROUND_MINUTES},
     }
-    board = [{"deploy": flashed}, {"boot": booted}, _test("board", _board_steps(environment))]
-    worker = [*shell_on_worker(job), _test("worker", ['cd "$FSJOULE_DIR"', 'fsjoule lava meter --lg-env "$LG_ENV"'])]
+    board = [{"deploy": flashed}, {"boot": booted}, _test("board", _board_steps(environment), job.without)]
+    steps = ['cd "$FSJOULE_DIR"', 'fsjoule lava meter --lg-env "$LG_ENV"']
+    worker = [*shell_on_worker(job), _test("worker", steps)] if environment.has_meter else []
     actions = [_in_namespace(CONSOLE, action) for action in board]
     return written(job, [*actions, *(_in_namespace("worker", action) for action in worker)])
+
+
+def login_of(environment: EnvironmentFile) -> Login:
+    """How LAVA logs in to the board. Raises ConfigError if it cannot, and for a board whose card LAVA cannot write."""
+    if environment.profile.reach is not Reach.CARD:
+        raise ConfigError(
+            f"a smoke job writes the card, and on this board without an SD mux {environment.without_mux}",
+            file=environment.path,
+            hint="a job that measures tells as well whether it is fit: fsjoule lava job --suite quick -- -k mkfs",
+        )
+    login = environment.login
+    if login is None or not login.login_prompt:
+        raise ConfigError("the environment file has no login", file=environment.path, hint="add a ShellDriver")
+    if login.password:
+        raise ConfigError(
+            "the board asks for a password, and everybody may read a job",
+            file=environment.path,
+            hint="write the job by hand, with a secret of LAVA's",
+        )
+    return login
 
 
 def _in_namespace(name: str, action: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"namespace": name, **parameters} for kind, parameters in action.items()}
 
 
-def _test(where: str, steps: list[str]) -> dict[str, Any]:
-    named = definition(f"fsjoule-{where}", f"is the device fit: seen from the {where}", steps)
+def _test(where: str, steps: list[str], without: Sequence[str] = ()) -> dict[str, Any]:
+    about = "; ".join((f"is the device fit: seen from the {where}", *without))
+    named = definition(f"fsjoule-{where}", about, [*(f"echo {shlex.quote(line)}" for line in without), *steps])
     return {"test": {"definitions": [named], "timeout": {"minutes": AROUND_MINUTES}}}
 
 
@@ -104,13 +119,22 @@ def _board_steps(environment: EnvironmentFile) -> list[str]:
         f"read -r sectors < /sys/block/{profile.card_device}/size",
         f"if [ $sectors -ge {sectors} ]; then fits=pass; else fits=fail; fi",
         f"lava-test-case card-size --result $fits --measurement $((sectors / {_SECTORS_PER_MIB})) --units MiB",
+        *(_marking(mark) if environment.has_meter else []),
+    ]
+
+
+def _marking(mark: str) -> list[str]:
+    return [
         f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do echo {_MARK} > {mark}; sleep 1; done; }}",
         "marks < /dev/null > /dev/null 2>&1 &",
     ]
 
 
 def check_meter(environment_file: Path, say: Callable[[str], None]) -> None:
-    """Tell LAVA whether the meter of a board that runs is alive and hears the board's marks. Raises LabError."""
+    """Tell LAVA whether the meter of a board that runs is alive and hears the board's marks.
+
+    Raises ConfigError for a board without a meter, LabError.
+    """
     tell = partial(case, say=say)
     with environment_target(environment_file, say) as (target, profile):
         meter = lab.meter(target)

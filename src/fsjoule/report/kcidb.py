@@ -13,24 +13,33 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import KernelFacts, Measurement, Run
+from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric, figure_of, metrics_of, uncertainty_of
 
 SCHEMA_VERSION: Final = {"major": 5, "minor": 3}
 _ORIGIN: Final = re.compile(r"[a-z0-9_]+")
+_BUILD: Final = re.compile(r"[a-z0-9_]+:\S+")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _DIGITS: Final = 16
 
 
-def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str) -> str:
-    """The run as a JSON document. `origin` is the CI system's name there. Raises ConfigError for a wrong one."""
-    if not _ORIGIN.fullmatch(origin):
-        raise ConfigError(f"--origin {origin!r} is no name of a CI system", hint="use a-z, 0-9 and _")
-    builds = {kernel.label: f"{origin}:{_identity(kernel)}" for kernel in run.kernels}
+def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str, build: str | None = None) -> str:
+    """The run as a JSON document. `origin` is the CI system's name there. Raises ConfigError for a wrong one.
+
+    `build` is the number of the run's only kernel, if KCIDB knows its build already: it and its checkout are left out.
+    """
+    check_origin(origin)
+    if build is not None and (not _BUILD.fullmatch(build) or len(run.kernels) != 1):
+        raise ConfigError(
+            f"{build!r} is not the build of this run's {counted(len(run.kernels), 'kernel')}",
+            hint="a build is ORIGIN:NUMBER, and a run of one kernel has one",
+        )
+    builds = {kernel.label: build or f"{origin}:{_identity(kernel)}" for kernel in run.kernels}
     kernels = {builds[kernel.label]: kernel for kernel in reversed(run.kernels)}  # of equal ones the first
     document = {
         "version": SCHEMA_VERSION,
-        "checkouts": [_checkout(kernel, build, origin) for build, kernel in kernels.items()],
-        "builds": [_build(kernel, build, origin) for build, kernel in kernels.items()],
+        "checkouts": [] if build else [_checkout(kernel, each, origin) for each, kernel in kernels.items()],
+        "builds": [] if build else [_build(kernel, each, origin) for each, kernel in kernels.items()],
         "tests": [
             test
             for measurement in measurements
@@ -42,6 +51,12 @@ def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str) -> str:
     if measurements and not document["tests"]:
         raise ConfigError(f"the run {run.run_id} does not say on which kernel it measured")
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def check_origin(origin: str) -> None:
+    """Raise ConfigError for what cannot be a CI system's name."""
+    if not _ORIGIN.fullmatch(origin):
+        raise ConfigError(f"--origin {origin!r} is no name of a CI system", hint="use a-z, 0-9 and _")
 
 
 def _identity(kernel: KernelFacts) -> str:

@@ -1,0 +1,152 @@
+"""A job of KernelCI's for this lab: what it asks for, and its kernel as a build folder.
+
+Source: kernelci-core of August 2026 (config/runtime/base/pull_labs.jinja2, kernelci/runtime/pull_labs.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, ValidationError
+
+from fsjoule.errors import ConfigError
+from fsjoule.kernelci.api import is_node
+from fsjoule.kernelci.web import asked, download, is_address
+from fsjoule.kernels.recipe import Recipe
+from fsjoule.model import MIB
+
+# A job without tests of its own asks for a boot; a pipeline may call our bench by its name.
+TESTS: Final = ("boot", "fsjoule")
+_ARCHITECTURES: Final = {"arm": ("armhf", "armel"), "arm64": ("arm64",), "x86_64": ("amd64",), "i386": ("i386",)}
+_MOST_BYTES: Final = {"kernel": 512 * MIB, "dtb": 16 * MIB, "modules": 4096 * MIB}
+_ARCHIVES: Final = (".tar", ".tar.gz", ".tar.xz")
+_DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class _Data(BaseModel):
+    platform: str | None = None
+    runtime: str | None = None
+    kernel_revision: dict[str, Any] | None = None
+
+
+class _Node(BaseModel):
+    id: str
+    name: str = ""
+    artifacts: dict[str, str] | None = None
+    data: _Data | None = None
+    timeout: datetime | None = None
+
+
+class _Test(BaseModel):
+    type: str
+
+
+class _Board(BaseModel):
+    platform: str
+    arch: str
+
+
+class _Integrity(BaseModel):
+    sha256: dict[str, str] = Field(default_factory=dict)
+
+
+class Definition(BaseModel):
+    """What a job asks for. Fields that a bench does not use are left out: root filesystem, console, call-back."""
+
+    artifacts: dict[str, str]
+    tests: list[_Test] = Field(default_factory=list[_Test])
+    environment: _Board
+    integrity: _Integrity = Field(default_factory=_Integrity)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: its node, the address of its definition, its kernel's revision ("": unknown), and until when it waits."""
+
+    node: str
+    name: str
+    definition: str
+    revision: str
+    ends: datetime | None
+
+
+def job_of(event: dict[str, Any], runtime: str, platform: str) -> Job | None:
+    """The job of an event, if it is for this lab and this platform; else None."""
+    try:
+        node = _Node.model_validate(event.get("node"))
+    except ValidationError:
+        return None
+    data, url = node.data, (node.artifacts or {}).get("job_definition", "")
+    if data is None or (data.runtime, data.platform) != (runtime, platform) or not is_node(node.id):
+        return None
+    # A LAVA job for labs behind a firewall ends with .yaml.
+    if not is_address(url) or not urlsplit(url).path.endswith(".json"):
+        return None
+    told = data.kernel_revision or {}
+    revision = str(told.get("describe") or told.get("commit") or "")
+    ends = node.timeout
+    return Job(node.id, node.name, url, revision, ends.replace(tzinfo=UTC) if ends and not ends.tzinfo else ends)
+
+
+def definition_of(job: Job) -> Definition:
+    """Fetch the definition. Raises KernelCIError if that fails, ConfigError if it is none."""
+    found = asked("GET", job.definition, f"fetching the definition of job {job.node}")
+    try:
+        return Definition.model_validate(found)
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"the definition of job {job.node} is none: {where}: {first['msg']}") from error
+
+
+def check(definition: Definition, platform: str, recipe: Recipe) -> None:
+    """Raise ConfigError for a job that this lab's board cannot do."""
+    board = definition.environment
+    if board.platform != platform:
+        raise ConfigError(f"the job is for {board.platform!r}, and this board is {platform!r}")
+    if recipe.architecture not in _ARCHITECTURES.get(board.arch, ()):
+        raise ConfigError(f"the job's kernel is for {board.arch!r}, and this board is {recipe.architecture}")
+    if strange := sorted({each.type for each in definition.tests} - set(TESTS)):
+        raise ConfigError(f"this lab measures filesystems and runs no tests of type {', '.join(strange)}")
+    if missing := [name for name in ("kernel", "modules") if name not in definition.artifacts]:
+        raise ConfigError(f"the job has no {' and no '.join(missing)}")
+    if recipe.boot.dtb is not None and "dtb" not in definition.artifacts:
+        raise ConfigError(f"the job has no dtb, and this board needs {recipe.boot.dtb}")
+
+
+def bring_kernel(job: Job, definition: Definition, into: Path) -> Path:
+    """A build folder of the job's kernel below `into`. Raises ConfigError, KernelCIError, StorageError."""
+    folder = into / (_UNSAFE.sub("_", job.revision) or "kernel")
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in _MOST_BYTES:
+        url = definition.artifacts.get(part)
+        if url is None:
+            continue
+        if not is_address(url):
+            raise ConfigError(f"the job's {part} has no address of a web server")
+        name = Path(urlsplit(url).path).name
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"the job's {part} has no name for a file: {url}")
+        if part == "modules":
+            suffix = next((each for each in _ARCHIVES if name.endswith(each)), None)
+            if suffix is None:
+                raise ConfigError(f"the job's modules are no archive that is known here: {name}", hint="modules.tar.xz")
+            name = f"modules{suffix}"
+        said = definition.integrity.sha256.get(part)
+        download(
+            url,
+            folder / name,
+            f"the {part} of job {job.node}",
+            most_bytes=_MOST_BYTES[part],
+            sha256=said if said and _DIGEST.fullmatch(said) else None,
+        )
+    (folder / "metadata.json").write_text(json.dumps({"git_describe": job.revision}), encoding="utf-8")
+    return folder

@@ -1,0 +1,221 @@
+"""Jobs that a lab takes from KernelCI, up to its bench; tests/lab/test_kernelci.py measures one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, Done, command_line
+from kernelci_server import KCIDB_TOKEN, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
+
+from fsjoule.errors import ConfigError, KernelCIError
+from fsjoule.host.paths import project_dir
+from fsjoule.kernelci.api import Api
+from fsjoule.kernelci.job import Job, bring_kernel, definition_of
+from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
+
+ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
+DTB = "imx6ul-14x14-evk.dtb"
+
+
+@pytest.fixture
+def kernelci(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[KernelCI]:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KCI_API_TOKEN", TOKEN)
+    monkeypatch.delenv("KCIDB_REST", raising=False)
+    with kernelci_server() as has:
+        yield has
+
+
+class Lab:
+    """`fsjoule kernelci poll --once` of the virtual board's lab."""
+
+    def __init__(self, kernelci: KernelCI, run: CommandLine, results: Path) -> None:
+        self.kernelci = kernelci
+        self.run = run
+        self.results = results
+
+    def __call__(self, *options: str, api: str | None = None) -> Done:
+        words = ("--runtime", RUNTIME, "--platform", "imx6ul", "--lg-env", ENVIRONMENT, "--results", self.results)
+        return self.run("kernelci", "poll", api or self.kernelci.api, *words, "--fs", "ext4", "--once", *options)
+
+
+@pytest.fixture
+def poll(kernelci: KernelCI, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Lab:
+    return Lab(kernelci, command_line(monkeypatch, capfd), tmp_path / "results")
+
+
+@pytest.fixture
+def parts(kernelci: KernelCI, tmp_path: Path) -> dict[str, str]:
+    """Artifacts whose names and addresses are right; none of them is a kernel."""
+    names = {"kernel": "zImage", "dtb": DTB, "modules": "modules.tar.xz"}
+    for name in names.values():
+        (tmp_path / name).write_bytes(name.encode())
+    return {part: kernelci.serves(tmp_path / name) for part, name in names.items()}
+
+
+def ended(kernelci: KernelCI, number: str) -> tuple[str, str, str, str]:
+    node = kernelci.nodes[number]
+    data = node["data"]
+    return node["state"], node["result"], data.get("error_code", ""), data.get("error_msg", "")
+
+
+def test_what_is_not_for_this_lab_or_is_taken_is_left_alone(
+    kernelci: KernelCI, poll: Lab, parts: dict[str, str]
+) -> None:
+    kernelci.job(1, parts, platform="imx6q-sabrelite")
+    kernelci.job(2, parts, runtime="pull-other")
+    kernelci.job(3, parts, state="running")
+    kernelci.job(4, parts, job_id="pull-mylab:somebody")
+    kernelci.job(5, parts, timeout="2026-01-01T00:00:00")
+    before = json.dumps(kernelci.nodes)
+    done = poll()
+    assert (done.code, json.dumps(kernelci.nodes)) == (0, before), done.err
+    assert "0 jobs done" in done.err
+    assert "somebody has taken it" in done.err
+    assert "left, KernelCI ends it at" in done.err
+    # The next round begins behind the last event.
+    asked = len(kernelci.authorized)
+    assert "somebody" not in poll().err
+    assert len(kernelci.authorized) == asked + 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "why"),
+    [
+        ({"board": "imx6q-sabrelite"}, "invalid_job_params", "the job is for 'imx6q-sabrelite', and this board is"),
+        ({"arch": "arm64"}, "invalid_job_params", "the job's kernel is for 'arm64', and this board is armhf"),
+        ({"type": "ltp"}, "invalid_job_params", "runs no tests of type ltp"),
+        ({"without": "modules"}, "invalid_job_params", "the job has no modules"),
+        ({"without": "dtb"}, "invalid_job_params", f"the job has no dtb, and this board needs {DTB}"),
+        ({"kernel": "ftp://x/zImage"}, "invalid_job_params", "the job's kernel has no address of a web server"),
+        ({"kernel": "{url}/storage/Image.gz"}, "Infrastructure", "refuses with HTTP 404"),
+        ({"kernel": "http://127.0.0.1:9/zImage"}, "Infrastructure", "cannot be reached: ConnectionError"),
+        ({"sha256": {"kernel": "0" * 64}}, "Infrastructure", "the kernel of job {job} is damaged: "),
+        ({}, "invalid_job_params", "modules.tar.xz cannot be unpacked"),
+        ({"dtb": "{url}/storage/modules.tar.xz"}, "invalid_job_params", f"no device tree {DTB}"),
+    ],
+)
+def test_a_job_that_cannot_be_measured_ends_with_its_reason(
+    changed: dict[str, Any], code: str, why: str, poll: Lab, parts: dict[str, str]
+) -> None:
+    kernelci = poll.kernelci
+    parts |= {name: changed[name].format(url=kernelci.url) for name in ("kernel", "dtb") if name in changed}
+    parts.pop(changed.get("without", ""), None)
+    job = kernelci.job(7, parts, **changed)
+    done = poll()
+    assert done.code == 0, done.err
+    state, result, found, message = ended(kernelci, job)
+    assert (state, result, found) == ("done", "incomplete", code), message
+    assert why.format(job=job) in message
+    assert kernelci.nodes[job]["data"]["job_id"].startswith(f"{RUNTIME}:")
+    assert why.format(job=job) in done.err
+    assert not poll.results.exists()
+
+
+def test_a_definition_that_is_none_ends_its_job(kernelci: KernelCI, poll: Lab, parts: dict[str, str]) -> None:
+    job = kernelci.job(7, parts)
+    [name] = [name for name in kernelci.files if "pull_labs_jobs" in name]
+    kernelci.files[name] = b'{"artifacts": {}, "tests": []}'
+    assert poll().code == 0
+    assert ended(kernelci, job)[2:] == (
+        "invalid_job_params",
+        f"the definition of job {job} is none: environment: Field required",
+    )
+    job = kernelci.job(8, parts)
+    kernelci.files[name.replace("7.json", "8.json")] = b"<html>"
+    assert poll().code == 0
+    assert ended(kernelci, job)[2] == "Infrastructure"
+
+
+def test_files_arrive_whole_under_the_names_of_a_build_folder_and_without_a_token(
+    kernelci: KernelCI, parts: dict[str, str], tmp_path: Path
+) -> None:
+    sums = {part: digest(tmp_path / url.rpartition("/")[2]) for part, url in parts.items()}
+    kernelci.job(7, parts, sha256=sums)
+    [name] = [name for name in kernelci.files if "pull_labs_jobs" in name]
+    job = Job("7" * 24, "job", f"{kernelci.url}{name}", "v6.13-rc2/../x", None)
+    folder = bring_kernel(job, definition_of(job), tmp_path / "into")
+    assert folder == tmp_path / "into" / "v6.13-rc2_.._x"
+    assert {each.name: each.read_bytes() for each in folder.iterdir() if each.suffix != ".json"} == {
+        each: each.encode() for each in ("zImage", DTB, "modules.tar.xz")
+    }
+    assert json.loads((folder / "metadata.json").read_text()) == {"git_describe": "v6.13-rc2/../x"}
+    assert {token for path, token in kernelci.authorized if path.startswith("/storage")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        ("KCI_API_TOKEN=", 2, "there is no token of http://127.0.0.1"),
+        ("KCI_API_TOKEN=wrong", 7, "refuses with HTTP 401"),
+        ("KCIDB_REST=https://db.kernelci.org", 2, "KCIDB_REST is not https://TOKEN@HOST"),
+        ("--origin=My Lab", 2, "is no name of a CI system"),
+        ("--fs=ext5", 2, "ext5"),
+        ("--suite=none", 2, "unknown suite 'none'"),
+    ],
+)
+def test_a_lab_that_cannot_begin_says_why(
+    changed: str, code: int, message: str, poll: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, value = changed.partition("=")
+    options = (name, value) if name.startswith("-") else ()
+    if not options:
+        monkeypatch.setenv(name, value)
+    done = poll(*options)
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert "wrong" not in done.err.replace("the token is wrong", "")
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "message"),
+    [
+        ("ftp://api", 2, "no address of KernelCI's API"),
+        ("https://me:secret@api", 2, "no address of KernelCI's API"),
+        ("http://127.0.0.1:9/latest", 7, "cannot be reached: ConnectionError"),
+        ("{url}/storage", 7, "refuses with HTTP 404"),
+    ],
+)
+def test_a_server_that_is_none_is_named(api: str, code: int, message: str, poll: Lab) -> None:
+    done = poll(api=api.format(url=poll.kernelci.url))
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert "secret" not in done.err
+
+
+def test_a_job_that_may_not_be_taken_is_not_measured(kernelci: KernelCI, poll: Lab, parts: dict[str, str]) -> None:
+    job = kernelci.job(7, parts)
+    kernelci.editors = False
+    done = poll()
+    assert done.code == 7
+    assert f"changing KernelCI's node {job}" in done.err
+    assert "Unauthorized to complete the operation" in done.err
+    assert ended(kernelci, job)[:2] == ("available", None)
+
+
+def test_an_answer_that_is_not_the_apis_is_refused(kernelci: KernelCI) -> None:
+    kernelci.files["/storage/events"] = b'{"detail": "hello"}'
+    with pytest.raises(KernelCIError, match="does not answer as KernelCI's API does"):
+        Api(f"{kernelci.url}/storage", TOKEN).waiting("1970-01-01T00:00:00")
+    with pytest.raises(KernelCIError, match="is no node of KernelCI's"):
+        Api(kernelci.api, TOKEN).node("../../whoami")
+    kernelci.faults["/latest/whoami"] = 503
+    with pytest.raises(KernelCIError) as caught:
+        Api(kernelci.api, TOKEN).user()
+    assert caught.value.transient
+
+
+def test_kcidb_takes_a_document_or_says_why_not(kernelci: KernelCI) -> None:
+    written = kcidb_of(kernelci.kcidb)
+    assert written == kcidb_of(f"{kernelci.kcidb}/submit")
+    assert written.url == f"{kernelci.url}/kcidb/submit"
+    assert KCIDB_TOKEN not in repr(written)
+    document = '{"version": {"major": 5, "minor": 3}}'
+    assert written.submit(document) == "a1b2c3"
+    assert kernelci.sent == [json.loads(document)]
+    with pytest.raises(KernelCIError, match=r"refuses with HTTP 401: .*InvalidToken"):
+        Kcidb(written.url, "wrong").submit(document)
+    with pytest.raises(ConfigError):
+        kcidb_of("https://user:password@host")
