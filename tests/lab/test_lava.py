@@ -154,7 +154,7 @@ def test_a_board_without_a_meter_is_measured_and_the_job_says_first_what_it_lack
     place.assert_nothing_left()
 
 
-def test_a_place_that_lacks_what_its_file_uses_is_no_device(place: Place, tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(place: Place, tmp_path: Path) -> None:
     """A place of the lab's board without its meter."""
     client = [FSJOULE.with_name("labgrid-client"), "-p", "bare"]
     matches = ("NetworkPowerPort", "NetworkSerialPort/default", "NetworkUSBSDMuxDevice")
@@ -163,6 +163,8 @@ def test_a_place_that_lacks_what_its_file_uses_is_no_device(place: Place, tmp_pa
     try:
         with pytest.raises(LabError, match=r"the place 'bare' lacks what .*: MeterDriver needs .* named 'meter'"):
             place.fsjoule("device", "bare", "--lg-env", place.lg_env)
+        with pytest.raises(LabError, match=r"unknown place 'shed'\s+hint: choose from: bare, virtual"):
+            place.fsjoule("device", "shed", "--lg-env", place.lg_env)
         assert NO_METER in place.fsjoule("device", "bare", "--lg-env", unmetered(place, tmp_path), "--template")
     finally:
         process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)
@@ -194,6 +196,19 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
         check=False,
     )
     assert len(load_run(run.path).measurements) > len(run.measurements)
+
+
+def test_a_job_that_runs_out_of_time_leaves_board_off_and_place_free(place: Place) -> None:
+    job = yaml.safe_load(place.job())
+    job["actions"][-1]["test"]["timeout"] = {"minutes": 2}
+    with place.run(place.device(), yaml.safe_dump(job)) as (running, out):
+        wait_for(lambda: place.state()[1] == "on", LIMIT_S, lambda: output(out))
+        wait_for(lambda: "timed out" in output(out), LIMIT_S, lambda: output(out))
+        wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        assert running.wait(LIMIT_S) == 1
+    assert of_job(out)["result"] == "fail"
+    place.assert_nothing_left()
+    assert place.newest().run.status is RunStatus.ABORTED
 
 
 def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
