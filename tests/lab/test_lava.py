@@ -166,6 +166,14 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
         with pytest.raises(LabError, match=r"unknown place 'shed'\s+hint: choose from: bare, virtual"):
             place.fsjoule("device", "shed", "--lg-env", place.lg_env)
         assert NO_METER in place.fsjoule("device", "bare", "--lg-env", unmetered(place, tmp_path), "--template")
+        # The place has a name of its own for the resource.
+        named = ["add-named-match", "*/*/NetworkSerialPort/meter", "joules"]
+        process.run([*client, *named], timeout_s=LIMIT_S, env=place.environment)
+        file = tmp_path / "named.yaml"
+        file.write_text(Path(place.lg_env).read_text().replace("port: meter", "port: joules"))
+        assert place.fsjoule("device", "bare", "--lg-env", str(file)).startswith("hostname: bare")
+        with pytest.raises(LabError, match="named 'meter'"):
+            place.fsjoule("device", "bare", "--lg-env", place.lg_env)
     finally:
         process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)
 
