@@ -167,7 +167,7 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
             place.fsjoule("device", "shed", "--lg-env", place.lg_env)
         assert NO_METER in place.fsjoule("device", "bare", "--lg-env", unmetered(place, tmp_path), "--template")
         # The place has a name of its own for the resource.
-        named = ["add-named-match", "*/*/NetworkSerialPort/meter", "joules"]
+        named = ["add-named-match", "fsjoule-deterministic/virtual/NetworkSerialPort/meter", "joules"]
         process.run([*client, *named], timeout_s=LIMIT_S, env=place.environment)
         file = tmp_path / "named.yaml"
         file.write_text(Path(place.lg_env).read_text().replace("port: meter", "port: joules"))
