@@ -1,4 +1,4 @@
-"""A job of KernelCI's for this lab: what it asks for, and its kernel as a build folder.
+"""A job of KernelCI's for this lab: its definition, and its kernel as a build folder.
 
 Source: kernelci-core of August 2026 (config/runtime/base/pull_labs.jinja2, kernelci/runtime/pull_labs.py).
 """
@@ -59,7 +59,7 @@ class _Integrity(BaseModel):
 
 
 class Definition(BaseModel):
-    """What a job asks for. Fields that a bench does not use are left out: root filesystem, console, call-back."""
+    """The definition of a job. Fields that a bench does not use are left out: root filesystem, console, call-back."""
 
     artifacts: dict[str, str]
     tests: list[_Test] = Field(default_factory=list[_Test])

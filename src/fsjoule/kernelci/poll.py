@@ -60,7 +60,7 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ends, in KernelCI's words: `result`, and for an incomplete one `code` and `why`."""
+    """The end of a job, in KernelCI's words: `result`, and for an incomplete one `code` and `why`."""
 
     result: str
     code: str = ""

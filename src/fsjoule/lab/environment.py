@@ -87,7 +87,7 @@ class EnvironmentFile:
 
     @property
     def does_without(self) -> tuple[str, ...]:
-        """A line for each part of a full lab that this board lacks: what follows from it."""
+        """A line for each part of a full lab that this board lacks, with the consequence."""
         meter = () if self.has_meter else ("without a meter: throughput only, no energy",)
         return (*meter, *([f"without an SD mux: {self.without_mux}"] if self.without_mux else []))
 

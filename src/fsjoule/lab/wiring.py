@@ -43,7 +43,7 @@ def missing_drivers(environment: EnvironmentFile) -> tuple[tuple[NamedDriver, st
 
 
 def missing_resources(environment: EnvironmentFile, offered: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    """What the file's drivers need and neither the file nor its place has. `offered`: the place's classes and names."""
+    """The needs of drivers that neither the file nor its place meets. `offered`: the place's classes and names."""
     there = [target_factory.resources[cls] for cls in environment.resources]
     there += [target_factory.resources[cls] for cls, _ in offered if cls in target_factory.resources]
     names = {name for _, name in offered}
