@@ -77,7 +77,7 @@ def smoke_job(job: Job, environment: EnvironmentFile, image: Image) -> str:
 
 
 def login_of(environment: EnvironmentFile) -> Login:
-    """LAVA's way to log in to the board. Raises ConfigError if it cannot, and for a board whose card LAVA cannot write."""
+    """LAVA's login on the board. Raises ConfigError if it has none, and for a board whose card LAVA cannot write."""
     if environment.profile.reach is not Reach.CARD:
         raise ConfigError(
             f"a smoke job writes the card, and on this board without an SD mux {environment.without_mux}",
