@@ -61,7 +61,7 @@ class Bisection:
                 self.builds,
                 self.boards or self.boots,
                 "virtual",
-                self._enter,
+                self,
                 self.said.append,
                 self.scan,
                 self.earlier,
@@ -71,10 +71,13 @@ class Bisection:
         with bisection_log(self.folder) as log:
             return profile_pair(log, self.builds, self.boots, self.said.append)
 
-    def _enter(self, before: str, merge: str) -> Line | None:
+    def is_merge(self, commit: str) -> bool:
+        return commit in self.inside
+
+    def enter(self, before: str, merge: str) -> Line:
+        """As with a tree, it is then the last step of the line inside of it."""
         assert before < merge
-        inner = self.inside.get(merge)
-        return Line(inner, inside=merge) if inner else None
+        return Line(self.inside.pop(merge), inside=merge)
 
     def answer(self) -> Bisected:
         state = self.run()

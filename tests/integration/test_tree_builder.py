@@ -25,6 +25,7 @@ from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.outcomes import Builds, Built, Unbuildable
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import DEFAULT_RECIPE
+from fsjoule.runs.bisect.builds import TreeBuilds
 
 LIMIT_S = 120.0
 
@@ -328,3 +329,20 @@ def test_positions_inside_of_a_merge_and_reverts_are_built(tree: Path) -> None:
     assert None not in images
     assert len(set(images[:3])) == 3
     assert images[3] == images[1]
+
+
+def test_a_merge_may_be_looked_at_before_it_is_entered(tree: Path) -> None:
+    git(tree, "checkout", "--quiet", "-b", "side")
+    changed(tree, "fs/ext4/inode.c", "x +", "x -")
+    git(tree, "checkout", "--quiet", "main")
+    changed(tree, "init/main.c", "return FS", "return FS + 1")
+    git(tree, "merge", "--quiet", "--no-ff", "--no-edit", "side")
+    line, builds = line_of(tree)
+    before, merge = line[-2].id, line[-1].id
+    with TreeBuilds(builds.repository, builds, lambda: builds, print) as found:
+        found.add(line)
+        assert [found.is_merge(merge) for _ in range(2)] == [True, True]
+        assert not found.is_merge(before)
+        inner = found.enter(before, merge)
+        assert (inner.commits[0], inner.commits[-1], inner.inside) == (before, merge, merge)
+        assert not found.is_merge(merge)

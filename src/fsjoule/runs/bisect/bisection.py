@@ -68,7 +68,7 @@ def bisect(request: Request) -> State:
         boots = closing.enter_context(Boards(_boards(request, choice), request.say))
         earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
         search = Search(
-            log, builds, boots, request.environment.profile.name, builds.inside, request.say, request.scan, earlier
+            log, builds, boots, request.environment.profile.name, builds, request.say, request.scan, earlier
         )
         if request.further:
             search.go_on()
@@ -110,4 +110,4 @@ def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
             hint="the repository's history was rewritten: begin anew with another --state",
         )
     for entered in lines[1:]:
-        builds.inside(entered.commits[0], entered.inside)
+        builds.enter(entered.commits[0], entered.inside)

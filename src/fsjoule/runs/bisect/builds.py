@@ -54,10 +54,12 @@ class TreeBuilds:
             inside=inside,
         )
 
-    def inside(self, before: str, merge: str) -> Line | None:
-        """The line inside of a merge; None for a commit that is no merge."""
-        line = tree.inside(self.repository, self._commits[before], self._commits[merge])
-        return self.add(line, inside=merge) if line else None
+    def is_merge(self, commit: str) -> bool:
+        return self._commits[commit].is_merge
+
+    def enter(self, before: str, merge: str) -> Line:
+        """The line inside of a merge. From now on its commits are asked for, and the merge is its last step."""
+        return self.add(tree.inside(self.repository, self._commits[before], self._commits[merge]), inside=merge)
 
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
         for aligned in (False, True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
@@ -31,11 +31,20 @@ _OF_CULPRITS: Final = {Purpose.LAYOUT, Purpose.CURE}
 _EMPTY_BOOTS: Final = 2
 
 
+class Merges(Protocol):
+    """The merges among the commits that are known."""
+
+    def is_merge(self, commit: str) -> bool: ...
+
+    def enter(self, before: str, merge: str) -> Line:
+        """Make the commits inside of a merge known; `before` is the position before it. Returns their line."""
+        ...
+
+
 @dataclass
 class Search:
     """A bisection under way.
 
-    `enter` gives the line inside of a merge, by the commit before it and the merge; None for a commit that is no merge.
     `scan` is how many commits between equal ends are looked at, `earlier` the runs that count as evidence, too.
     """
 
@@ -43,7 +52,7 @@ class Search:
     builds: KernelBuilds
     boots: KernelBoots
     board: str
-    enter: Callable[[str, str], Line | None]
+    merges: Merges
     say: Callable[[str], None]
     scan: int = 0
     earlier: EarlierRuns | None = None
@@ -107,25 +116,24 @@ class Search:
 
     def _entered(self, state: State, standing: Standing) -> bool:
         """Go on inside of the culprit if it is a merge."""
-        inner = self._inside(state, standing)
-        if inner is None:
+        if not self._to_enter(state, standing):
             return False
         merge = state.commit(standing.bad)
+        inner = self.merges.enter(state.commit(standing.bad - 1), merge)
         self.say(f"{merge[:12]} is a merge: searching the {len(inner.commits) - 1} commits inside of it")
         self.log.add(inner)
         return True
 
-    def _inside(self, state: State, standing: Standing) -> Line | None:
-        """The line inside of the most probable commit, if it is a merge that was not entered yet."""
+    def _to_enter(self, state: State, standing: Standing) -> bool:
+        """Whether the most probable commit is a merge that was not entered yet."""
         merge = state.commit(standing.bad)
-        if len(standing.members) > 1 or any(line.inside == merge for line in state.lines):
-            return None
-        return self.enter(state.commit(standing.bad - 1), merge)
+        entered = any(line.inside == merge for line in state.lines)
+        return len(standing.members) == 1 and not entered and self.merges.is_merge(merge)
 
     def _ahead(self, state: State, step: Measure) -> tuple[WantedKernel, ...]:
         """The kernels that may be wanted next. Those that confirm a culprit further are not wanted for a merge."""
         wanted = state.ahead(step)
-        if step.purpose is Purpose.CONFIRMATION and self._inside(state, step.standing) is not None:
+        if step.purpose is Purpose.CONFIRMATION and self._to_enter(state, step.standing):
             return tuple(kernel for kernel in wanted if kernel.is_plain)
         return wanted
 
