@@ -3,7 +3,7 @@
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
-# make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), compare two power-ons of the Orange Pi in guest time
+# make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
 # make test-lava      drive the virtual lab with a real LAVA server: half an hour or less; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c

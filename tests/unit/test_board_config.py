@@ -97,6 +97,15 @@ def test_a_board_in_guest_time_has_no_disks(tmp_path: Path) -> None:
         read(tmp_path, config.to_toml())
 
 
+def test_a_board_in_guest_time_starts_no_firmware(tmp_path: Path) -> None:
+    guest = GuestTimeConfig(mailbox=tmp_path / "box", probe=tmp_path / "probe.so")
+    config = board_config(tmp_path)
+    config = replace(config, guest_time=guest, qemu=replace(config.qemu, boot=Boot.FIRMWARE))
+    with pytest.raises(ConfigError, match=r"in guest time cannot start with qemu\.boot = 'firmware'") as caught:
+        read(tmp_path, config.to_toml())
+    assert caught.value.line is not None
+
+
 def test_a_disk_image_is_sparse_and_gets_the_size_of_its_config(tmp_path: Path) -> None:
     image = tmp_path / "card-d.img"
     prepare_disk(image, 8 * MIB)
@@ -216,8 +225,15 @@ def test_every_board_is_described_by_what_is_its_own(file: Path) -> None:
         return  # a card
     config = BoardConfig.from_toml(file)
     assert config.card.control_socket == file.with_name("mux.sock")
-    assert load_recipe(recipes_folder(), config.recipe).boot_loader.pieces.keys() == (
-        {"spl"} if config.qemu.boot is Boot.LOADER and config.flash_memory is None else set()
+    assert (
+        load_recipe(recipes_folder(), config.recipe).boot_loader.pieces.keys()
+        == (
+            {
+                Boot.KERNEL: set(),
+                Boot.LOADER: {"spl"} if config.flash_memory is None else set(),
+                Boot.FIRMWARE: {"bootcode", "start", "fixup", "config", "u-boot"},
+            }[config.qemu.boot]
+        )
     )
 
 
@@ -229,6 +245,15 @@ def test_a_board_with_its_own_boot_loader_gets_no_kernel_and_serial_lines_in_its
     assert not {"-kernel", "-initrd", "-dtb", "-append"} & set(found)
     serials = [value for option, value in itertools.pairwise(found) if option == "-serial"]
     assert serials == ["null", "chardev:mark", "chardev:console"]
+
+
+def test_a_boot_loader_in_the_kernels_place_gets_its_device_tree_and_no_initrd() -> None:
+    config = board_config(Path("/lab"))
+    boot = BootFiles(Path("u-boot.bin"), None, Path("board.dtb"), "")
+    found = arguments(config, boot, config.card.image, console=3, mark=4, control=5)
+    options = dict(itertools.pairwise(found))
+    assert (options["-kernel"], options["-dtb"]) == ("u-boot.bin", "board.dtb")
+    assert "-initrd" not in found
 
 
 def drives_and_devices(config: BoardConfig) -> list[str]:

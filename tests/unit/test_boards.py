@@ -222,6 +222,7 @@ def test_an_exporters_file_that_the_exporter_would_not_take_is_refused(
 def test_a_virtual_boards_file_is_checked_as_well() -> None:
     assert problems(PROJECT / "env" / "virtual.yaml") == []
     assert problems(PROJECT / "env" / "virtual-orangepi.yaml") == []
+    assert problems(PROJECT / "env" / "virtual-rpi3.yaml") == []
     assert problems(PROJECT / "env" / "deterministic.yaml") == []
     assert problems(PROJECT / "env" / "deterministic-orangepi.yaml") == []
 

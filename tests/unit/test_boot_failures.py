@@ -15,6 +15,8 @@ from fsjoule.model import ImageFacts
 
 SCANNED = "switch to partitions #0, OK\r\nmmc0 is current device\r\nScanning mmc 0:1...\r\n"
 FOUND = SCANNED + "Found /extlinux/extlinux.conf\r\nRetrieving file: /extlinux/extlinux.conf\r\n1:\tfsjoule\r\n"
+# A newer U-Boot's, on a Raspberry Pi.
+BOOTFLOWS = "** Booting bootflow '<NULL>' with efi_mgr\r\nLoading Boot0000 'mmc 0' failed\r\n"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,8 @@ FOUND = SCANNED + "Found /extlinux/extlinux.conf\r\nRetrieving file: /extlinux/e
         (SCANNED + "Found U-Boot script /boot.scr\r\nBOOTP broadcast 1", "it gave up what the card names"),
         (FOUND + "EXTLINUX FAILED: continuing...\r\nConfig file not found\r\n", "it gave up what the card names"),
         (SCANNED + "\r\n=> ", "there is no extlinux/extlinux.conf"),
+        (BOOTFLOWS + "Boot failed (err=-14)\r\nU-Boot> ", "there is no extlinux/extlinux.conf"),
+        (BOOTFLOWS + "** Booting bootflow 'mmc.part_1' with extlinux\r\nU-Boot> ", "it gave up what the card names"),
     ],
 )
 def test_a_failure_ends_the_wait_and_has_a_meaning(said: str, meaning: str) -> None:

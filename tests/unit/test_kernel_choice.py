@@ -14,13 +14,13 @@ import pytest
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.images.emulator import needed_qemu
-from fsjoule.kernels.build_folder import BuildFolder, build_folder
+from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.packages import PackageFile, _device_tree
-from fsjoule.kernels.recipe import load_recipe
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.sources import kernel_choice, numbered
 
-RECIPE = load_recipe(Path(__file__).parents[2] / "images")
+RECIPE = load_recipe(recipes_folder())
 DTB = RECIPE.boot.dtb or ""
 
 
@@ -237,3 +237,39 @@ def test_a_kernel_image_says_its_release(pack: Callable[[bytes], bytes]) -> None
     code = b"\x1f\x8b\x08 and \xfd7zXZ\0 are constants of the decompressor"
     assert kernel_release(code + pack(text) + b"the end") == "6.1.5-mine"
     assert kernel_release(code) is None
+
+
+# -------------------------------------------------------------------------------------------------------- architecture
+
+ARM64 = bytes(56) + b"ARMd" + bytes(200) + b"Linux version 6.1.5 (someone)"
+ARMHF = bytes(0x24) + b"\x18\x28\x6f\x01" + bytes(200)
+
+
+@pytest.mark.parametrize(
+    ("board", "image", "says"),
+    [
+        ("rpi3", ARMHF, r"the kernel image \S+/Image is for armhf, but \S+/rpi3.toml for arm64"),
+        ("rpi3", bytes(56) + b"RSC\x05" + bytes(200), "is for riscv64, but .* for arm64"),
+        ("rpi3", bytes(0x202) + b"HdrS" + bytes(200), "is for amd64, but .* for arm64"),
+        ("rpi3", b"Linux version 6.1.5 (", "is of an unknown format, but .* for arm64"),
+        ("rpi3", gzip.compress(ARMHF), "is for armhf, but .* for arm64"),
+        ("rpi3", gzip.compress(ARM64)[:-9], r"the kernel image \S+/Image is damaged"),
+        ("imx6ul", ARM64, r"the kernel image \S+/zImage is for arm64, but \S+/imx6ul.toml for armhf"),
+        # Taken: it lacks modules only.
+        ("rpi3", ARM64, r"the kernel 6\.1\.5 has no bcm2835"),
+        ("rpi3", gzip.compress(ARM64), r"the kernel 6\.1\.5 has no bcm2835"),
+    ],
+)
+def test_a_kernel_for_another_processor_is_named(
+    board: str, image: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    shipped = load_recipe(recipes_folder(), board)
+    boot = shipped.boot.model_copy(update={"dtb": None, "device_tree": {}})
+    recipe = shipped.model_copy(update={"boot": boot})
+    folder = write(tmp_path / "build", boot.image)
+    (folder / boot.image).write_bytes(image)
+    (folder / "lib/modules/6.1.5").mkdir(parents=True)
+    (folder / "lib/modules/6.1.5/modules.builtin").touch()
+    with pytest.raises(ConfigError, match=says):
+        folder_kernel(recipe, build_folder(folder, boot), progress=print)

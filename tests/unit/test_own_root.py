@@ -13,15 +13,16 @@ from fsjoule.images.own_root import BUSYBOX, add_busybox, archive_sha256, check_
 from fsjoule.images.userland import _finish, _merge_usr
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe, recipes_folder
 
+ARM64 = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(100)
 ARM = b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x28\x00" + bytes(100)
 X86 = ARM[:18] + b"\x3e\x00" + bytes(100)
 RECIPE = load_recipe(recipes_folder(), "imx6ul")
-TEXT = 'base = "imx6ul"\n[userland]\npackages = []\narchive = "{}"\n'
+TEXT = 'base = "{}"\n[userland]\npackages = []\narchive = "{}"\n'
 
 
-def own(tmp_path: Path, archive: Path) -> Recipe:
+def own(tmp_path: Path, archive: Path, base: str = "imx6ul") -> Recipe:
     file = tmp_path / "mine.toml"
-    file.write_text(TEXT.format(archive))
+    file.write_text(TEXT.format(base, archive))
     return load_recipe(recipes_folder(), str(file))
 
 
@@ -83,6 +84,15 @@ def test_a_root_filesystem_that_cannot_measure_is_refused(
         check_root(own(tmp_path, file), file, tree)
 
 
+def test_a_64_bit_board_takes_a_64_bit_root_filesystem_only(tmp_path: Path) -> None:
+    recipe = own(tmp_path, tmp_path / "rootfs.tar", "rpi3")
+    for name, program in (("arm64", ARM64), ("armhf", ARM)):
+        _merge_usr(root(tmp_path / name, program))
+    check_root(recipe, tmp_path / "rootfs.tar", tmp_path / "arm64")
+    with pytest.raises(ConfigError, match=r"rootfs.tar is for 32-bit ARM \(sh\), but .*mine.toml for arm64"):
+        check_root(recipe, tmp_path / "rootfs.tar", tmp_path / "armhf")
+
+
 def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
     file = tmp_path / "rootfs.tar"
     with pytest.raises(ConfigError, match=r"mine.toml: the root filesystem cannot be read: .*rootfs.tar: No such file"):
@@ -108,7 +118,7 @@ def test_a_recipe_may_lie_outside_the_checkout_and_needs_files_for_its_root(tmp_
     assert (recipe.name, recipe.file) == ("mine", str(tmp_path / "mine.toml"))
     assert recipe.modules == RECIPE.modules
     with pytest.raises(ConfigError, match="neither packages nor an archive"):
-        parse_recipe(TEXT.format(""), name="mine", file=tmp_path / "mine.toml")
+        parse_recipe(TEXT.format("imx6ul", ""), name="mine", file=tmp_path / "mine.toml")
     with pytest.raises(ConfigError, match="unknown image recipe"):
         load_recipe(recipes_folder(), str(tmp_path / "none.toml"))
     (tmp_path / "binary.toml").write_bytes(b"\xff")

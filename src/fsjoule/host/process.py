@@ -37,6 +37,7 @@ PACKAGES: Final[dict[str, str]] = {
     "mmdebstrap": "mmdebstrap",
     "modprobe": "kmod",
     "ninja": "ninja-build",
+    "qemu-system-aarch64": "qemu-system-arm",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-x86_64": "qemu-system-x86",
     "rsync": "rsync",

@@ -1,8 +1,25 @@
-"""A kernel image from a build, ARM's zImage, 64-bit ARM's Image or x86's bzImage: its release, its form on the card."""
+"""A kernel image from a build (ARM's zImage, 64-bit ARM's Image, x86's bzImage): its architecture, release and form."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from fsjoule.kernels import arm64image, bzimage, zimage
+
+# RISC-V's Image has a header like 64-bit ARM's (the kernel's Documentation/riscv/boot-image-header.rst).
+_RISCV_MAGIC: Final = b"RSC\x05"
+_RISCV_MAGIC_AT: Final = 56
+
+
+def architecture_of(image: bytes) -> str | None:
+    """Debian's name of the architecture that a kernel image is for; None for an unknown format."""
+    if arm64image.is_image(image):
+        return "arm64"
+    if zimage.is_zimage(image):
+        return "armhf"
+    if bzimage.is_bzimage(image):
+        return "amd64"
+    return "riscv64" if image[_RISCV_MAGIC_AT : _RISCV_MAGIC_AT + len(_RISCV_MAGIC)] == _RISCV_MAGIC else None
 
 
 def kernel_release(image: bytes) -> str | None:

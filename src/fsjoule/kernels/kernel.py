@@ -11,6 +11,7 @@ import hashlib
 import json
 import lzma
 import shutil
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
-from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.image import architecture_of, kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import Recipe
 
@@ -29,6 +30,8 @@ from fsjoule.kernels.recipe import Recipe
 STAGE_VERSION: Final = 3
 
 _DEVICE_TREE: Final = "board.dtb"
+_UNPACKED: Final = "Image"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 
 
@@ -140,8 +143,9 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
             f"the modules of {release} are incomplete: there is no modules.builtin",
             hint="install them again: make modules_install INSTALL_MOD_PATH=FOLDER",
         )
-    _check_release(parts.image, release)
-    image = shutil.copyfile(parts.image, folder / recipe.boot.image)
+    image = folder / recipe.boot.image
+    image.write_bytes(_image(parts.image, recipe))
+    _check_release(image, release)
     if parts.dtb is not None:
         change_device_tree(shutil.copyfile(parts.dtb, folder / _DEVICE_TREE), recipe)
     process.run(["depmod", "-b", parts.modules.parents[2], release], timeout_s=300)
@@ -165,6 +169,28 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
     kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
     return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
+
+
+def _image(file: Path, recipe: Recipe) -> bytes:
+    """The kernel image of a build. Raises ConfigError for another processor's, which would never say a word.
+
+    `make bindeb-pkg` packs 64-bit ARM's image with gzip, and U-Boot's distro boot wants it unpacked.
+    """
+    content = file.read_bytes()
+    if recipe.boot.image == _UNPACKED and content.startswith(_GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ConfigError(f"the kernel image {file} is damaged: {error}", hint="build it again") from error
+    found = architecture_of(content)
+    # 64-bit ARM's image always has a header.
+    if found != recipe.architecture and (found is not None or recipe.boot.image == _UNPACKED):
+        known = "of an unknown format" if found is None else f"for {found}"
+        raise ConfigError(
+            f"the kernel image {file} is {known}, but {recipe.file} for {recipe.architecture}",
+            hint=f"build {recipe.boot.image} for the board's processor",
+        )
+    return content
 
 
 def _check_release(image: Path, release: str) -> None:

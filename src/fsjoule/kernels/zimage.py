@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from fsjoule.kernels.legacy_image import legacy_image
 
-_ZIMAGE_MAGIC: Final = 0x016F2818  # at 0x24; Linux: arch/arm/boot/compressed/head.S
+_MAGIC: Final = bytes.fromhex("18286f01")  # Linux: arch/arm/boot/compressed/head.S
+_MAGIC_AT: Final = 0x24
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _DECOMPRESSOR_BYTES: Final = 16384  # the code before the packed kernel ends within this
@@ -34,6 +35,10 @@ def unpacked_kernel(zimage: bytes, *, memory_base: int, name: str) -> bytes | No
     if kernel is None or offset is None:
         return None
     return legacy_image(kernel, load_address=memory_base + offset, name=name)
+
+
+def is_zimage(image: bytes) -> bool:
+    return image[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 
 def kernel_release(zimage: bytes) -> str | None:
@@ -75,7 +80,7 @@ def text_offset(zimage: bytes) -> int | None:
 
     It computes the address with `add r4, rN, #TEXT_OFFSET`. None unless there is exactly one such instruction.
     """
-    if len(zimage) < _DECOMPRESSOR_BYTES or struct.unpack_from("<I", zimage, 0x24)[0] != _ZIMAGE_MAGIC:
+    if len(zimage) < _DECOMPRESSOR_BYTES or not is_zimage(zimage):
         return None
     words = struct.unpack_from(f"<{_DECOMPRESSOR_BYTES // 4}I", zimage)
     values = {_immediate(word) for word in words if word & _ADD_R4_MASK == _ADD_R4}

@@ -19,9 +19,13 @@ _EXPLAINED: Final = [(re.compile(pattern), meaning) for pattern, meaning in _MEA
 FAILURE: Final = "|".join(_MEANINGS)
 
 # On a board that boots from its card: U-Boot tries the network, or shows its prompt.
-NOTHING_FOUND: Final = r"BOOTP broadcast \d+|Config file not found|(?:\r\n|\n\r)=> "
+_GAVE_UP: Final = r"BOOTP broadcast \d+|Config file not found"
+_PROMPT: Final = r"(?:=|U-Boot)>"
+NOTHING_FOUND: Final = rf"{_GAVE_UP}|(?:\r\n|\n\r){_PROMPT} "
 _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
-_FOUND: Final = re.compile(r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)")
+_FOUND: Final = re.compile(
+    r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
+)
 
 
 def last_words(lines: Sequence[str]) -> str:
@@ -40,7 +44,7 @@ def reason(message: str, said: str) -> str:
     for pattern, meaning in _EXPLAINED:
         if pattern.search(message):
             return f"{meaning} ({message})"
-    if re.fullmatch(NOTHING_FOUND.replace(r"(?:\r\n|\n\r)=> ", "=>"), message):
+    if re.fullmatch(f"{_GAVE_UP}|{_PROMPT}", message):
         if _NO_TABLE.search(said):
             found = "there is no partition table on the card"
         elif not _FOUND.search(said):

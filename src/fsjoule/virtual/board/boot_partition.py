@@ -1,6 +1,7 @@
-"""The virtual board's boot loader: finds kernel, initrd, device tree and command line on the card.
+"""What starts on the virtual board, from the card's first partition.
 
-It works like U-Boot's `sysboot` on a real board: it reads /extlinux/extlinux.conf on the card's first partition.
+`load` works like U-Boot's `sysboot` on a real board: it reads /extlinux/extlinux.conf. `load_by_firmware` works like
+the firmware of a Raspberry Pi's GPU, which QEMU does not emulate: it reads /config.txt.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from fsjoule.host import process
 
 SECTOR_BYTES: Final = 512
 EXTLINUX: Final = "/extlinux/extlinux.conf"
+CONFIG_TXT: Final = "/config.txt"
+# Without these files on the card a Raspberry Pi 3 does nothing.
+_GPU_FILES: Final = ("/bootcode.bin", "/start.elf")
 _SIGNATURE: Final = b"\x55\xaa"
 _SIGNATURE_OFFSET: Final = 510
 # The first of four entries: type at 4, first sector at 8, sectors at 12.
@@ -35,8 +39,10 @@ class BootEntry:
 
 @dataclass(frozen=True, slots=True)
 class BootFiles:
+    """Files for QEMU. A boot loader in the kernel's place has no initrd, and reads its command line itself."""
+
     kernel: Path
-    initrd: Path
+    initrd: Path | None
     device_tree: Path | None
     command_line: str
 
@@ -48,11 +54,26 @@ def load(image: Path, into: Path) -> BootFiles:
     copy_out(partition, EXTLINUX, configuration)
     entry = parse_extlinux(configuration.read_text(errors="replace"))
     tree = None if entry.device_tree is None else into / "board.dtb"
-    files = BootFiles(into / "kernel", into / "initrd", tree, entry.command_line)
-    copy_out(partition, entry.kernel, files.kernel)
-    copy_out(partition, entry.initrd, files.initrd)
+    kernel, initrd = into / "kernel", into / "initrd"
+    files = BootFiles(kernel, initrd, tree, entry.command_line)
+    copy_out(partition, entry.kernel, kernel)
+    copy_out(partition, entry.initrd, initrd)
     if entry.device_tree is not None and tree is not None:
         copy_out(partition, entry.device_tree, tree)
+    return files
+
+
+def load_by_firmware(image: Path, into: Path) -> BootFiles:
+    """Copy what config.txt names into the folder `into`. Raises LabError if the firmware would start nothing."""
+    partition = first_partition(image)
+    for name in _GPU_FILES:
+        copy_out(partition, name, into / "gpu")
+    configuration = into / "config.txt"
+    copy_out(partition, CONFIG_TXT, configuration)
+    kernel, tree = parse_config_txt(configuration.read_text(errors="replace"))
+    files = BootFiles(into / "kernel", None, into / "board.dtb", "")
+    copy_out(partition, f"/{kernel}", files.kernel)
+    copy_out(partition, f"/{tree}", into / "board.dtb")
     return files
 
 
@@ -82,6 +103,23 @@ def parse_extlinux(text: str) -> BootEntry:
     if missing:
         raise LabError(f"extlinux.conf on the card has no {' and no '.join(missing)}")
     return BootEntry(found["LINUX"], found["INITRD"], found.get("FDT") or None, found.get("APPEND", ""))
+
+
+def parse_config_txt(text: str) -> tuple[str, str]:
+    """`kernel` and `device_tree` of a Raspberry Pi's config.txt; the last line wins.
+
+    Raises LabError if one is missing, and for lines that are for some boards only, such as `[pi4]`.
+    """
+    found: dict[str, str] = {}
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line != "[all]":
+            raise LabError(f"config.txt on the card has {line}: the emulated firmware knows lines for all boards only")
+        key, _, value = line.partition("=")
+        found[key] = value
+    missing = [key for key in ("kernel", "device_tree") if not found.get(key)]
+    if missing:
+        raise LabError(f"config.txt on the card has no {' and no '.join(missing)}")
+    return found["kernel"], found["device_tree"]
 
 
 def copy_out(partition: str, name: str, target: Path) -> None:

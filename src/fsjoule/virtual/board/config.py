@@ -29,11 +29,13 @@ _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$
 class Boot(StrEnum):
     """The program that starts at power-on: the kernel of the card's extlinux.conf, or the board's own boot loader.
 
-    The boot loader is on the card, or in `flash_memory`.
+    The boot loader is on the card, or in `flash_memory`. With `firmware` it is the one that config.txt on the card
+    names, as on a Raspberry Pi.
     """
 
     KERNEL = "kernel"
     LOADER = "loader"
+    FIRMWARE = "firmware"
 
 
 class Serial(StrEnum):
@@ -206,6 +208,7 @@ class BoardConfig:
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
             _check_no_disks(config, file, text)
+            _check_not_firmware(config, file, text)
         _check_serials(config, file, text)
         return config
 
@@ -339,6 +342,13 @@ def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
         hint = "leave [disks] or [guest_time] out"
         line = line_of(text, [_DISKS, *config.disks])
         raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
+
+
+def _check_not_firmware(config: BoardConfig, file: Path, text: str) -> None:
+    if config.qemu.boot is Boot.FIRMWARE:
+        line = line_of(text, ["qemu", "boot"])
+        what = f"a board in guest time cannot start with qemu.boot = '{config.qemu.boot}'"
+        raise ConfigError(what, file=file, line=line, hint="leave [guest_time] out")
 
 
 def _check_serials(config: BoardConfig, file: Path, text: str) -> None:

@@ -229,11 +229,11 @@ class VirtualBoard:
         if self._card.position is not CardPosition.DUT:
             self._no_boot("there is no card in the board's slot")
             return
-        image, loader = self._card.image, self._config.qemu.boot is Boot.LOADER
+        image = self._card.image
         loaded = image.with_name(image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
-            files = None if loader else boot_partition.load(image, loaded)
+            files = self._boot_files(image, loaded)
             if self._guest is None:
                 self._boot(files, image, None)
             else:
@@ -244,6 +244,15 @@ class VirtualBoard:
         finally:
             # QEMU has loaded the files by now.
             shutil.rmtree(loaded, ignore_errors=True)
+
+    def _boot_files(self, image: Path, into: Path) -> boot_partition.BootFiles | None:
+        match self._config.qemu.boot:
+            case Boot.KERNEL:
+                return boot_partition.load(image, into)
+            case Boot.FIRMWARE:
+                return boot_partition.load_by_firmware(image, into)
+            case Boot.LOADER:
+                return None
 
     def _boot(self, files: boot_partition.BootFiles | None, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"

@@ -89,7 +89,8 @@ def _control(name: str, descriptor: int) -> list[str]:
 
 def _kernel(boot: BootFiles) -> list[str]:
     tree = [] if boot.device_tree is None else ["-dtb", str(boot.device_tree)]
-    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), *tree, "-append", boot.command_line]
+    initrd = [] if boot.initrd is None else ["-initrd", str(boot.initrd)]
+    return ["-kernel", str(boot.kernel), *initrd, *tree, "-append", boot.command_line]
 
 
 def _network(network: NetworkConfig | None) -> str:
