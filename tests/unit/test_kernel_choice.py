@@ -259,6 +259,17 @@ ARMHF = bytes(0x24) + b"\x18\x28\x6f\x01" + bytes(200)
         ("rpi3", ARM64, r"the kernel 6\.1\.5 has no bcm2835"),
         ("rpi3", gzip.compress(ARM64), r"the kernel 6\.1\.5 has no bcm2835"),
     ],
+    ids=[
+        "32-bit",
+        "riscv",
+        "x86",
+        "unknown",
+        "packed 32-bit",
+        "damaged",
+        "64-bit on 32-bit",
+        "64-bit",
+        "packed 64-bit",
+    ],
 )
 def test_a_kernel_for_another_processor_is_named(
     board: str, image: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
