@@ -33,14 +33,13 @@ _DIAGNOSE_S: Final = 3.0
 _TAIL: Final = 1000
 _DD: Final = ("dd", "oflag=direct", "bs=4M", "conv=fdatasync")
 
-# Ends every process of the exporter that was started to write this card, and waits until they are gone. The script has
-# the card's name only within a line, so it does not find itself.
+# Ends every process of the exporter that was started to write this card, and waits until they are gone. No process of
+# the script has the card's name as an argument, so it does not find itself. One grep searches all command lines:
+# programs for each of them would take a small computer seconds.
 _END_WRITERS: Final = """\
 card={card} tries=0
 writers() {{
-    for each in /proc/[0-9]*; do
-        tr '\\0' '\\n' 2>/dev/null <"$each/cmdline" | grep -qxF -e "$card" -e "of=$card" && echo "${{each#/proc/}}"
-    done 2>/dev/null
+    printf '%s\\nof=%s\\n' "$card" "$card" | grep -lzxsF -f - /proc/[0-9]*/cmdline | cut -d / -f 3
 }}
 while left=$(writers); [ -n "$left" ]; do
     [ $tries -ge 40 ] && {{ echo $left; exit 1; }}

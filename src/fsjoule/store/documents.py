@@ -7,7 +7,7 @@ nesting is shallow, and keys are unique. NaN is left to the reader, who can say 
 from __future__ import annotations
 
 import json
-import re
+import math
 from collections import Counter
 from typing import Any, Final, cast
 
@@ -20,10 +20,8 @@ _LARGEST_INTEGER: Final = 2**63 - 1
 _LARGEST: Final = 1e18
 _LONGEST_TEXT: Final = 1 << 16  # the end of a console has some kilobytes
 _CUT: Final = " … (cut)"
-# Documents that are too short for too many values need no check of each value, if they are shallow and have neither
-# escapes nor large numbers.
+# Documents that are too short for too many values need no check of each value, if they are shallow and have no escapes.
 _SHORT: Final = min(_LONGEST_TEXT, 2 * MOST_ENTRIES)
-_LARGE_NUMBER: Final = re.compile(r"\d[eE]\+?\d|\d{19}")
 _BRACKETS: Final = b"[]{}"
 _BUT_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
 _ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
@@ -38,8 +36,8 @@ def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = 
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
-        document = json.loads(text, object_pairs_hook=_unique)
-        if len(text) <= _SHORT and _is_plain(text) and not _LARGE_NUMBER.search(text) and _is_shallow(content):
+        document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number)
+        if len(text) <= _SHORT and _is_plain(text) and _is_shallow(content):
             return document, content
         fit = _fit(document, 1, most_entries)
         return fit, json.dumps(fit, ensure_ascii=False).encode()
@@ -70,6 +68,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _integer(digits: str) -> int:
+    if abs(value := int(digits)) > _LARGEST_INTEGER:
+        raise ValueError(f"an integer of {value.bit_length()} bits is too large")
+    return value
+
+
+def _number(digits: str) -> float:
+    if abs(value := float(digits)) > _LARGEST:
+        raise ValueError(f"{value:g} is too large")
+    return value
+
+
 def _fit(value: Any, depth: int, most: int) -> Any:  # noqa: ANN401 - whatever JSON has
     if isinstance(value, str):
         return plain(value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + _CUT)
@@ -82,8 +92,6 @@ def _fit(value: Any, depth: int, most: int) -> Any:  # noqa: ANN401 - whatever J
         return {_fit(name, depth, most): _fit(each, depth + 1, most) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
         return [_fit(each, depth + 1, most) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-        raise ValueError(f"an integer of {value.bit_length()} bits is too large")
-    if isinstance(value, float) and abs(value) > _LARGEST:
+    if isinstance(value, float) and math.isinf(value):
         raise ValueError(f"{value:g} is too large")
     return value
