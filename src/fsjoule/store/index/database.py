@@ -87,9 +87,10 @@ def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
         found = revision_of(connection)
     if is_newest(found, migrations):
         return
-    if found is None and not create:
+    if found is not None:
+        check_not_newer(found, migrations, _shown(engine.url))
+    elif not create:
         raise _absent(engine.url)
-    check_not_newer(found, migrations, _shown(engine.url))
     with _writing(engine) as connection:
         upgrade(connection, migrations)
 
