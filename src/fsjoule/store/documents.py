@@ -20,8 +20,6 @@ _LARGEST_INTEGER: Final = 2**63 - 1
 _LARGEST: Final = 1e18
 _LONGEST_TEXT: Final = 1 << 16  # the end of a console has some kilobytes
 _CUT: Final = " … (cut)"
-# Documents that are too short for too many values need no check of each value, if they are shallow and have no escapes.
-_SHORT: Final = min(_LONGEST_TEXT, 2 * MOST_ENTRIES)
 _BRACKETS: Final = b"[]{}"
 _BUT_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
 _ROUND: Final = bytes.maketrans(_BRACKETS, b"()()")
@@ -37,8 +35,8 @@ def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = 
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number)
-        if len(text) <= _SHORT and _is_plain(text) and _is_shallow(content):
-            return document, content
+        if _is_plain(text) and _is_shallow(content) and _is_small(text, most_entries):
+            return document, content  # what takes much longer need not look at each value
         fit = _fit(document, 1, most_entries)
         return fit, json.dumps(fit, ensure_ascii=False).encode()
     except RecursionError as error:
@@ -58,6 +56,11 @@ def _is_shallow(content: bytes) -> bool:
             break
         left = left.replace(b"()", b"")  # one level less
     return not left
+
+
+def _is_small(text: str, most: int) -> bool:
+    """Whether the commas and quotes of a text without escapes alone show that no list and no text is too long."""
+    return text.count(",") < most and (len(text) <= _LONGEST_TEXT or max(map(len, text.split('"'))) <= _LONGEST_TEXT)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
