@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -221,7 +221,6 @@ def test_no_space_on_the_card_makes_measurements_invalid_and_the_others_go_on(st
     ("sig", "say"),
     [
         (signal.SIGINT, "interrupted"),
-        (signal.SIGTERM, "interrupted by SIGTERM"),
         (signal.SIGHUP, "interrupted by SIGHUP"),
     ],
 )
@@ -301,53 +300,3 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
     assert {trace.info for trace in traces} == {run.run.meter}
     assert any(each.energy for each in run.measurements)
     assert_nothing_left(state, state / "devices")
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--fs", "ext5"), r"unknown filesystem 'ext5'\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs"),
-        (("--kernel", "2.6"), r"unknown kernel '2.6'\n  hint: choose from: 5.10, 6.1"),
-        (("--suite", "fast"), r"unknown suite 'fast'\n  hint: choose from: .*quick"),
-        (("--provision", "nfs"), r"unknown way to provision 'nfs'\n  hint: choose from: root, scratch"),
-        (("--provision", "root", "--fs", "vfat"), r"no card image can have 'vfat' as its root"),
-        (("--repeat", "0"), r"--repeat 0: at least one repetition"),
-    ],
-)
-def test_bad_options_list_the_choices(tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
-    done = run_bench(tmp_path / "results", *options)
-    assert done.returncode == 2
-    assert re.search(complaint, done.stdout + done.stderr), done.stdout + done.stderr
-    assert not (tmp_path / "results").exists()
-
-
-def change_strategy(text: str) -> str:
-    return text.replace("BoardStrategy:", "BordStrategy:")
-
-
-def break_yaml(text: str) -> str:
-    return text.replace("imports:\n", "imports: [\n")
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (change_strategy, r"broken.yaml:\d+: unknown driver class 'BordStrategy'\n  hint: did you mean BoardStrategy"),
-        (break_yaml, r"broken.yaml:\d+: not YAML"),
-    ],
-)
-def test_a_broken_environment_file_is_named_with_its_line(
-    tmp_path: Path, change: Callable[[str], str], complaint: str
-) -> None:
-    environment = tmp_path / "broken.yaml"
-    environment.write_text(change(ENVIRONMENT.read_text()))
-    done = run_bench(tmp_path / "results", environment=environment)
-    assert done.returncode == 2
-    assert re.search(complaint, done.stdout + done.stderr), done.stdout + done.stderr
-
-
-def test_without_an_environment_file_it_says_what_to_add() -> None:
-    bench = [sys.executable, "-m", "pytest", "tests/bench", "-p", "no:cacheprovider"]
-    done = subprocess.run(bench, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert "add --lg-env env/virtual.yaml" in done.stdout + done.stderr

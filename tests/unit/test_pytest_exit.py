@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,98 +83,114 @@ CASES = {
     "bug or dead or after": 70,
     "nothing": 2,
 }
+# The same where energy was lost.
+LOST = "2 of 2 measurements have no energy: x"
+LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 # All in one process: starting pytest takes seconds.
 MAIN = """\
 import json, pytest, sys
 from fsjoule.pytest_exit import ExitCode
-folder, lost, *cases = sys.argv[1:]
-options = ["-p", "no:cacheprovider", "-q"]
-codes = {case: int(pytest.main([*options, "-k", case, folder], plugins=[ExitCode(lambda: lost)])) for case in cases}
+options = ["-p", "no:cacheprovider", "-q", "."]
+codes = [
+    int(pytest.main([*options, "-k", case], plugins=[ExitCode(lambda: lost)])) for case, lost in json.load(sys.stdin)
+]
 print(json.dumps(codes))
 """
 
 
-def codes(folder: Path, *cases: str, lost: str = "") -> tuple[dict[str, int], str]:
-    (folder / "test_bench.py").write_text(TESTS)
-    argv = [sys.executable, "-c", MAIN, str(folder), lost, *cases]
-    environment = os.environ | ALONE
-    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
-
-
 def test_exit_codes(tmp_path: Path) -> None:
-    found, said = codes(tmp_path, *CASES)
-    assert found == CASES
-    assert "nothing was selected" in said
-    assert "test_measured, test_lab, " in said
+    (tmp_path / "test_bench.py").write_text(TESTS)
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN],
+        cwd=tmp_path,
+        env=os.environ | ALONE,
+        input=json.dumps([(case, "") for case in CASES] + [(case, LOST) for case in LOST_CASES]),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    codes = json.loads(done.stdout.splitlines()[-1])
+    assert dict(zip(CASES, codes, strict=False)) == CASES
+    assert "nothing was selected" in done.stderr
+    assert "test_measured, test_lab, " in done.stderr
+    # Lost energy is a fault of the lab unless something worse is.
+    assert dict(zip(LOST_CASES, codes[len(CASES) :], strict=True)) == LOST_CASES
+    assert done.stderr.count(LOST) == 2
 
 
-def test_lost_energy_is_a_fault_of_the_lab_unless_something_worse_is(tmp_path: Path) -> None:
-    found, said = codes(tmp_path, "measured", "invalid", "config", "bug", lost="2 of 2 measurements have no energy: x")
-    assert found == {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
-    assert said.count("2 of 2 measurements have no energy: x") == 2
-
-
-# Benches that do not get as far as their lab, in one process as well.
+# Benches that do not get as far as their lab, and what is no bench, in one process as well.
 BENCHES = """\
 import contextlib, io, json, pytest, sys
-tests, environment, *cases = sys.argv[1:]
 told = []
-for case in cases:
-    options = case.split()
+for argv in json.loads(sys.argv[1]):
     output = io.StringIO()
     with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
-        board = [] if "no-board" in options else ["--lg-env", environment]
         try:
-            words = [each for each in options if each != "no-board"]
-            code = int(pytest.main([tests, *board, "-p", "no:cacheprovider", "--capture=no", *words]))
+            code = int(pytest.main(["-p", "no:cacheprovider", "--capture=no", *argv]))
         except SystemExit as ended:
             code = ended.code
     told.append((code, output.getvalue()))
 print(json.dumps(told))
 """
+BENCH = str(PROJECT / "tests" / "bench")
+ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
+# Options of a bench, and what it says.
 WRONG = {
     "--no-such-option": "unrecognized arguments: --no-such-option",
     "--suite": "expected one argument",
+    "--suite fast": r"unknown suite 'fast'(?=\n  hint: choose from: .*quick)",
     "--repeat two": "argument --repeat: invalid int value: 'two'",
     "--repeat 99999999": "99999999 repetitions are too many",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
+    "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs)",
+    "--provision nfs": r"unknown way to provision 'nfs'(?=\n  hint: choose from: root, scratch)",
+    "--provision root --fs vfat": "no card image can have 'vfat' as its root",
     "--results /proc/x": "--results: nothing can be written in /proc/x",
+    "--kernel 2.6": r"unknown kernel '2.6'(?=\n  hint: choose from: 5.10, 6.1)",
     f"--kernel {'x' * 300}": "File name too long",
-    "no-board": "measuring needs a board: add --lg-env env/virtual.yaml",
 }
-
-
+# What is changed in its environment file, and what it says.
+BROKEN = [
+    ("BoardStrategy:", "BordStrategy:", r"unknown driver class 'BordStrategy'\n  hint: did you mean BoardStrategy"),
+    ("imports:\n", "imports: [\n", "not YAML"),
+]
 LISTED = "-q --collect-only --repeat 1 --seed 1 --fs"
 
 
 def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", BENCHES, str(PROJECT / "tests" / "bench"), str(PROJECT / "env" / "virtual.yaml")]
+    bench = [BENCH, "--lg-env", str(ENVIRONMENT)]
+    broken: list[tuple[list[str], int, str]] = []
+    for number, (right, wrong, said) in enumerate(BROKEN):
+        environment = tmp_path / f"broken{number}.yaml"
+        environment.write_text(ENVIRONMENT.read_text().replace(right, wrong))
+        broken.append(([BENCH, "--lg-env", str(environment)], 2, rf"{environment.name}:\d+: {said}"))
+    (empty := tmp_path / "empty").mkdir()
+    cases = [
+        ([*bench, *f"{LISTED} ext4".split()], 0, r"-r1-ext4-boot\]"),
+        ([*bench, *f"{LISTED} ext5".split()], 2, "hint: choose from: "),
+        # Without a bench pytest's own exit codes stay.
+        ([str(empty), "--no-such-option"], 4, "unrecognized arguments"),
+        ([str(empty)], 5, "no tests ran"),
+        ([BENCH], 2, "measuring needs a board: add --lg-env env/virtual.yaml"),
+        ([*bench, "--repeat", "0"], 2, "--repeat 0: at least one repetition is needed"),
+        *(([*bench, *options.split()], 2, rf"{said}[\s\S]*hint: ") for options, said in WRONG.items()),
+        *broken,
+    ]
+    (folder := tmp_path / "here").mkdir()
+    argv = [sys.executable, "-c", BENCHES, json.dumps([words for words, _, _ in cases])]
     # What make sets, as somebody else may have set it.
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LG_")}
     environment["FSJOULE_SETUP_STARTED"] = "abc"
-    argv += [f"{LISTED} ext4", f"{LISTED} ext5", *WRONG]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
     told: list[tuple[int, str]] = json.loads(done.stdout.splitlines()[-1])
-    for (code, said), (expected, wanted) in zip(
-        told[:2], ((0, "-r1-ext4-boot]"), (2, "hint: choose from: ")), strict=True
-    ):
-        assert (code, wanted in said) == (expected, True), said
-    # Wrong input is a line or two, and no fault of the lab.
-    for (case, wanted), (code, said) in zip(WRONG.items(), told[2:], strict=True):
-        assert code == 2, (case, said)
-        assert wanted in said, case
-        assert case == "no-board" or "hint: " in said, case
+    for (words, expected, wanted), (code, said) in zip(cases, told, strict=True):
+        assert code == expected, (words, said)
+        assert re.search(wanted, said), (words, said)
+        # Wrong input is a line or two.
         for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py"):
-            assert trace not in said, (case, said)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_user_without_a_bench_has_pytests_own_exit_codes(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
-    for options, code in ((["--no-such-option"], 4), ([], 5)):
-        done = subprocess.run([*argv, *options], cwd=tmp_path, capture_output=True, timeout=120, check=False)
-        assert done.returncode == code
+            assert trace not in said, (words, said)
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
