@@ -23,6 +23,9 @@ LONGEST: Final = (
     "tests/faults/test_chosen.py",
     "tests/unit/test_pytest_exit.py",
     "tests/unit/test_imports.py",
+    "tests/unit/test_statistics_gate.py",
+    "tests/unit/test_verdicts_compare.py",
+    "tests/unit/test_verdicts_trend.py",
 )
 
 

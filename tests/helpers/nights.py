@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from results_factory import BOARD, KERNEL, make_measurement
 
+from fsjoule.host.json_text import json_text
 from fsjoule.model import (
     KIB,
     MIB,
@@ -28,7 +29,7 @@ from fsjoule.model import (
     Value,
 )
 from fsjoule.model.metrics import Figure
-from fsjoule.store.schemas import MEASUREMENT, RUN, encode
+from fsjoule.store.schemas import MEASUREMENT, RUN
 
 BEGIN = datetime(2026, 1, 1, 2, tzinfo=UTC)
 PATTERNS = (IoPattern.READ, IoPattern.RANDWRITE)
@@ -106,10 +107,10 @@ class Nights:
             )
             into = folder / "measurements" / f"{number:02d}-{fs}-{pattern.value}"
             into.mkdir(parents=True)
-            (into / "measurement.json").write_bytes(encode(MEASUREMENT, measurement, "the measurement"))
+            (into / "measurement.json").write_bytes(json_text(MEASUREMENT.adapter, measurement, indent=2))
             entries.append(Planned(number, boot + 1, label, fs, template.workload, "quick", Provision.SCRATCH))
         run = self._run(night, run_id, started, tuple(entries))
-        (folder / "run.json").write_bytes(encode(RUN, run, "the run"))
+        (folder / "run.json").write_bytes(json_text(RUN.adapter, run, indent=2))
         return folder
 
     def _run(self, night: int, run_id: str, started: datetime, entries: tuple[Planned, ...]) -> Run:

@@ -246,6 +246,9 @@ def as_the_board_tells_it(series: SeriesKey) -> SeriesKey:
     )
 
 
+KERNELS = ("6.1.106", "6.1.107")
+
+
 @dataclass
 class History:
     """Nights with a loss from one kernel to the next, which are there to be booted again, and the boots themselves."""
@@ -255,10 +258,11 @@ class History:
     boots: FreshBoots
 
 
-@pytest.fixture
-def history(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    folders = {name: kernel_folder(tmp_path / "kernels" / name, f"{name}-armmp") for name in ("6.1.106", "6.1.107")}
-    there = {f"{name}-armmp": taken(folder).facts for name, folder in folders.items()}
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of such nights, their index and the two kernels."""
+    here = tmp_path_factory.mktemp("nights")
+    there = {f"{name}-armmp": taken(_kernel(here, name)).facts for name in KERNELS}
 
     def facts(label: str, release: str) -> KernelFacts:
         known = debian(label, release)
@@ -272,13 +276,28 @@ def history(run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         facts=facts,
         series=as_the_board_tells_it,
     )
-    nights.write(Path("nights"), 36)
-    assert run("index", "rebuild", "nights", "--index", "nights.sqlite").code == 0
+    nights.write(here / "nights", 36)
+    with open_index(here / "nights.sqlite", create=True) as index:
+        import_runs(index, [here / "nights"])
+    return here
+
+
+def _kernel(here: Path, name: str) -> Path:
+    return kernel_folder(here / "kernels" / name, f"{name}-armmp")
+
+
+@pytest.fixture
+def history(run: CommandLine, nights: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    assert run
+    shutil.copy(nights / "nights.sqlite", ".")
+    # An earlier test may have changed them.
+    shutil.rmtree(nights / "kernels")
     boots = FreshBoots()
     # Session, which brings labgrid up, is replaced by a bench over fakes of the ports.
     monkeypatch.setattr(confirm, "measure_pairs", boots.measure_pairs)
     Path("policy.toml").write_text("[gate]\nbudget_pairs = 4\n")
-    return History(folders["6.1.106"], folders["6.1.107"], boots)
+    before, after = (_kernel(nights, name) for name in KERNELS)
+    return History(before, after, boots)
 
 
 CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", X86, "--policy", "policy.toml")
