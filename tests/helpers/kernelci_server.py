@@ -12,6 +12,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +38,7 @@ class KernelCI:
     sent: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     faults: dict[str, int] = field(default_factory=dict[str, int])
     editors: bool = True
+    puts: list[int] = field(default_factory=list[int])  # status of the next changes of nodes; 200 when it is empty
     authorized: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     @property
@@ -147,6 +149,8 @@ class KernelCI:
 
     def _changed(self, number: str, node: dict[str, Any]) -> tuple[int, Any]:
         before = self.nodes[number]
+        if self.puts and (status := self.puts.pop(0)) != HTTPStatus.OK:
+            return status, {"detail": "planted"}
         if not self.editors:
             return 401, {"detail": "Unauthorized to complete the operation"}
         if node["state"] != before["state"] and node["state"] not in _MOVES.get(before["state"], []):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, Done, command_line
+from command_line import PROGRAM, CommandLine, Done, command_line
 from kernelci_server import KCIDB_TOKEN, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 
 from fsjoule.errors import ConfigError, KernelCIError
+from fsjoule.host import process
 from fsjoule.host.paths import project_dir
+from fsjoule.kernelci import poll as poller
 from fsjoule.kernelci.api import Api
 from fsjoule.kernelci.job import Job, bring_kernel, definition_of
 from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
+from fsjoule.lab import read_environment
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
 DTB = "imx6ul-14x14-evk.dtb"
@@ -193,6 +198,46 @@ def test_a_job_that_may_not_be_taken_is_not_measured(kernelci: KernelCI, poll: L
     assert f"changing KernelCI's node {job}" in done.err
     assert "Unauthorized to complete the operation" in done.err
     assert ended(kernelci, job)[:2] == ("available", None)
+
+
+def test_a_jobs_end_is_told_again_after_a_fault_and_not_after_a_refusal(
+    kernelci: KernelCI, parts: dict[str, str], tmp_path: Path
+) -> None:
+    lab = poller.Lab(RUNTIME, "imx6ul", read_environment(ENVIRONMENT), tmp_path / "results", (), "mylab", 3600)
+    polling = poller.Poller(Api(kernelci.api, TOKEN), lab, None, print, again_s=0.01)
+    job = kernelci.job(7, parts, arch="arm64")
+    kernelci.puts = [200, 503, 502, 200]
+    assert polling.once() == 1
+    assert ended(kernelci, job)[:2] == ("done", "incomplete")
+    assert kernelci.puts == []
+    kernelci.job(8, parts, arch="arm64")
+    kernelci.puts = [200, 403, 200]
+    with pytest.raises(KernelCIError, match="refuses with HTTP 403"):
+        polling.once()
+    assert kernelci.puts == [200]
+
+
+def test_a_lab_asks_again_until_it_is_ended(kernelci: KernelCI, tmp_path: Path) -> None:
+    words = ["--runtime", RUNTIME, "--platform", "imx6ul", "--lg-env", str(ENVIRONMENT), "--every", "1"]
+    kernelci.faults = {"/latest/events": 503}
+    with (tmp_path / "said").open("wb") as said:
+        poll = process.start([PROGRAM, "kernelci", "poll", kernelci.api, *words], log=said)
+        try:
+            for faults, times in (({"/latest/events": 503}, 2), ({}, 4)):
+                kernelci.faults = faults
+                await_events(kernelci, times)
+            poll.send_signal(signal.SIGTERM)
+            assert poll.wait(60) == 128 + signal.SIGTERM
+        finally:
+            process.stop(poll)
+    assert b"warning: asking KernelCI for jobs: http://127.0.0.1" in (tmp_path / "said").read_bytes()
+
+
+def await_events(kernelci: KernelCI, times: int) -> None:
+    deadline = time.monotonic() + 120
+    while [path for path, _ in kernelci.authorized].count("/latest/events") < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_an_answer_that_is_not_the_apis_is_refused(kernelci: KernelCI) -> None:
