@@ -124,6 +124,9 @@ def test_a_recipe_may_be_based_on_another_board(tmp_path: Path) -> None:
     assert emulated.boot.device_tree == {**real.boot.device_tree, **changes}
     assert emulated.boot_loader == real.boot_loader
     assert load_recipe(FOLDER, "imx6ul-evk").boot_loader.script == "mmc 1:1"
+    served = load_recipe(FOLDER, "orangepi-ssh").userland
+    assert served.more_packages == ("dropbear-bin",)
+    assert served.packages == emulated.userland.packages
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "debian.toml").write_text((FOLDER / "base" / "debian.toml").read_text())
     (tmp_path / "middle.toml").write_text(TEXT.replace("boot_mib = 64", "boot_mib = -1"))

@@ -47,7 +47,7 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
         "userland": recipe.userland.model_dump(
-            include={"suite", "components", "packages", "remove"}, exclude_defaults=True
+            include={"suite", "components", "packages", "more_packages", "remove"}, exclude_defaults=True
         ),
     }
     key = cache_key(inputs)
@@ -85,14 +85,15 @@ def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
 def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
+    packages = [*wanted.packages, *wanted.more_packages]
     tree, log = folder / "tree", folder / "mmdebstrap.log"
-    progress(f"userland: fetching {len(wanted.packages)} packages of {wanted.suite} and their dependencies")
+    progress(f"userland: fetching {len(packages)} packages of {wanted.suite} and their dependencies")
     run_watched(
         [
             "mmdebstrap",
             "--variant=extract",
             f"--architectures={recipe.architecture}",
-            f"--include={','.join(wanted.packages)}",
+            f"--include={','.join(packages)}",
             # In this variant only their file names tell the unpacked versions.
             "--skip=cleanup/apt/cache",
             wanted.suite,
@@ -106,11 +107,11 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
         transient=True,
     )
     archives = tree / "var" / "cache" / "apt" / "archives"
-    packages = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
-    (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
+    unpacked = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
+    (folder / "packages.json").write_text(json.dumps(unpacked, indent=2) + "\n")
     _finish(tree, recipe)
     log.unlink()
-    progress(f"userland: {len(packages)} packages, {size_mib(tree):.0f} MiB")
+    progress(f"userland: {len(unpacked)} packages, {size_mib(tree):.0f} MiB")
 
 
 def _finish(tree: Path, recipe: Recipe) -> None:

@@ -95,12 +95,14 @@ class Modules(_Table):
 class Userland(_Table):
     """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
 
+    `more_packages` come on top, so that a recipe need not repeat those of its base.
     `remove` are paths (globs) to delete, `applets` links to busybox to add.
     """
 
     suite: Name
     components: Annotated[tuple[Name, ...], Field(min_length=1)] = ("main",)
     packages: tuple[Name, ...] = ()
+    more_packages: tuple[Name, ...] = ()
     archive: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
     remove: Words = ()
     applets: Words = ()
