@@ -150,9 +150,13 @@ class FlashMemoryConfig:
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """A network of the board's own: QEMU's DHCP, and its TFTP server with the files in the folder `tftp`."""
+    """A network of the board's own: QEMU's DHCP, and its TFTP server with the files in the folder `tftp`.
+
+    The board's ssh server is port `ssh_port` of 127.0.0.1, if that is not 0.
+    """
 
     tftp: Path = Path("tftp")
+    ssh_port: Annotated[int, Field(ge=0, le=65535)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +237,7 @@ class BoardConfig:
         flash = self.flash_memory
         return replace(
             self,
-            network=None if self.network is None else NetworkConfig(folder / self.network.tftp),
+            network=None if self.network is None else replace(self.network, tftp=folder / self.network.tftp),
             flash_memory=None if flash is None else replace(flash, image=folder / flash.image),
             log_dir=folder / self.log_dir,
             ready_file=folder / self.ready_file,

@@ -94,8 +94,11 @@ def _kernel(boot: BootFiles) -> list[str]:
 
 
 def _network(network: NetworkConfig | None) -> str:
-    """Nothing of the host is reached but the folder."""
-    return "none" if network is None else f"user,restrict=on,tftp={_escaped(network.tftp)}"
+    """The board reaches nothing of the host but the folder; the host reaches the board's ssh server."""
+    if network is None:
+        return "none"
+    server = f",hostfwd=tcp:127.0.0.1:{network.ssh_port}-:22" if network.ssh_port else ""
+    return f"user,restrict=on,tftp={_escaped(network.tftp)}{server}"
 
 
 def _loader(flash: FlashMemoryConfig) -> list[str]:

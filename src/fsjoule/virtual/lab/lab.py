@@ -245,11 +245,11 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid} cannot own the lab: it does not run")
     paths.make()
-    coordinator_port, ssh_port = free_ports(2)
+    coordinator_port, ssh_port, board_ssh_port = free_ports(3)
     prepare_ssh(paths, ssh_port)
     shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
-    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe)
+    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe, ssh_port=board_ssh_port)
     if equipment.flash_memory is not None:
         paths.flash_memory.write_bytes(equipment.flash_memory)
     paths.board_config.write_text(config.to_toml())

@@ -42,8 +42,10 @@ def board_template(board: str) -> BoardConfig:
     return BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / f"{board}.toml")
 
 
-def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None) -> BoardConfig:
-    """The config of the lab's board: the template with the lab's own paths, QEMU and probe."""
+def board_config(
+    paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None, *, ssh_port: int
+) -> BoardConfig:
+    """The config of the lab's board: the template with the lab's own paths, port, QEMU and probe."""
     base = board_template(board)
     guest = base.guest_time
     if guest is not None and probe is not None:
@@ -54,7 +56,7 @@ def board_config(paths: LabPaths, devices: Path, emulator: str, board: str, prob
     return dataclasses.replace(
         base,
         flash_memory=flash,
-        network=None if base.network is None else NetworkConfig(paths.tftp),
+        network=None if base.network is None else NetworkConfig(paths.tftp, ssh_port),
         name=paths.name,
         log_dir=paths.logs,
         ready_file=paths.board_ready,
@@ -134,6 +136,7 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
             "FSJOULE_LAB_OUTLET_INDEX": str(config.outlet.index),
             "FSJOULE_LAB_CARD": board.card_device,
             "FSJOULE_LAB_TFTP": "" if config.network is None else f"{config.network.tftp}/",
+            "FSJOULE_LAB_BOARD_SSH": "" if config.network is None else str(config.network.ssh_port),
             "FSJOULE_LAB_USB": "1" if config.card.usb else "",
             "FSJOULE_LAB_MUX": board.mux_control,
         },
