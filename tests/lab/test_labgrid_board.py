@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from labgrid import Environment
 from labgrid.binding import BindingState
 from labgrid.exceptions import InvalidConfigError
 from labgrid_process import forget_coordinator
+from shell_contract import check_shell
 
 from fsjoule import images
 from fsjoule.errors import BoardError, ConfigError, LabError, PlaceLostError
@@ -290,28 +290,7 @@ def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
     assert trace.lost == 0
     assert bench.power == "on"
 
-    result = shell.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
-    assert (result.exit_code, result.stdout) == (3, "out\nerr\n")
-    assert shell.run(["printf", "no newline"]).stdout == "no newline"
-    assert shell.run(["echo", "x" * 5000]).stdout == "x" * 5000 + "\n"
-    assert shell.run(["echo", 'it\'s a "test" $HOME `id` \\']).stdout == 'it\'s a "test" $HOME `id` \\\n'
-    assert shell.run(["cat"]).stdout == "", "standard input is empty"
-
-    content = random.Random(0).randbytes(6000)
-    shell.put("/tmp/with space", content)
-    assert shell.get("/tmp/with space") == content
-    shell.put("/tmp/empty", b"")
-    assert shell.get("/tmp/empty") == b""
-    shell.run(["dd", "if=/dev/urandom", "of=/tmp/random", "bs=64k", "count=1"])
-    assert len(shell.get("/tmp/random")) == 65536
-    with pytest.raises(LabError, match="/tmp/none cannot be read"):
-        shell.get("/tmp/none")
-    with pytest.raises(LabError, match="/none/x cannot be written"):
-        shell.put("/none/x", b"x")
-
-    with pytest.raises(BoardError, match="did not end within 2 s and was interrupted"):
-        shell.run(["sleep", "1000"], timeout_s=2)
-    assert shell.run(["echo", "still there"]).stdout == "still there\n"
+    check_shell(shell)
 
     facts = board.facts()
     assert facts.name == "virtual"

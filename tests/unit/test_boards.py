@@ -223,6 +223,7 @@ def test_a_virtual_boards_file_is_checked_as_well() -> None:
     assert problems(PROJECT / "env" / "virtual.yaml") == []
     assert problems(PROJECT / "env" / "virtual-orangepi.yaml") == []
     assert problems(PROJECT / "env" / "virtual-rpi3.yaml") == []
+    assert problems(PROJECT / "env" / "virtual-orangepi-ssh.yaml") == []
     assert problems(PROJECT / "env" / "deterministic.yaml") == []
     assert problems(PROJECT / "env" / "deterministic-orangepi.yaml") == []
 

@@ -91,6 +91,15 @@ def test_a_place_has_what_the_drivers_need_or_it_is_named(tmp_path: Path) -> Non
     assert missing_resources(unmetered, {each for each in _PLACE if each[1] != "meter"}) == ()
 
 
+def test_a_driver_that_would_not_be_used_where_it_stands_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "env.yaml"
+    file.write_text(_VIRTUAL.read_text().rstrip() + "\n      SSHDriver: {}\n")
+    with pytest.raises(ConfigError, match="SSHDriver comes after BoardStrategy, which would not use it") as caught:
+        read_environment(file)
+    assert caught.value.line == _line(file, "SSHDriver")
+    assert read_environment(_VIRTUAL.with_name("virtual-orangepi-ssh.yaml")).profile.recipe == "orangepi-ssh"
+
+
 def test_the_deterministic_board() -> None:
     environment = read_environment(_VIRTUAL.with_name("deterministic.yaml"))
     assert (environment.virtual_lab, environment.virtual_board) == ("deterministic", "deterministic")

@@ -133,13 +133,16 @@ def start(
     argv: Sequence[str | Path],
     *,
     log: Path | IO[bytes] | None = None,
+    stdin: IO[bytes] | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str | None] | None = None,
     pass_fds: Sequence[int] = (),
     new_session: bool = True,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Start a long-lived program in its own process group; its output is appended to `log`.
+    """Start a long-lived program in its own process group; its output is appended to `log`. Its input is empty.
+
+    With `stdin` its input is this file, from its present position.
 
     With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends for any reason: call it from
     a thread that lives as long as the program should.
@@ -150,7 +153,7 @@ def start(
     with _output(log) as output:
         return subprocess.Popen(  # noqa: S603 - argument lists only
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,

@@ -1,7 +1,7 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher, InPlaceFlasher, KeptCard, TftpFlasher and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher, InPlaceFlasher, KeptCard, TftpFlasher, SshServer and BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
@@ -27,6 +27,8 @@ from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places
 from fsjoule.lab.placenames import RESERVED, find_places, place_variables
 from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.ssh_server import SshServer
+from fsjoule.lab.ssh_shell import SshShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
@@ -47,6 +49,8 @@ __all__ = [
     "LabgridShell",
     "MeterDriver",
     "SdMuxFlasher",
+    "SshServer",
+    "SshShell",
     "TftpFlasher",
     "UmsFlasher",
     "acquired_place",

@@ -9,7 +9,7 @@ from labgrid import Target
 from fsjoule.errors import ConfigError
 from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
-from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import BoardFacts, ImageFacts
 from fsjoule.ports import Cut
@@ -43,7 +43,7 @@ class LabgridBoard:
         self._say = say
         self._set_seed = set_seed
         self._losses = losses
-        self._shell: LabgridShell | None = None
+        self._shell: BoardShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
         wanted = (kernel, root_filesystem)
@@ -57,12 +57,11 @@ class LabgridBoard:
         self._say(f"card with kernel {kernel} and {root_filesystem} as its root")
         self._strategy.transition("flashed")
 
-    def boot(self, seed: int = 1) -> LabgridShell:
+    def boot(self, seed: int = 1) -> BoardShell:
         if self._strategy.guest_time:
             self._set_seed(seed)
         self._strategy.transition("booted")
-        strategy = self._strategy
-        self._shell = LabgridShell(strategy.shell, strategy.recorder, strategy.lose, strategy.look)
+        self._shell = self._strategy.board_shell
         return self._shell
 
     def cut(self, after_s: float, seed: int) -> Cut:

@@ -1,24 +1,24 @@
-"""Files that a running board fetches over its network, by TFTP. It serves the ways that are too large for a console."""
+"""A running board's network: its address by DHCP, and files that it fetches by TFTP, too large for a console."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from labgrid import Target
 
 from fsjoule.errors import BoardError, LabError
-from fsjoule.lab.flashers import FlashedBoard
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.ports import Shell
 
 _ATTEMPTS: Final = 3
 _STAGE_TIMEOUT_S: Final = 120.0
 # The first packet, and a driver that finds its PHY, may take long on a busy emulated board.
-_TIMEOUT_S: Final = 300.0
+NETWORK_TIMEOUT_S: Final = 300.0
 _FETCH_TIMEOUT_S: Final = 600.0
 _SETTER: Final = "/tmp/fsjoule-address"  # noqa: S108 - the board's /tmp is only ours
 # udhcpc calls this with the values of DHCP in its environment.
@@ -27,14 +27,53 @@ _SET_ADDRESS: Final = b"""\
 [ "$1" = bound ] || exit 0
 busybox ifconfig "$interface" "$ip" netmask "${subnet:-255.255.255.0}" up
 [ -z "$router" ] || busybox route add default gw "${router%% *}"
+echo "address=$ip"
 echo "server=${siaddr:-$serverid}"
 """
 
 
-class BoardNetwork:
-    """The network of a board that runs Linux. `driver` is the module of its interface, or empty."""
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What DHCP has told: the board's address, and its server's or an empty text."""
 
-    def __init__(self, board: FlashedBoard, shell: Shell, target: Target, tftp: Any) -> None:  # noqa: ANN401 - labgrid's
+    address: str
+    server: str
+
+
+def lease(board: FailingBoard, shell: Shell, driver: str, interface: str) -> Lease:
+    """Bring up the board's network by DHCP. `driver` is the module of its interface, or empty. Raises LabError."""
+    if driver:
+        checked(board, shell, f"modprobe {shlex.quote(driver)}", "cannot load the driver of its network")
+    shell.put(_SETTER, _SET_ADDRESS)
+    name = shlex.quote(interface)
+    checked(board, shell, f"chmod +x {_SETTER} && busybox ifconfig {name} up", "has no network")
+    ask = f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1"
+    said = checked(board, shell, ask, "gets no address by DHCP")
+    told = dict(line.split("=", 1) for line in said.splitlines() if line.startswith(("address=", "server=")))
+    return Lease(told.get("address", ""), told.get("server", ""))
+
+
+class FailingBoard(Protocol):
+    """A board that words errors about itself."""
+
+    def error(self, what: str) -> BoardError:
+        """An error about this board, with the last lines of its console."""
+        ...
+
+
+def checked(board: FailingBoard, shell: Shell, command: str, failure: str, timeout_s: float = NETWORK_TIMEOUT_S) -> str:
+    """The output of a command of the board's shell. Raises BoardError with `failure` and its last line."""
+    result = shell.run(["sh", "-c", command], timeout_s=timeout_s)
+    if result.exit_code != 0:
+        said = result.stdout.replace("\r", "\n").split("\n")
+        raise board.error(f"{failure}: {next(filter(None, reversed(said)), 'it said nothing')}")
+    return result.stdout
+
+
+class BoardNetwork:
+    """The network of a board that runs Linux, from which it fetches files by TFTP."""
+
+    def __init__(self, board: FailingBoard, shell: Shell, target: Target, tftp: Any) -> None:  # noqa: ANN401 - labgrid's
         self._board = board
         self._shell = shell
         self._target = target
@@ -45,14 +84,8 @@ class BoardNetwork:
         """Get an address by DHCP; the TFTP server is the one that DHCP tells, unless it is given. Raises LabError."""
         with lab_errors("reaching the TFTP server"):
             self._target.activate(self._tftp)
-        if driver:
-            self._run(f"modprobe {shlex.quote(driver)}", "cannot load the driver of its network")
-        self._shell.put(_SETTER, _SET_ADDRESS)
-        name = shlex.quote(interface)
-        self._run(f"chmod +x {_SETTER} && busybox ifconfig {name} up", "has no network")
-        said = self._run(f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1", "gets no address by DHCP")
-        told = [line.partition("=")[2] for line in said.splitlines() if line.startswith("server=")]
-        self._server = server or next(iter(told), "")
+        told = lease(self._board, self._shell, driver, interface)
+        self._server = server or told.server
         if not self._server:
             raise self._board.error("is told no TFTP server by DHCP: name it, server: of the flasher")
 
@@ -69,18 +102,12 @@ class BoardNetwork:
             fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(staged)} {server} 2>&1"
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    self._run(fetch, f"cannot fetch {staged}", _FETCH_TIMEOUT_S)
+                    checked(self._board, self._shell, fetch, f"cannot fetch {staged}", _FETCH_TIMEOUT_S)
                 except BoardError:
                     if attempt == _ATTEMPTS:
                         raise
                     continue
-                if self._run(f"sha256sum {shlex.quote(path)}", "cannot read a file").split()[0] == wanted:
+                told = checked(self._board, self._shell, f"sha256sum {shlex.quote(path)}", "cannot read a file")
+                if told.split()[0] == wanted:
                     return
         raise LabError(f"{staged} arrived damaged {_ATTEMPTS} times", transient=True)
-
-    def _run(self, command: str, failure: str, timeout_s: float = _TIMEOUT_S) -> str:
-        result = self._shell.run(["sh", "-c", command], timeout_s=timeout_s)
-        if result.exit_code != 0:
-            said = result.stdout.replace("\r", "\n").split("\n")
-            raise self._board.error(f"{failure}: {next(filter(None, reversed(said)), 'it said nothing')}")
-        return result.stdout

@@ -130,6 +130,7 @@ class _Reader:
         strategy = self._strategy(drivers, target.get("drivers") or target_node)
         for entry in drivers:
             self._check_arguments(entry)
+        self._check_order(drivers)
         options = self._mapping(top["options"], "options") if "options" in top else {}
         lab, board, coordinator = (
             str(self._scalar(options[key])) if key in options else None
@@ -234,6 +235,16 @@ class _Reader:
             raise self._wrong(item, "two classes in one entry of the list", "begin each with '- '")
         return list(item.value)
 
+    def _check_order(self, drivers: list[_Entry]) -> None:
+        """Drivers are made in the order of the file: what comes later is not there for an optional binding."""
+        for place, entry in enumerate(drivers):
+            wanted = [each for each in _driver(entry).bindings.values() if isinstance(each, set) and None in each]
+            optional = [_class(name) for each in wanted for name in cast("set[Any]", each) if name is not None]
+            for later in drivers[place + 1 :]:
+                if issubclass(_driver(later), tuple(optional)):
+                    hint = f"move {later.cls} in front of {entry.cls}"
+                    raise self._wrong(later.node, f"{later.cls} comes after {entry.cls}, which would not use it", hint)
+
     def _check_arguments(self, entry: _Entry) -> None:
         cls = target_factory.drivers[entry.cls]
         known = {a.name: a for a in attr.fields(cls) if a.init and a.name not in ("target", "name")}
@@ -327,6 +338,10 @@ class _Reader:
 
 def _driver(entry: _Entry) -> type[Any]:
     return target_factory.drivers[entry.cls]
+
+
+def _class(named: str | type[Any]) -> type[Any]:
+    return target_factory.class_from_string(named) if isinstance(named, str) else named
 
 
 def _defaults() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fsjoule.lab import disks
 from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.disks import BoardsDisk
-from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import MIB, Reach
 from fsjoule.ports import Shell
@@ -41,7 +41,7 @@ class FlashedBoard(Protocol):
         """Switch the board on, with its console open and empty. Raises LabError, PlaceLostError."""
         ...
 
-    def boot(self, *, unless: str = "") -> LabgridShell | None:
+    def boot(self, *, unless: str = "") -> BoardShell | None:
         """Switch the board on and log in; None if its console says `unless` first. Raises BoardError, LabError."""
         ...
 

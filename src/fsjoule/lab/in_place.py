@@ -20,7 +20,7 @@ from fsjoule.lab.board_network import BoardNetwork
 from fsjoule.lab.flashers import FlashedBoard, KernelKeeper
 from fsjoule.lab.kept_card import partition_device
 from fsjoule.lab.second_slot import ENTRY, FOLDER, KEPT, SCRIPT, USUAL, WORD, Slot
-from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.shell import BoardShell
 from fsjoule.model import Reach
 from fsjoule.ports import Shell
 
@@ -47,7 +47,7 @@ class InPlaceFlasher(Driver, KernelKeeper):
     login: any reset or power cycle of a kernel that has not come to its login starts the kept one. Only the kept kernel
     writes the boot partition. The card must have been written by hand once, with a boot loader and an ext4 root.
 
-    Without a TFTPProviderDriver everything goes over the console.
+    Without a TFTPProviderDriver everything goes over ssh, if the file has an SSHDriver, or over the console.
 
     Args:
         driver (str): the kernel module of the board's network interface
@@ -80,8 +80,8 @@ class InPlaceFlasher(Driver, KernelKeeper):
         set_flag(shell, board, slot)
         self._slot = slot
 
-    def _upload(self, board: FlashedBoard, shell: LabgridShell) -> Upload:
-        """How files come onto the board: over its network, once that is up, or over the console."""
+    def _upload(self, board: FlashedBoard, shell: BoardShell) -> Upload:
+        """How files come onto the board: by TFTP, once its network is up, or through its shell."""
         if self.tftp is None:
             return shell.upload
         assert self.target is not None
@@ -222,7 +222,7 @@ class _Card:
         return error
 
 
-def _kept(board: FlashedBoard) -> LabgridShell:
+def _kept(board: FlashedBoard) -> BoardShell:
     """Switch the board on, with its kept kernel. A second kernel that waits to be tried is not: its flag is spent."""
     for _ in range(_ATTEMPTS):
         shell = board.boot(unless=second_slot.TRYING)

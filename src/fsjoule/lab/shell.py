@@ -11,7 +11,7 @@ import shlex
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import pexpect
 from labgrid.driver import ShellDriver
@@ -22,7 +22,7 @@ from serial import SerialException
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.translate import lab_errors
-from fsjoule.ports import CommandResult
+from fsjoule.ports import CommandResult, Shell
 
 # After this message there is nothing more to wait for. It matches raw console output.
 PANIC: Final = r"Kernel panic - not syncing[^\r\n]*"
@@ -42,6 +42,14 @@ _ATTEMPTS: Final = 3
 _TRANSFER_TIMEOUT_S: Final = 60.0
 _PROMPT_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 3.0
+
+
+class BoardShell(Shell, Protocol):
+    """ports.Shell of a labgrid board, over whatever reaches it."""
+
+    def upload(self, path: str, content: bytes) -> None:
+        """Write a large file on the board. Raises LabError, BoardError."""
+        ...
 
 
 class LabgridShell:
@@ -111,6 +119,22 @@ class LabgridShell:
             if self._unpack(path, content):
                 return
         raise LabError(f"the console damaged {path} on its way to the board, {_ATTEMPTS} times", transient=True)
+
+    def watch(self, shown: str, seconds: float) -> None:
+        """Listen to the console while `shown` runs over something else.
+
+        Raises BoardError at once if the board has panicked or restarted, or if a program of its lab has died.
+        """
+        index, _, _ = self._await([PANIC, self._driver.login_prompt], seconds)
+        if index < 2:  # noqa: PLR2004 - the number of patterns
+            raise self._failure(index + 1, shown, seconds)
+        if causes := self._diagnose():
+            raise self._silent(causes)
+
+    def lost(self, what: str) -> BoardError:
+        """Note that the board has left the shell. The error for it has the console's last lines."""
+        self._lost()
+        return BoardError(what, console_tail=self._recorder.tail())
 
     def _send(self, text: bytes) -> None:
         """Fill the upload file. The board acknowledges each line, because its terminal holds only one."""
@@ -198,15 +222,15 @@ class LabgridShell:
             if left_s <= _LOOK_S:
                 return index, before, match
             if causes := self._diagnose():
-                self._lost()
-                error = BoardError("the board does not answer any more", console_tail=self._recorder.tail())
-                error.blame(causes)
-                raise error
+                raise self._silent(causes)
+
+    def _silent(self, causes: Sequence[str]) -> BoardError:
+        error = self.lost("the board does not answer any more")
+        error.blame(causes)
+        return error
 
     def _disconnected(self, after_s: float) -> BoardError:
-        self._lost()
-        what = f"the console's connection was lost after {after_s:.0f} s"
-        error = BoardError(what, console_tail=self._recorder.tail())
+        error = self.lost(f"the console's connection was lost after {after_s:.0f} s")
         error.blame(self._diagnose())
         return error
 
@@ -220,8 +244,7 @@ class LabgridShell:
             return BoardError(what, console_tail=self._recorder.tail())
         else:
             what = f"{shown!r} did not end within {timeout_s:.0f} s, and the board does not answer any more"
-        self._lost()
-        return BoardError(what, console_tail=self._recorder.tail())
+        return self.lost(what)
 
     def _interrupt(self) -> bool:
         """Press Ctrl-C. Returns whether the prompt came back."""

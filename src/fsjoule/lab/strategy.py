@@ -25,7 +25,9 @@ from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol, KernelKeeper
 from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
-from fsjoule.lab.shell import PANIC, LabgridShell
+from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
+from fsjoule.lab.ssh_connection import SshConnection
+from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _POWER_TIMEOUT_S: Final = 30.0
@@ -81,6 +83,8 @@ class BoardStrategy(Strategy):
         "console": "ConsoleProtocol",
         "shell": "ShellDriver",
         "flasher": FlasherProtocol,
+        "ssh": {"SSHDriver", None},
+        "ssh_server": {SshServer, None},
     }
 
     board = arguments.text()
@@ -114,6 +118,8 @@ class BoardStrategy(Strategy):
         # Lists dead programs of the lab that make the board silent. LabgridBoard sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
         self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
+        self._network = None if self.ssh is None else SshConnection(self._labgrid, self.ssh, self.ssh_server)
+        self._shell: BoardShell | None = None
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
 
@@ -170,6 +176,7 @@ class BoardStrategy(Strategy):
         if wanted is Status.booted:
             self._open_console()
             self._log_in()
+            self._reach()
         self.status = wanted
 
     @step(args=["after_s"])
@@ -220,8 +227,12 @@ class BoardStrategy(Strategy):
         self._off_since_s = time.monotonic()
 
     def _close_console(self) -> None:
-        with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
-            self._labgrid.deactivate(self.console)
+        try:
+            if self._network is not None:
+                self._network.close()
+        finally:
+            with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
+                self._labgrid.deactivate(self.console)
 
     def _check_may_switch_off(self) -> None:
         """Raise PlaceLostError if the board is another user's.
@@ -249,10 +260,11 @@ class BoardStrategy(Strategy):
 
     def _boot(self) -> None:
         try:
-            shell = self.boot()
-            if self.card is not None and shell is not None:
+            self._await_shell()
+            if self.card is not None:
                 with lab_errors("looking at the card"):
-                    self.flasher.check_booted(self.card.path, self, shell)
+                    self.flasher.check_booted(self.card.path, self, self._on_console())
+            self._reach()  # last: a kernel in a second slot has its network's module only now
         except BoardError as error:
             if isinstance(self.flasher, KernelKeeper) and not self.look():
                 with also(error, "returning to the kept kernel"):
@@ -260,14 +272,30 @@ class BoardStrategy(Strategy):
                     error.blame([self.flasher.return_to_kept(self)])
             raise
 
-    def boot(self, *, unless: str = "") -> LabgridShell | None:
+    def boot(self, *, unless: str = "") -> BoardShell | None:
         """Switch the board on and log in; None if its console says `unless` first. Raises BoardError, LabError."""
+        return self._reach() if self._await_shell(unless) else None
+
+    def _await_shell(self, unless: str = "") -> bool:
         self.start()
         with lab_errors("waiting for the board's login"):
-            if not self._await_login(unless):
-                return None
-            self._log_in()
+            if logs_in := self._await_login(unless):
+                self._log_in()
+        return logs_in
+
+    def _on_console(self) -> LabgridShell:
         return LabgridShell(self.shell, self.recorder, self.lose, self.look)
+
+    @property
+    def board_shell(self) -> BoardShell:
+        """The shell of the booted board: over ssh if the environment file has it, or else on its console."""
+        assert self._shell is not None
+        return self._shell
+
+    def _reach(self) -> BoardShell:
+        console = self._on_console()
+        self._shell = console if self._network is None else self._network.open(console, self)
+        return self._shell
 
     def off(self) -> None:
         """Switch the board off, and close its console. Raises LabError, PlaceLostError."""
