@@ -40,18 +40,21 @@ def _took_s(act: Callable[[], object]) -> float:
 
 
 def commands(shells: dict[str, BoardShell], times: int) -> dict[str, list[float]]:
-    """Seconds of each of so many short commands, by shell."""
-    took: dict[str, list[float]] = {name: [] for name in shells}
+    """Seconds of each of so many short commands, by shell and by whether they have an output."""
+    took: dict[str, list[float]] = {f"{name}_{kind}": [] for name in shells for kind in ("silent", "spoken")}
     for number in range(times):
         for name, shell in shells.items():
-            took[name].append(_took_s(lambda shell=shell, number=number: _echo(shell, number)))
+            took[f"{name}_silent"].append(_took_s(lambda shell=shell: _expect(shell, ["true"], "")))
+            wanted = str(number)
+            said = _took_s(lambda shell=shell, wanted=wanted: _expect(shell, ["echo", wanted], f"{wanted}\n"))
+            took[f"{name}_spoken"].append(said)
     return took
 
 
-def _echo(shell: BoardShell, number: int) -> None:
-    said = shell.run(["echo", str(number)]).stdout
-    if said != f"{number}\n":
-        raise SystemExit(f"turn {number}: {said!r}")
+def _expect(shell: BoardShell, argv: list[str], wanted: str) -> None:
+    said = shell.run(argv).stdout
+    if said != wanted:
+        raise SystemExit(f"{' '.join(argv)}: {said!r}")
 
 
 def upload(name: str, shell: BoardShell, content: bytes) -> float:
@@ -101,7 +104,7 @@ def _measured(strategy: Any, card: images.CardImage, arguments: argparse.Namespa
         "commands": arguments.times,
         **{f"{name}_seconds": each for name, each in total.items()},
         **{f"{name}_median_ms": statistics.median(each) * 1000 for name, each in took.items()},
-        "commands_ratio": total["console"] / total["ssh"],
+        **{f"{kind}_ratio": total[f"console_{kind}"] / total[f"ssh_{kind}"] for kind in ("silent", "spoken")},
         **{f"{name}_kib_per_s": each * 1024 for name, each in rate.items()},
         "upload_ratio": rate["ssh"] / rate["console"],
     }

@@ -100,8 +100,10 @@ def test_a_command_at_its_limit_is_ended_with_all_that_it_started(
     shell: SshShell, console: Console, tmp_path: Path
 ) -> None:
     pids = tmp_path / "pids"
+    # Each of its programs is followed by another one.
+    again = f"while :; do sleep 1000 & echo $! >>{pids}; wait $!; done"
     with pytest.raises(BoardError, match="did not end within 1 s and was interrupted"):
-        shell.run(["sh", "-c", f"setsid sleep 1000 & echo $! $$ >{pids}; wait"], timeout_s=1)
+        shell.run(["sh", "-c", f"setsid sleep 1000 & echo $! $$ >{pids}; {again}"], timeout_s=1)
     assert not console.is_lost
     assert shell.run(["echo", "still there"]).stdout == "still there\n"
     assert [pid for pid in pids.read_text().split() if _runs(pid)] == []
