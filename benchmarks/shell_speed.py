@@ -70,7 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=100, help="short commands over each")
     parser.add_argument("--mib", type=float, default=10.0, help="size of the file that is uploaded over ssh")
-    parser.add_argument("--console-mib", type=float, default=10.0, help="and over the console: 10 MiB may take an hour")
+    parser.add_argument("--console-mib", type=float, default=10.0, help="and over the console: 10 MiB may take hours")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     arguments = parser.parse_args()
     environment = project_dir() / "env" / _ENVIRONMENT
