@@ -221,6 +221,7 @@ def test_no_space_on_the_card_makes_measurements_invalid_and_the_others_go_on(st
     ("sig", "say"),
     [
         (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "interrupted by SIGTERM"),
         (signal.SIGHUP, "interrupted by SIGHUP"),
     ],
 )
