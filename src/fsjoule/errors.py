@@ -190,13 +190,17 @@ class LavaError(FsjouleError):
 
 
 class KernelCIError(FsjouleError):
-    """KernelCI, its storage or KCIDB cannot be reached, or refuses. A `transient` fault may pass."""
+    """KernelCI, its storage or KCIDB cannot be reached, or refuses. A `transient` fault may pass.
+
+    `denied`: not what was sent is refused, but who sends it.
+    """
 
     exit_code = 7
 
-    def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
+    def __init__(self, what: str, *, transient: bool = False, denied: bool = False, hint: str | None = None) -> None:
         super().__init__(what, hint=hint)
         self.transient = transient
+        self.denied = denied
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +39,10 @@ class KernelCI:
     faults: dict[str, int] = field(default_factory=dict[str, int])
     editors: bool = True
     puts: list[int] = field(default_factory=list[int])  # status of the next changes of nodes; 200 when it is empty
+    posts: list[int] = field(default_factory=list[int])  # status of the next documents for KCIDB
+    moved: dict[str, str] = field(default_factory=dict[str, str])  # where paths redirect to
+    drips: set[str] = field(default_factory=set[str])  # paths whose answer comes byte by byte, and never ends
+    cut: set[str] = field(default_factory=set[str])  # paths whose answer breaks off
     authorized: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     @property
@@ -105,12 +109,14 @@ class KernelCI:
     def _tell(self, identity: str, op: str) -> None:
         node = self.nodes[identity]
         data = {"op": op, "id": identity, **{key: node[key] for key in ("kind", "name", "state", "result")}}
-        stamp = f"2026-11-23T06:00:{len(self.events):02}.000000"
+        stamp = f"2026-11-23T06:00:00.{len(self.events):06}"
         self.events.append({"id": f"{len(self.events):024x}", "timestamp": stamp, "channel": "node", "data": data})
 
     def answer(self, method: str, path: str, token: str, body: bytes) -> tuple[int, Any]:
         at, query = urlsplit(path).path, {name: each[0] for name, each in parse_qs(urlsplit(path).query).items()}
         self.authorized.append((at, token))
+        if at in self.moved:
+            return 302, b""
         if at in self.faults:
             return self.faults[at], {"detail": "planted"}
         match method, at.strip("/").split("/"):
@@ -145,7 +151,7 @@ class KernelCI:
             if each["timestamp"] > query.get("from", "")
             and all(each["data"][name] == query[name] for name in ("kind", "state") if name in query)
         ]
-        return 200, found
+        return 200, found[: int(query.get("limit", 9999))]
 
     def _changed(self, number: str, node: dict[str, Any]) -> tuple[int, Any]:
         before = self.nodes[number]
@@ -162,6 +168,8 @@ class KernelCI:
     def _submitted(self, token: str, body: bytes) -> tuple[int, Any]:
         if token != KCIDB_TOKEN:
             return 401, {"id": "0", "status": "error", "message": "InvalidToken"}
+        if self.posts and (status := self.posts.pop(0)) != HTTPStatus.OK:
+            return status, {"id": "0", "status": "error", "message": "planted"}
         document = cast("dict[str, Any]", json.loads(body))
         V5_3.validate(document)  # pyright: ignore[reportUnknownMemberType]
         self.sent.append(document)
@@ -171,6 +179,7 @@ class KernelCI:
 @contextmanager
 def kernelci_server() -> Generator[KernelCI]:
     has = KernelCI()
+    ending = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
@@ -179,9 +188,15 @@ def kernelci_server() -> Generator[KernelCI]:
             status, answer = has.answer(self.command, self.path, token, body)
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
+            if self.path in has.moved:
+                self.send_header("Location", has.moved[self.path])
+            drips = self.path in has.drips
+            self.send_header("Content-Length", str(1 << 20 if drips or self.path in has.cut else len(content)))
             self.end_headers()
             self.wfile.write(content)
+            with suppress(OSError):
+                while drips and not ending.wait(0.05):
+                    self.wfile.write(b" ")
 
         do_GET = do_PUT = do_POST = _answer  # noqa: N815 - the base class's names
 
@@ -195,6 +210,7 @@ def kernelci_server() -> Generator[KernelCI]:
     try:
         yield has
     finally:
+        ending.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -76,8 +76,10 @@ def poll(
     options = [word for name, value in given if value is not None for word in (name, str(value))]
     lab = Lab(runtime, platform, environment, results, (*options, *(more or ())), origin, hours * 3600)
     poller = Poller(server, lab, database, progress)
-    with interrupts.handled():
-        progress(f"{server.url}: {server.user()} takes jobs of {runtime} for {platform}")
+    with interrupts.handled(), poller.alone():
+        with interrupts.interruptible():
+            user = server.user()
+        progress(f"{server.url}: {user} takes jobs of {runtime} for {platform}")
         if database is None:
             progress(f"{VARIABLE} is not set: figures are not sent to KCIDB")
         while True:

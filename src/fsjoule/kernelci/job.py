@@ -28,7 +28,6 @@ _MOST_BYTES: Final = {"kernel": 512 * MIB, "dtb": 16 * MIB, "modules": 4096 * MI
 _ARCHIVES: Final = (".tar", ".tar.gz", ".tar.xz")
 _DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class _Data(BaseModel):
@@ -124,7 +123,8 @@ def check(definition: Definition, platform: str, recipe: Recipe) -> None:
 
 def bring_kernel(job: Job, definition: Definition, into: Path) -> Path:
     """A build folder of the job's kernel below `into`. Raises ConfigError, KernelCIError, StorageError."""
-    folder = into / (_UNSAFE.sub("_", job.revision) or "kernel")
+    # The revision names no folder: "..", for example, is another job's. metadata.json tells it.
+    folder = into / "kernel"
     folder.mkdir(parents=True, exist_ok=True)
     for part in _MOST_BYTES:
         url = definition.artifacts.get(part)

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import kernels
-from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, ResultError
+from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
-from fsjoule.kernelci.api import Api
+from fsjoule.host.plaintext import plain_line
+from fsjoule.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
 from fsjoule.kernelci.job import Job, bring_kernel, check, definition_of, job_of
-from fsjoule.kernelci.kcidb import Kcidb
+from fsjoule.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile
-from fsjoule.model import RunStatus
+from fsjoule.model import Run, RunStatus
 from fsjoule.report.kcidb import to_kcidb
+from fsjoule.store.files import write_file
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 
 _START: Final = "1970-01-01T00:00:00.000000"
@@ -39,6 +44,15 @@ _LEAST_S: Final = 600.0
 _TRIES: Final = 5
 _FIGURES: Final = "kcidb.json"
 _SENT: Final = "submission.json"
+# A job is ours from its claim until KernelCI knows its outcome.
+_CLAIM: Final = "claim.json"
+_OUTCOME: Final = "outcome.json"
+_KEY: Final = 16
+_FAILED: Final = 1  # a bench's exit code: invalid measurements
+# A bench runs what its lab has configured, and needs no token.
+_NO_TOKENS: Final = {TOKEN_VARIABLE: None, VARIABLE: None}
+_ERROR: Final = "ERROR: "
+_LAST_BYTES: Final = 1 << 16
 _PANIC: Final = "did not boot: Kernel panic"
 
 
@@ -68,6 +82,7 @@ class Outcome:
 
 
 _ENDED: Final = Outcome("incomplete", "Canceled", "the lab ended the job")
+_LOST: Final = Outcome("incomplete", "Infrastructure", "the lab's program ended while it did the job")
 
 
 @dataclass
@@ -80,16 +95,35 @@ class Poller:
     say: Callable[[str], None]
     again_s: float = 30.0
 
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Raise LabError while another program of this computer takes the same jobs."""
+        with (self.folder / "lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabError(
+                    f"another poll takes the jobs of {self.lab.runtime} for {self.lab.platform}",
+                    hint="end it first, or poll for another platform",
+                ) from None
+            yield
+
     def once(self) -> int:
         """Do the jobs that wait now. How many they were. Raises KernelCIError."""
+        self._tell_outcomes()
         self._send_figures()
-        done = 0
-        for event in self.api.waiting(self._since()):
-            job = job_of(event, self.lab.runtime, self.lab.platform)
-            if job is not None and self._claim(job):
-                self._do(job)
-                done += 1
-            self._seen(event)
+        done, more = 0, True
+        while more:
+            before = self._since()
+            with interrupts.interruptible():
+                events = self.api.waiting(before)
+            for event in events:
+                job = job_of(event, self.lab.runtime, self.lab.platform)
+                if job is not None and self._claim(job):
+                    self._do(job)
+                    done += 1
+                self._seen(event)
+            more = len(events) >= EVENTS_AT_ONCE and self._since() > before
         return done
 
     def _since(self) -> str:
@@ -99,14 +133,20 @@ class Poller:
             return _START
 
     def _seen(self, event: dict[str, Any]) -> None:
-        if isinstance(stamp := event.get("timestamp"), str):
-            self._cursor.parent.mkdir(parents=True, exist_ok=True)
-            self._cursor.write_text(json.dumps({"timestamp": stamp}), encoding="utf-8")
+        if isinstance(stamp := event.get("timestamp"), str) and stamp > self._since():
+            write_file(self._cursor, json.dumps({"timestamp": stamp}).encode())
 
     @property
     def _cursor(self) -> Path:
-        name = f"{self.lab.runtime}-{self.lab.platform}".replace("/", "_")
-        return _folder() / f"{name}.json"
+        return self.folder / "events.json"
+
+    @property
+    def folder(self) -> Path:
+        """What is kept of this API's jobs for this platform: a cursor, and a folder for each job."""
+        key = json.dumps([self.api.url.rstrip("/"), self.lab.runtime, self.lab.platform])
+        folder = state_dir() / "kernelci" / hashlib.sha256(key.encode()).hexdigest()[:_KEY]
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _claim(self, job: Job) -> bool:
         """Write our number into the job. KernelCI has no lock: one poller for a platform of a lab, please."""
@@ -118,7 +158,12 @@ class Poller:
         if job.ends is not None and self._left_s(job) < _LEAST_S:
             self.say(f"job {job.node}: left, KernelCI ends it at {job.ends:%H:%M} UTC")
             return False
-        node["data"] = data | {"job_id": f"{self.lab.runtime}:{uuid.uuid4().hex}"}
+        number = f"{self.lab.runtime}:{uuid.uuid4().hex}"
+        folder = self.folder / job.node
+        folder.mkdir(exist_ok=True)
+        (folder / _OUTCOME).unlink(missing_ok=True)
+        write_file(folder / _CLAIM, json.dumps({"job_id": number}).encode())
+        node["data"] = data | {"job_id": number}
         self.api.update(node)
         return True
 
@@ -129,46 +174,53 @@ class Poller:
 
     def _do(self, job: Job) -> None:
         self.say(f"job {job.node}: {job.name}, kernel {job.revision or 'unknown'}")
-        folder = _folder() / job.node
-        folder.mkdir(parents=True, exist_ok=True)
-        outcome = _ENDED
+        folder = self.folder / job.node
         try:
             outcome = self._measured(job, folder)
+        except BaseException as error:
+            bug = Outcome("incomplete", "Infrastructure", f"the lab's program failed: {type(error).__name__}")
+            with also(error, f"telling KernelCI the end of job {job.node}"):
+                self._finish(job.node, _ENDED if isinstance(error, KeyboardInterrupt) else bug)
+            raise
         finally:
             shutil.rmtree(folder / "kernel", ignore_errors=True)
-            self._finish(job, outcome)
+        self._finish(job.node, outcome)
         self._send_figures()
 
     def _measured(self, job: Job, folder: Path) -> Outcome:
         try:
-            definition = definition_of(job)
+            with interrupts.interruptible():
+                definition = definition_of(job)
             (folder / "definition.json").write_text(definition.model_dump_json(indent=2), encoding="utf-8")
             recipe = load_recipe(recipes_folder(), self.lab.environment.profile.recipe)
             check(definition, self.lab.platform, recipe)
-            kernel = bring_kernel(job, definition, folder / "kernel")
-            kernels.take_kernels([str(kernel)], progress=self.say, recipe=self.lab.environment.profile.recipe)
+            with interrupts.interruptible():
+                # Before the bench: what it has measured must not depend on the network.
+                build = self._build(job)
+                kernel = bring_kernel(job, definition, folder / "kernel")
+                kernels.take_kernels([str(kernel)], progress=self.say, recipe=self.lab.environment.profile.recipe)
         except ConfigError as error:
             return Outcome("incomplete", "invalid_job_params", error.what)
         except FsjouleError as error:
             return Outcome("incomplete", "Infrastructure", error.what)
-        code = self._bench(kernel, folder / "bench.log", self._left_s(job))
+        log = folder / "bench.log"
+        code = self._bench(kernel, log, self._left_s(job))
         run = self._run_of(kernel)
         if run is not None and run.measurements:
-            figures = to_kcidb(run.run, run.measurements, self.lab.origin, self._build(job))
-            (folder / _FIGURES).write_text(figures, encoding="utf-8")
+            figures = to_kcidb(run.run, run.measurements, self.lab.origin, build)
+            write_file(folder / _FIGURES, figures.encode())
             self.say(f"job {job.node}: the run is {run.path}, its figures are {folder / _FIGURES}")
-        if run is not None and run.run.status is RunStatus.COMPLETE:
-            return Outcome("pass")
-        self.say(f"job {job.node}: see {folder / 'bench.log'}")
-        why = (run and run.run.abort_reason) or f"the bench ended with exit code {code}"
-        return Outcome("fail") if _PANIC in why else Outcome("incomplete", "Infrastructure", why)
+        outcome = outcome_of(code, run and run.run, log)
+        if outcome.result != "pass":
+            self.say(f"job {job.node}: see {log}")
+        return outcome
 
     def _bench(self, kernel: Path, log: Path, limit_s: float) -> int | None:
         """Measure; its exit code, None after `limit_s`. An interrupt ends the bench first."""
         words = ["tests/bench", "-p", "no:cacheprovider", "--lg-env", str(self.lab.environment.path.resolve())]
         words += ["--kernel", str(kernel), "--results", str(self.lab.results.resolve()), *self.lab.options]
         self.say(f"measuring; the bench's output is in {log}")
-        bench = process.start([sys.executable, "-m", "pytest", *words], log=log, cwd=project_dir())
+        bench = process.start([sys.executable, "-m", "pytest", *words], log=log, cwd=project_dir(), env=_NO_TOKENS)
         try:
             with interrupts.interruptible():
                 return bench.wait(limit_s)
@@ -190,49 +242,111 @@ class Poller:
 
     def _build(self, job: Job) -> str | None:
         """KCIDB's number of the kernel's build, from the job's ancestors; None if there is none among them."""
-        node = self.api.node(job.node)
-        for _ in range(_HOPS):
-            if node.get("kind") == "kbuild":
-                return f"{_BUILDS}:{node['id']}"
-            if not isinstance(parent := node.get("parent"), str):
-                break
-            node = self.api.node(parent)
+        number = job.node
+        try:
+            for _ in range(_HOPS):
+                node = self.api.node(number)
+                if node.get("kind") == "kbuild":
+                    return f"{_BUILDS}:{number}"
+                if not isinstance(parent := node.get("parent"), str):
+                    break
+                number = parent
+        except KernelCIError as error:
+            self.say(f"warning: {error.what}; the figures will have a build of their own")
         return None
 
-    def _finish(self, job: Job, outcome: Outcome) -> None:
+    def _finish(self, number: str, outcome: Outcome) -> None:
+        """Tell KernelCI the end of a job of ours. It is kept until KernelCI knows it. Raises KernelCIError."""
         why = f": {outcome.why}" if outcome.why else ""
-        self.say(f"job {job.node}: {outcome.result}{why}")
+        self.say(f"job {number}: {outcome.result}{why}")
+        write_file(self.folder / number / _OUTCOME, json.dumps(asdict(outcome)).encode())
         for attempt in range(1, _TRIES + 1):
             try:
-                node = self.api.node(job.node)
-                node |= {"state": "done", "result": outcome.result}
-                if outcome.code:
-                    node["data"] = (node.get("data") or {}) | {"error_code": outcome.code, "error_msg": outcome.why}
-                self.api.update(node)
+                self._tell(number, outcome)
             except KernelCIError as error:
                 if attempt == _TRIES or not error.transient:
                     raise
-                time.sleep(self.again_s)
+                with interrupts.interruptible():
+                    time.sleep(self.again_s)
             else:
                 return
+
+    def _tell(self, number: str, outcome: Outcome) -> None:
+        claim = self.folder / number / _CLAIM
+        ours = _kept(claim).get("job_id")
+        node = self.api.node(number)
+        data: dict[str, Any] = node.get("data") or {}
+        if ours and data.get("job_id") == ours and node.get("state") != "done":
+            node |= {"state": "done", "result": outcome.result}
+            if outcome.code:
+                node["data"] = data | {"error_code": outcome.code, "error_msg": outcome.why}
+            self.api.update(node)
+        claim.unlink(missing_ok=True)
+
+    def _tell_outcomes(self) -> None:
+        """Tell the ends that KernelCI does not know yet. A failure is said, and the next round tries again."""
+        for claim in sorted(self.folder.glob(f"*/{_CLAIM}")):
+            told = _kept(claim.with_name(_OUTCOME))
+            outcome = Outcome(told["result"], told["code"], told["why"]) if told else _LOST
+            number = claim.parent.name
+            try:
+                with interrupts.interruptible():
+                    self._tell(number, outcome)
+            except KernelCIError as error:
+                self.say(f"warning: {error.what}; the end of job {number} ({outcome.result}) is told later")
 
     def _send_figures(self) -> None:
         """Send what has not been sent. A failure is said, and the next round tries again."""
         if self.kcidb is None:
             return
-        for figures in sorted(_folder().glob(f"*/{_FIGURES}")):
+        for figures in sorted(self.folder.glob(f"*/{_FIGURES}")):
             if (sent := figures.with_name(_SENT)).exists():
                 continue
             try:
-                number = self.kcidb.submit(figures.read_text(encoding="utf-8"))
+                with interrupts.interruptible():
+                    number = self.kcidb.submit(figures.read_text(encoding="utf-8"))
+            except ValueError:
+                self._set_aside(figures, "it is not JSON", "unreadable")
             except KernelCIError as error:
-                self.say(f"warning: {error.what}; {figures} is sent later")
-                return
-            sent.write_text(json.dumps({"id": number, "url": self.kcidb.url}), encoding="utf-8")
-            self.say(f"figures of job {figures.parent.name}: KCIDB has them as {number}")
+                if error.transient or error.denied:
+                    self.say(f"warning: {error.what}; {figures} is sent later")
+                    return
+                self._set_aside(figures, error.what, "refused")
+            else:
+                write_file(sent, json.dumps({"id": number, "url": self.kcidb.url}).encode())
+                self.say(f"figures of job {figures.parent.name}: KCIDB has them as {number}")
+
+    def _set_aside(self, figures: Path, why: str, as_what: str) -> None:
+        aside = figures.replace(figures.with_name(f"{figures.name}.{as_what}"))
+        self.say(f"warning: {why}; the figures are kept as {aside} and not sent again")
 
 
-def _folder() -> Path:
-    folder = state_dir() / "kernelci"
-    folder.mkdir(exist_ok=True)
-    return folder
+def outcome_of(code: int | None, run: Run | None, log: Path) -> Outcome:
+    """What a bench's end means for its job: exit code (None: ended by us at its limit), run, and the bench's output."""
+    if run is not None and run.status is RunStatus.COMPLETE and code in (0, _FAILED):
+        return Outcome("fail" if code else "pass")
+    ended = "the bench took too long" if code is None else f"the bench ended with exit code {code}"
+    why = (run and run.abort_reason) or _last_error(log) or ended
+    if _PANIC in why:
+        return Outcome("fail")
+    wrong = run is None and code == ConfigError.exit_code
+    return Outcome("incomplete", "invalid_job_params" if wrong else "Infrastructure", why)
+
+
+def _last_error(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    return plain_line(found[-1]) if found else ""
+
+
+def _kept(file: Path) -> dict[str, str]:
+    """What was kept in a file; nothing if there is no such file."""
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError):
+        return {}
