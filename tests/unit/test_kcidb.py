@@ -13,9 +13,11 @@ from index_runs import write_run
 from kcidb_io.schema import V5_3  # pyright: ignore[reportMissingTypeStubs]
 from results_factory import make_run
 
+from fsjoule.bench.measurer import recorded
 from fsjoule.errors import ConfigError
+from fsjoule.lab.meterdriver import NoMeter
 from fsjoule.model import JobFacts
-from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.model.metrics import METERED, Metric, figure_of, metrics_of
 from fsjoule.report.kcidb import to_kcidb
 
 
@@ -65,6 +67,20 @@ def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
                 assert test["number"].get("unit", "") == metric.unit
     energies = [test for name, test in tests.items() if name.endswith(f"-{Metric.ENERGY.value}")]
     assert any("standard_uncertainty" in test["misc"]["fsjoule"] for test in energies)
+
+
+def test_energies_are_skipped_without_a_meter_and_missed_if_the_meter_failed() -> None:
+    made = make_run(repeat=1)
+    [lost] = [each for each in made.measurements if each.number == 3]  # has no energy
+    with recorded(NoMeter(), print, lambda _: None) as recording:
+        pass
+    for note, status in ((recording.note, "SKIP"), ("no energy: the meter is silent", "MISS")):
+        document = checked(to_kcidb(made.run, [replace(lost, notes=(note,))], "mylab"))
+        statuses = {Metric(test["path"].rpartition(".")[2]): test["status"] for test in document["tests"]}
+        energies = METERED & statuses.keys()
+        assert energies
+        assert {statuses[metric] for metric in energies} == {status}
+        assert "SKIP" not in {statuses[metric] for metric in statuses.keys() - energies}
 
 
 def test_equal_kernels_are_one_build() -> None:

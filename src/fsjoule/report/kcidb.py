@@ -1,7 +1,8 @@
 """A run in KCIDB's JSON, in which CI systems tell kernelci.org of their tests (https://docs.kernelci.org/kcidb/).
 
 A kernel is a checkout and a build, a figure of a measurement is a test. A test is DONE with its number, ERROR if its
-measurement is invalid, and MISS if the figure is not there (the meter was gone).
+measurement is invalid, SKIP if the figure needs a meter and the board has none on purpose, and MISS if it is absent for
+another reason (the meter failed).
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, NoMeterError
 from fsjoule.model import KernelFacts, Measurement, Run
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Metric, figure_of, metrics_of, uncertainty_of
+from fsjoule.model.metrics import METERED, Metric, figure_of, metrics_of, uncertainty_of
 
 SCHEMA_VERSION: Final = {"major": 5, "minor": 3}
 _ORIGIN: Final = re.compile(r"[a-z0-9_]+")
 _BUILD: Final = re.compile(r"[a-z0-9_]+:\S+")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _DIGITS: Final = 16
+_NO_METER: Final = f"no energy: {NoMeterError().what}"  # a measurement's note
 
 
 def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str, build: str | None = None) -> str:
@@ -97,7 +99,7 @@ def _tests(run: Run, measurement: Measurement, build: str, origin: str) -> Itera
         if not measurement.valid:
             test |= {"status": "ERROR", "log_excerpt": "\n".join(measurement.invalid_reasons)}
         elif figure is None:
-            test["status"] = "MISS"
+            test["status"] = "SKIP" if metric in METERED and _NO_METER in measurement.notes else "MISS"
         else:
             number = {"value": figure} | ({"unit": metric.unit} if metric.unit else {})
             test |= {"status": "DONE", "number": number}
