@@ -16,6 +16,7 @@ from fsjoule.host import process
 from fsjoule.images.emulator import needed_qemu
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.kernel import _decompressed
 from fsjoule.kernels.packages import PackageFile, _device_tree
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.sources import kernel_choice, numbered
@@ -284,3 +285,25 @@ def test_a_kernel_for_another_processor_is_named(
     (folder / "lib/modules/6.1.5/modules.builtin").touch()
     with pytest.raises(ConfigError, match=says):
         folder_kernel(recipe, build_folder(folder, boot), progress=print)
+
+
+def test_an_archive_of_modules_cannot_take_files_of_the_host_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    recipe = load_recipe(recipes_folder(), "rpi3")
+    boot = recipe.boot.model_copy(update={"dtb": None, "device_tree": {}})
+    tree = write(tmp_path / "tree", "lib/modules/6.1.5/modules.builtin")
+    (tree / "lib/modules/6.1.5/modules.order").symlink_to("/etc/passwd")
+    folder = write(tmp_path / "build", boot.image)
+    (folder / boot.image).write_bytes(ARM64)
+    process.run(["tar", "--create", "--file", folder / "modules.tar", "--directory", tree, "lib"], timeout_s=30)
+    with pytest.raises(ConfigError, match=r"the link lib/modules/6\.1\.5/modules\.order leads out of it"):
+        folder_kernel(recipe.model_copy(update={"boot": boot}), build_folder(folder, boot), progress=print)
+
+
+def test_a_damaged_module_is_named(tmp_path: Path) -> None:
+    for name, content in (("a.ko.xz", lzma.compress(b"module")[:-9]), ("b.ko.gz", b"no gzip")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigError, match=f"the module {name} cannot be unpacked"):
+            _decompressed(tmp_path / name)

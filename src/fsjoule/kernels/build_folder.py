@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, file_sha256, folder_digest
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
 from fsjoule.kernels.recipe import Boot, Recipe
+from fsjoule.kernels.unpacking import unpack_tar
 
 _IMAGES: Final = ("", "arch/arm/boot", "arch/arm64/boot", "arch/x86/boot", "boot")
 # Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
@@ -154,7 +155,7 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
     if source.is_dir():
         process.run(["cp", "--archive", source, modules], timeout_s=300)
         return modules / source.name
-    _unpack(source, tree)
+    unpack_tar(source, tree)
     found = [path for path in modules.glob("*") if path.is_dir()]
     if len(found) != 1:
         raise ConfigError(f"{source} holds the modules of {len(found)} kernels", hint="it must be one: build it again")
@@ -164,19 +165,11 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
 def _device_tree(found: Path | None, dtb: str | None, work: Path) -> Path | None:
     if found is None or dtb is None or found.name == dtb:
         return found
-    _unpack(found, work)
+    unpack_tar(found, work)
     inside = _first(work.rglob(dtb))
     if inside is None:
         raise ConfigError(f"{found} holds no {dtb}", hint="enable the board's device tree, then `make dtbs`")
     return inside
-
-
-def _unpack(archive: Path, into: Path) -> None:
-    into.mkdir(parents=True, exist_ok=True)
-    try:
-        process.run(["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", into], timeout_s=300)
-    except LabError as error:
-        raise ConfigError(f"{archive} cannot be unpacked: {error.what}", hint="build it again") from error
 
 
 def _found_device_tree(folder: Path, dtb: str) -> Path | None:

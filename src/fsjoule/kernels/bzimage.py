@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from fsjoule.host import process
+from fsjoule.kernels.unpacking import MOST_FILE_BYTES, unzstd
 
 _MAGIC: Final = b"HdrS"
 _MAGIC_OFFSET: Final = 0x202
@@ -28,7 +28,6 @@ _XZ_MAGIC: Final = b"\xfd7zXZ\0"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _SIZE_BYTES: Final = 4  # of the unpacked kernel, behind the payload
-_ZSTD_TIMEOUT_S: Final = 60.0
 
 _ELF_MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little endian
 _ELF_PROGRAMS: Final = struct.Struct("<32xQ14xHH")  # of the header: e_phoff, e_phentsize, e_phnum
@@ -55,20 +54,21 @@ def unpacked(image: bytes) -> bytes | None:
     offset, length = _PAYLOAD.unpack_from(image, _PAYLOAD_OFFSET)
     start = (sectors + 1) * _SECTOR_BYTES + offset
     vmlinux = _decompressed(image[start : start + length])
-    return vmlinux if vmlinux is not None and has_pvh_entry(vmlinux) else None
+    if vmlinux is None or len(vmlinux) >= MOST_FILE_BYTES:
+        return None
+    return vmlinux if has_pvh_entry(vmlinux) else None
 
 
 def _decompressed(payload: bytes) -> bytes | None:
     try:
         if payload.startswith(_XZ_MAGIC):
-            return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
+            return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload, MOST_FILE_BYTES)
         if payload.startswith(_GZIP_MAGIC):
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(payload)
+            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(payload, MOST_FILE_BYTES)
     except (lzma.LZMAError, zlib.error):
         return None
     if payload.startswith(_ZSTD_MAGIC):
-        packed = payload[:-_SIZE_BYTES]
-        return process.run(["zstd", "--decompress"], input_bytes=packed, timeout_s=_ZSTD_TIMEOUT_S).stdout
+        return unzstd(payload[:-_SIZE_BYTES])
     return None
 
 

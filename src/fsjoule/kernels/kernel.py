@@ -6,7 +6,6 @@ The entry holds the kernel's image under the recipe's name, `board.dtb` if the b
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import lzma
@@ -25,6 +24,7 @@ from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
 from fsjoule.kernels.image import architecture_of, kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import Recipe
+from fsjoule.kernels.unpacking import unzipped, unzstd
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 3
@@ -179,8 +179,8 @@ def _image(file: Path, recipe: Recipe) -> bytes:
     content = file.read_bytes()
     if recipe.boot.image == _UNPACKED and content.startswith(_GZIP_MAGIC):
         try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
+            content = unzipped(content)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             raise ConfigError(f"the kernel image {file} is damaged: {error}", hint="build it again") from error
     found = architecture_of(content)
     # 64-bit ARM's image always has a header.
@@ -205,12 +205,14 @@ def _check_release(image: Path, release: str) -> None:
 
 def _decompressed(module: Path) -> bytes:
     """A module's ELF file: uncompressed, it loads fastest on a slow CPU, and every modprobe can read it."""
-    match module.suffix:
-        case ".xz":
-            return lzma.decompress(module.read_bytes())
-        case ".zst":
-            return process.run(["zstd", "--decompress", "--stdout", module], timeout_s=60).stdout
-        case ".gz":
-            return gzip.decompress(module.read_bytes())
-        case _:
-            return module.read_bytes()
+    content = module.read_bytes()
+    try:
+        match module.suffix:
+            case ".xz" | ".gz":
+                return unzipped(content)
+            case ".zst":
+                return unzstd(content)
+            case _:
+                return content
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+        raise ConfigError(f"the module {module.name} cannot be unpacked: {error}", hint="build it again") from error

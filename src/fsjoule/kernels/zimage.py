@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from fsjoule.kernels.legacy_image import legacy_image
+from fsjoule.kernels.unpacking import MOST_FILE_BYTES
 
 _MAGIC: Final = bytes.fromhex("18286f01")  # Linux: arch/arm/boot/compressed/head.S
 _MAGIC_AT: Final = 0x24
@@ -57,7 +58,7 @@ class _Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
 
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def decompress(self, data: bytes, most_bytes: int, /) -> bytes: ...
 
 
 def _unpacked(zimage: bytes, magic: bytes, decompressor: Callable[[], _Decompressor]) -> bytes | None:
@@ -66,11 +67,13 @@ def _unpacked(zimage: bytes, magic: bytes, decompressor: Callable[[], _Decompres
         # The first hits are the decompressor's own constants, or chance.
         stream = decompressor()
         try:
-            kernel = stream.decompress(zimage[position:])
+            kernel = stream.decompress(zimage[position:], MOST_FILE_BYTES)
         except (lzma.LZMAError, zlib.error):
             kernel = b""
         if stream.eof and kernel:
             return kernel
+        if len(kernel) >= MOST_FILE_BYTES:
+            return None
         position = zimage.find(magic, position + 1)
     return None
 

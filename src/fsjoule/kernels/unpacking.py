@@ -1,0 +1,144 @@
+"""Unpacks what a kernel comes in, with limits: a small download may expand without end, or link to the host's files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import shutil
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, cast
+
+from fsjoule.errors import ConfigError
+from fsjoule.host import process
+
+MOST_TREE_BYTES: Final = 8 << 30  # all modules of a distribution with debug information have 6 GiB
+MOST_FILE_BYTES: Final = 1 << 30  # of a kernel or a module
+_MOST_HEADER_BYTES: Final = 1 << 20
+_PART_BYTES: Final = 1 << 16
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_XZ_MAGIC: Final = b"\xfd7zXZ\0"
+_ZSTD_TIMEOUT_S: Final = 60.0
+# `make modules_install` makes them. They lead to the computer that built the kernel, and nothing reads them.
+_TO_SOURCE: Final = ("build", "source")
+# Python 3.11's tarfile does not check the numbers in an extended header.
+_DAMAGED: Final = (
+    tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, ArithmeticError, LookupError,
+    RuntimeError,  # a loop of links
+)  # fmt: skip
+
+
+def unpack_tar(archive: Path, into: Path, *, most_bytes: int = MOST_TREE_BYTES) -> None:
+    """Unpack files, folders and links of a tar (plain, gzip or xz), without owners and modes.
+
+    Raises ConfigError for a damaged one, for more than `most_bytes` bytes, and for what would lead out of `into`.
+    tarfile's own filters came with Python 3.11.4; Debian 12 has 3.11.2.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        with archive.open("rb") as packed, _stream(packed) as content:
+            reader = cast("IO[bytes]", _Bounded(content, most_bytes))
+            with tarfile.open(fileobj=reader, mode="r:") as members:
+                _unpack(members, into, most_bytes)
+    except _DAMAGED as error:
+        raise ConfigError(f"{archive} cannot be unpacked: {error}", hint="build it again") from error
+
+
+def unzipped(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
+    """The content of a gzip or xz file. Raises OSError, EOFError, zlib.error, LZMAError, ValueError if it is larger."""
+    if not content.startswith((_GZIP_MAGIC, _XZ_MAGIC)):
+        raise ValueError("it is neither gzip nor xz")
+    with _stream(io.BytesIO(content)) as stream:
+        found = stream.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes} bytes")
+    return found
+
+
+def unzstd(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
+    """The content of a zstd file. Raises MissingToolError, LabError if it is damaged or larger."""
+    # head ends first if there is more, and then zstd fails.
+    pipe = f'set -o pipefail; "$0" --decompress --stdout | head --bytes {most_bytes}'
+    return process.run(
+        ["bash", "-c", pipe, process.find_tool("zstd")], input_bytes=content, timeout_s=_ZSTD_TIMEOUT_S
+    ).stdout
+
+
+class _Bounded:
+    """A file to read up to a position. tarfile reads a whole extended header at once, whatever size it claims."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = most_bytes
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _MOST_HEADER_BYTES:
+            raise ValueError(f"a header has more than {_MOST_HEADER_BYTES} bytes, or less than none")
+        found = self._file.read(size)
+        self._check(self._file.tell())
+        return found
+
+    def seek(self, position: int) -> int:
+        self._check(position)
+        return self._file.seek(position)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def _check(self, position: int) -> None:
+        if position > self._most_bytes:
+            raise ValueError(f"it has more than {self._most_bytes} bytes")
+
+
+def _stream(packed: IO[bytes]) -> IO[bytes]:
+    magic = packed.read(len(_XZ_MAGIC))
+    packed.seek(0)
+    if magic.startswith(_GZIP_MAGIC):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
+    return cast("IO[bytes]", lzma.LZMAFile(packed)) if magic == _XZ_MAGIC else packed
+
+
+def _unpack(members: tarfile.TarFile, into: Path, left_bytes: int) -> None:
+    links: list[tuple[Path, str]] = []
+    for member in members:
+        if member.size < 0:  # tarfile would go back and never end
+            raise ValueError(f"{member.name!r} has a size below 0")
+        path = into / _inside(member.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if member.isdir():
+            path.mkdir(exist_ok=True)
+        elif member.issym():
+            links.append((path, member.linkname))
+        elif member.islnk():
+            os.link(into / _inside(member.linkname), path)
+        elif member.isreg():
+            left_bytes -= member.size  # of a sparse file with its holes
+            if left_bytes < 0:
+                raise ValueError("its files have too many bytes")
+            content = members.extractfile(member)
+            assert content is not None, "it is a file"
+            with content, path.open("wb") as file:
+                shutil.copyfileobj(content, file, _PART_BYTES)
+        else:
+            raise ValueError(f"{member.name!r} is neither a file, a folder nor a link")
+    _link(links, into)  # last, so that no file is written through one
+
+
+def _link(links: list[tuple[Path, str]], into: Path) -> None:
+    kept = [(path, target) for path, target in links if path.name not in _TO_SOURCE]
+    for path, target in kept:
+        path.symlink_to(target)
+    # Where one leads depends on all of them.
+    for path, target in kept:
+        if not path.resolve().is_relative_to(into.resolve()):
+            raise ValueError(f"the link {path.relative_to(into)} leads out of it, to {target}")
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name.lstrip("/"))
+    if ".." in path.parts:
+        raise ValueError(f"{name!r} would be outside of the folder")
+    return path
