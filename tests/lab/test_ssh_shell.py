@@ -196,6 +196,7 @@ def test_an_ssh_that_dies_under_a_command_is_named_and_leaves_nothing(logged_in:
 def impatient(logged_in: _Board, monkeypatch: pytest.MonkeyPatch) -> _Board:
     """A board with an ssh server that takes our key."""
     logged_in.connect(with_server=True)
+    # Arguments of the driver, as an environment file gives them; the tests after these have their own back.
     monkeypatch.setattr(logged_in.driver, "connection_timeout", CONNECT_S)
     monkeypatch.setattr(logged_in.driver, "keyfile", logged_in.driver.keyfile)
     return logged_in

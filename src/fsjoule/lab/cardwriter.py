@@ -64,9 +64,12 @@ def write_card(
     limit_s: int,
     diagnose: Callable[[], tuple[str, ...]] = tuple,
     check: Callable[[], None] = lambda: None,
+    *,
+    amid_faults_s: float = _ENDING_AMID_FAULTS_TIMEOUT_S,
 ) -> None:
     """Write an image, with its block map if it has one. After it returns or raises, nobody writes the card any more.
 
+    After a diagnosis the search for writers may take `amid_faults_s`.
     `check` raises for a disk that is not the board's. It raises soon after `diagnose` reports a dead program.
     Raises LabError, and StillWritingError if a writer neither finishes nor can be ended.
     """
@@ -88,14 +91,14 @@ def write_card(
     try:
         exit_code, said = _run(command, limit_s + _GRACE_S, f"writing {image.name}", diagnose)
     except BaseException as error:
-        _end_after(resource, error)
+        _end_after(resource, error, amid_faults_s if isinstance(error, _GivenUpError) else _ENDING_TIMEOUT_S)
         raise
     if exit_code != 0:
         # The time tells, not the exit code: `timeout` has several codes for its limit, and ssh has its own.
         late = time.monotonic() - begin_s >= limit_s
         why = f"took longer than {limit_s} s" if late else f"failed with exit code {exit_code}: {said}"
         failure = LabError(f"writing {image.name} {why}", transient=True)
-        _end_after(resource, failure)
+        _end_after(resource, failure, _ENDING_TIMEOUT_S)
         raise failure
 
 
@@ -115,10 +118,9 @@ def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # n
         raise LabError(f"the exporter does not tell who writes the card: {said}", transient=True)
 
 
-def _end_after(resource: Any, error: BaseException) -> None:  # noqa: ANN401 - a labgrid resource
-    amid_faults = isinstance(error, _GivenUpError)
+def _end_after(resource: Any, error: BaseException, limit_s: float) -> None:  # noqa: ANN401 - a labgrid resource
     try:
-        end_writers(resource, _ENDING_AMID_FAULTS_TIMEOUT_S if amid_faults else _ENDING_TIMEOUT_S)
+        end_writers(resource, limit_s)
     except StillWritingError as still:
         raise StillWritingError(f"{error}; {still.what}", hint=still.hint) from error
     except LabError as unknown:
