@@ -41,6 +41,19 @@ def test_record_writes_what_the_meter_sent_twice(desk: Desk, fsjoule: CommandLin
     assert abs(drift["ppm"]) < max(5 * drift["uncertainty_ppm"], 200)
 
 
+def test_samples_that_come_late_are_waited_for(desk: Desk, tmp_path: Path) -> None:
+    """A busy computer holds the meter's last samples back until its seconds are over."""
+    simulator = desk.start_meter()
+    path = tmp_path / "trace.parquet"
+    command = started(desk.closing, "meter", "record", "--seconds", "2", "--json", "-o", path, "--meter", desk.stream)
+    wait(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    simulator.send_signal(signal.SIGSTOP)
+    time.sleep(3.0)
+    simulator.send_signal(signal.SIGCONT)
+    document = finished(command).document
+    assert document["received"] == read_trace(path).counts.received >= 2000
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_recording_that_is_ended_is_whole(desk: Desk, tmp_path: Path, number: signal.Signals) -> None:
     desk.start_meter()

@@ -24,6 +24,8 @@ from fsjoule.store.recordings import Recording
 _log = logging.getLogger(__name__)
 _PIECE_S: Final = 1.0
 _TAIL_S: Final = 0.1  # so that samples from before the end arrive
+# On a busy computer samples arrive this much late at most; a meter that is silent for longer has none to send.
+_LATE_S: Final = 5.0
 _LIVE_S: Final = 1.0
 # Ten minutes at 1 kHz: a disk that is stuck for longer is broken.
 _MOST_WAITING: Final = 30_000
@@ -64,7 +66,9 @@ def record(
     seconds: float | None = None,
     say: Callable[[Reading], None] = lambda _reading: None,
 ) -> Recorded:
-    """Record into files until `ended`, or for `seconds`; `say` gets the figures once a second.
+    """Record into files until `ended`, or until there are `seconds` of samples; `say` gets the figures once a second.
+
+    The seconds are the meter's: samples that come late are waited for.
 
     A meter that is unplugged for less than 30 s leaves a gap, which is counted. Raises MeterError if it stays away or
     begins another stream, StorageError if no file can be written any more, ConfigError for an impossible file. The
@@ -76,9 +80,9 @@ def record(
     faults: tuple[str, ...] = ()
     with _Files(paths) as files, client.receiver.listening(inbox.put):
         while True:
-            left_s = _PIECE_S if seconds is None else min(_PIECE_S, begin_s + seconds - time.monotonic())
-            over = ended.wait(max(0.0, left_s)) or left_s < _PIECE_S
-            if over:
+            left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
+            asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
+            if asked:
                 time.sleep(_TAIL_S)
             frames = inbox.take()
             builder.add(frames)
@@ -86,8 +90,9 @@ def record(
             piece = builder.take()
             faults = piece.faults
             files.write(piece)
-            say(live.reading())
-            if over:
+            reading = live.reading()
+            say(reading)
+            if asked or (seconds is not None and (reading.seconds >= seconds or left_s < -_LATE_S)):
                 break
             _require_stream(client, builder, live)
     return Recorded(frame.info, live.reading(), inbox.clock.drift(), faults, files.whole, tuple(files.failures))
