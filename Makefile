@@ -1,5 +1,6 @@
 # make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
-# make test           set up, run all tests, also those on the virtual lab
+# make test           set up, run the tests, also those on the virtual lab, except the slow ones
+# make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
@@ -46,7 +47,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test check unit test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-all check unit test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -55,6 +56,9 @@ bench: setup
 	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
+	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25
+
+test-all: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) --durations 25
 
 check: setup

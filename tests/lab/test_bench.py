@@ -184,6 +184,7 @@ def test_show_prints_the_run_again_and_as_json(quick: tuple[str, LoadedRun]) -> 
     assert len(document["measurements"]) == len(quick[1].measurements)
 
 
+@pytest.mark.slow
 def test_operations_on_a_root_filesystem(state: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     done = run_bench(results, "--fs", "btrfs", "--provision", "root", "--suite", "operations", "--repeat", "1")
@@ -198,6 +199,7 @@ def test_operations_on_a_root_filesystem(state: Path, tmp_path: Path) -> None:
     assert_nothing_left(state, state / "devices")
 
 
+@pytest.mark.slow
 def test_no_space_on_the_card_makes_measurements_invalid_and_the_others_go_on(state: Path, tmp_path: Path) -> None:
     """Files larger than the partition: of the boot partition, once its kernel has been read, nobody needs anything."""
     environment = tmp_path / "tiny.yaml"

@@ -209,6 +209,7 @@ def test_a_process_that_has_the_same_number_is_left_alone(jobs: Jobs) -> None:
         innocent.kill()
 
 
+@pytest.mark.slow
 def test_without_an_after_script_the_next_job_takes_over(jobs: Jobs) -> None:
     killed(jobs)
     done = jobs.run("with-board", "virtual", "true", BOARD_WAIT_S="20")
@@ -216,6 +217,7 @@ def test_without_an_after_script_the_next_job_takes_over(jobs: Jobs) -> None:
     assert_free()
 
 
+@pytest.mark.slow
 def test_a_merge_request_goes_before_the_nightly_matrix(running: lab.LabHandle, tmp_path: Path) -> None:
     as_somebody_else(running, "acquire")
     jobs = Jobs(running, tmp_path)

@@ -197,6 +197,7 @@ def test_two_benches_agree_in_every_figure(state: Path, tmp_path: Path) -> None:
     assert_nothing_left(state, state / "devices")
 
 
+@pytest.mark.slow
 def test_a_device_that_drops_writes_is_measured_as_well(state: Path, tmp_path: Path) -> None:
     """What it tells the board are scripts of several lines, which go over the console of a board in guest time."""
     argv = [

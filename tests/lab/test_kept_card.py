@@ -19,6 +19,8 @@ from fsjoule.model import MIB
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 NAME = "virtual"
 MUX = """\

@@ -197,6 +197,7 @@ def run_bench(results: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_a_package_file_and_a_build_folder_are_measured_in_one_run(
     debian: TakenKernel, folder: Path, package: Path, state: Path, tmp_path: Path

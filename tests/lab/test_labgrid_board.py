@@ -386,6 +386,7 @@ def test_a_stopped_board_program_ends_the_wait_for_its_outlet(bench: _Bench, env
     assert bench.power == "off"
 
 
+@pytest.mark.slow
 def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[str, str]) -> None:
     board = bench.board()
     board.prepare(_KERNEL, "ext4")

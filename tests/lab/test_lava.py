@@ -136,6 +136,7 @@ def unmetered(place: Place, folder: Path) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 def test_a_board_without_a_meter_is_measured_and_the_job_says_first_what_it_lacks(place: Place, tmp_path: Path) -> None:
     file = unmetered(place, tmp_path)
     results_at = str(place.folder / "unmetered")
@@ -178,7 +179,7 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
         process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     place: Place, number: signal.Signals
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     assert len(load_run(run.path).measurements) > len(run.measurements)
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_out_of_time_leaves_board_off_and_place_free(place: Place) -> None:
     # No computer does so much in two minutes.
     job = yaml.safe_load(place.job("--repeat", "50"))
@@ -258,6 +260,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Pl
         place.as_somebody_else("release")
 
 
+@pytest.mark.slow
 def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
     place.as_somebody_else("acquire")
     with place.run(place.device(), place.job("--", "-k", "mkfs")) as (running, out):
@@ -267,6 +270,7 @@ def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
     assert place.state() == (None, "off")
 
 
+@pytest.mark.slow
 def test_helpers_may_be_called_in_any_order_and_twice(place: Place) -> None:
     commands = yaml.safe_load(place.device())["commands"]
 
@@ -309,6 +313,7 @@ def test_a_smoke_job_flashes_boots_and_asks_the_meter(real_time: Place) -> None:
     real_time.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_smoke_job_of_a_board_without_mux_and_meter_says_so_and_asks_for_neither(
     lava: Dispatcher, state: Path, tmp_path: Path
 ) -> None:
@@ -331,6 +336,7 @@ def test_a_smoke_job_of_a_board_without_mux_and_meter_says_so_and_asks_for_neith
         assert lab.down("virtual-sabrelite")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("helper", ["flash", "hard-reset"])
 def test_a_job_that_is_killed_while_lava_drives_the_board_leaves_it_off_and_free(real_time: Place, helper: str) -> None:
     job = real_time.fsjoule("job", "--smoke", "--lg-env", real_time.lg_env)

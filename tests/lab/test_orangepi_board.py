@@ -143,6 +143,7 @@ def _with_a_kernel_that_is_too_large(image: Path) -> None:
     process.run(["mcopy", "-i", f"{image}@@{BOOT_START}", kernel, "::zImage"], timeout_s=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -192,6 +193,7 @@ def _hanging_second_kernel(image: Path, folder: Path) -> None:
         file.write(second_slot.flag())
 
 
+@pytest.mark.slow
 def test_u_boot_starts_the_second_kernel_once_and_the_kept_one_after_each_further_power_cycle(
     board: BoardStrategy, card: CardImage, tmp_path: Path
 ) -> None:

@@ -10,10 +10,14 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
+
+pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual.yaml"

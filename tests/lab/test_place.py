@@ -355,6 +355,7 @@ def test_a_coordinator_that_is_gone_leaves_it_open_whose_the_place_is(
     lab.down("virtual")
 
 
+@pytest.mark.slow
 def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> None:
     [coordinator] = [each.pid for each in lab.status("virtual").services if each.name == "coordinator"]
     with acquired_place("virtual") as place:

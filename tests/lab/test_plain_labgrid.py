@@ -92,6 +92,7 @@ def _plain_test(folder: Path, environment: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_an_image_that_the_environment_file_names_is_flashed_and_booted(
     acquired: Path, with_image: Path, tmp_path: Path
 ) -> None:

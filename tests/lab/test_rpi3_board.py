@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from bench_runs import PROJECT, all_valid, only_run, patient_environment, run_bench
 from lab_leftovers import assert_nothing_left
+
+pytestmark = pytest.mark.slow
 
 
 def test_u_boot_starts_from_the_card_and_the_board_is_measured(state: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def unnoticed(outcome: Outcome) -> int:
     return sum(outcome.files.get(fate, 0) for fate in UNNOTICED)
 
 
+@pytest.mark.slow
 def test_btrfs_notices_damaged_data_and_ext4_does_not(state: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
     options = ("--suite", "elc2015/dm-flakey", "--fs", "ext4,btrfs", "-k", "after-10s")

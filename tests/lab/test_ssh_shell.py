@@ -154,6 +154,7 @@ def _within(seconds: float) -> Generator[None]:
     assert time.monotonic() - begin < seconds
 
 
+@pytest.mark.slow
 def test_it_is_a_shell_as_the_one_on_the_console(logged_in: _Board) -> None:
     shell = logged_in.strategy.board_shell
     assert isinstance(shell, SshShell)
@@ -164,6 +165,7 @@ def test_it_is_a_shell_as_the_one_on_the_console(logged_in: _Board) -> None:
     assert logged_in.on_console("sha256sum /tmp/large") == shell.run(["sha256sum", "/tmp/large"]).stdout
 
 
+@pytest.mark.slow
 def test_another_host_key_does_not_stop_a_board_that_was_flashed_again(logged_in: _Board) -> None:
     keys = set[str]()
     for _ in range(2):
@@ -173,6 +175,7 @@ def test_another_host_key_does_not_stop_a_board_that_was_flashed_again(logged_in
     assert len(keys) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["client", "server"])
 def test_an_ssh_that_dies_under_a_command_is_named_and_leaves_nothing(logged_in: _Board, who: str) -> None:
     shell = logged_in.connect(with_server=True)
@@ -209,6 +212,7 @@ def _refused(board: _Board, says: str) -> BoardError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_wrong_key_is_named(impatient: _Board, tmp_path: Path) -> None:
     process.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], timeout_s=30)
     impatient.driver.keyfile = str(tmp_path / "key")
@@ -216,12 +220,14 @@ def test_a_wrong_key_is_named(impatient: _Board, tmp_path: Path) -> None:
     assert "keyfile" in str(error.hint)
 
 
+@pytest.mark.slow
 def test_a_board_without_an_ssh_server_is_named(impatient: _Board) -> None:
     impatient.on_console("kill $(cat /run/fsjoule-ssh/pid)")
     error = _refused(impatient, r"is not reached by ssh within 10 s at root@127.0.0.1, port \d+: ")
     assert "no ssh server answers there" in str(error.hint)
 
 
+@pytest.mark.slow
 def test_the_board_is_asked_for_an_address_that_nobody_has_stated(impatient: _Board) -> None:
     """Its own address is known inside QEMU only, so it is not reached there."""
     strategy: Any = impatient.strategy
@@ -236,6 +242,7 @@ def test_the_board_is_asked_for_an_address_that_nobody_has_stated(impatient: _Bo
     assert caught.value.hint is not None
 
 
+@pytest.mark.slow
 def test_a_panic_is_told_while_ssh_waits_for_an_answer(impatient: _Board) -> None:
     """The board lives: it only says so."""
     impatient.on_console("kill $(cat /run/fsjoule-ssh/pid)")
@@ -247,6 +254,7 @@ def test_a_panic_is_told_while_ssh_waits_for_an_answer(impatient: _Board) -> Non
     assert impatient.clients() == {}
 
 
+@pytest.mark.slow
 def test_a_panic_under_a_command_ends_it_at_once_and_the_board_boots_again(logged_in: _Board) -> None:
     shell = logged_in.connect(with_server=True)
     with _within(60), pytest.raises(BoardError, match=r"^the kernel panicked while") as caught:

@@ -25,6 +25,8 @@ from fsjoule.lab.card import NamedCard
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab.files import LabPaths
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
 NAME = "orangepi-network"
 LOADER_BYTES = 4 * MIB

@@ -40,6 +40,7 @@ def test_u_boot_is_stopped_and_the_card_written_over_usb_and_the_board_is_off_ag
     assert not board.status["card"]["on_usb"]
 
 
+@pytest.mark.slow
 def test_a_cable_that_is_pulled_while_the_card_is_written_is_named_and_the_next_flash_is_fine(
     board: UmsBoard, image: Path
 ) -> None:

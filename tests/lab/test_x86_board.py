@@ -14,6 +14,8 @@ from lab_leftovers import assert_nothing_left
 from fsjoule.model import FioWorkload, RunStatus
 from fsjoule.store.reader import LoadedRun, load_run
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual-x86.yaml"
 # Generous: a busy machine, and perhaps a module and card images to build first.
