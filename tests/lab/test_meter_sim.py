@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from meter_process import LIMIT_S, check_energy, check_order, infos, running, va
 
 from fsjoule.host import process
 from fsjoule.meter.protocol.frames import SamplesFrame
+from fsjoule.model import MarkLine
 from fsjoule.virtual.board.feed import FeedWriter
 from fsjoule.virtual.lab import programs
 
@@ -95,6 +97,34 @@ def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None
         reader.read_marks(5)
         reader.read_samples(1)
     assert [mark.text for mark in reader.trace().marks] == ["S0", "S1", "S2", "S3", "S4"]
+
+
+def test_a_meter_at_a_console_keeps_its_time_and_finds_the_marks(program: Path, tmp_path: Path) -> None:
+    """A wire from the console's output at its speed: boot messages, short lines, and messages within a mark."""
+    talk = b"".join(b"[%12.6f] message %d of the kernel, longer than a mark\r\n" % (n / 100, n) for n in range(150))
+    short, prompt = b"a\n" * 500, b"root@board:~# \x1b[0m\r\n"
+    damaged = b"{fsj:E2[   12.345678] EXT4-fs error\r\n}\r\n"
+    said = b"".join([talk, b"{fsj:S1}\r\n", short, prompt, b"{fsj:E1}\r\n", talk, b"{fsj:S2}\r\n", damaged])
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
+        reader.read_samples(100)
+
+        def speak() -> None:
+            for line in said.splitlines(keepends=True):
+                simulator.send(line)
+                time.sleep(len(line) / 11520)  # 115200 baud, or less on a busy computer
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        frames = reader.read_marks(806)
+        speaking.join(LIMIT_S)
+        reader.read_samples(len(values(frames)) + 100)
+    trace = reader.trace()
+    assert [mark.text for mark in MarkLine("", on_console=True).marks(trace.marks)] == [
+        "S1", "E1", "S2", "{fsj:E2[   12.34", "}",
+    ]  # fmt: skip
+    assert (trace.missed, trace.lost) == (0, 0)
+    check_order(reader.frames)
+    check_energy(trace)
 
 
 # ---------------------------------------------------------------------------------------------------- nobody reads

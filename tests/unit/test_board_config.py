@@ -156,6 +156,13 @@ def test_mistakes_about_guest_time_are_named(tmp_path: Path, guest_time: str, sa
     assert caught.value.line is not None
 
 
+def test_a_board_without_a_second_uart_has_its_meter_on_the_console(tmp_path: Path) -> None:
+    text = board_config(tmp_path).to_toml().replace('["console", "mark"]', '["none", "console"]')
+    assert read(tmp_path, text).qemu.serials == (Serial.NONE, Serial.CONSOLE)
+    with pytest.raises(ConfigError, match="mark may be missing, but not in guest time"):
+        read(tmp_path, f"{text}\n[guest_time]\n")
+
+
 def test_the_example_is_right_and_relative_to_itself() -> None:
     config = BoardConfig.from_toml(EXAMPLE)
     assert config.card.image == EXAMPLE.parent / "card.img"
@@ -172,7 +179,7 @@ def test_the_example_is_right_and_relative_to_itself() -> None:
         ('name = "test"', 'nam = "test"', "the key 'name' is missing", None),
         ("[card]", "[carb]", "unknown key 'carb'", "[carb]"),
         ('boot = "kernel"', 'boot = "grub"', "qemu.boot = 'grub' is wrong", "boot"),
-        ('["console", "mark"]', '["console"]', "qemu.serials has 0 times 'mark'", "serials"),
+        ('["console", "mark"]', '["mark"]', "qemu.serials has 0 times 'console'", "serials"),
         ('["console", "mark"]', '["mark", "console", "mark"]', "qemu.serials has 2 times 'mark'", "serials"),
         ('name = "test"', "name = test", "not valid TOML", "name"),
         ("idle_w = 1.1", 'idle_w = "much"', "power.idle_w = 'much' is wrong", "idle_w"),

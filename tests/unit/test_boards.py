@@ -157,6 +157,11 @@ def test_a_wrong_name_or_an_emulated_board_is_refused(name: str, recipe: str) ->
         ("card_device: mmcblk0", "card_device: mmcblk1", "card_device is mmcblk1, but the card of images/boards/"),
         ("mmcblk0p3", "mmcblk0p2", "scratch_device is /dev/mmcblk0p2, but the card of"),
         ("/dev/ttyO1", "/dev/ttyO0", "ttyO0 is the console and the mark line: marks would be taken for output"),
+        (
+            "mark_device: /dev/ttyO1\n",
+            "mark_device: /dev/ttyO1\n        marks_on_console: true\n",
+            "marks_on_console is true, but the console is ttyO0, and the mark line /dev/ttyO1",
+        ),
         ("'fsjoule login: '", "'bone login: '", "login_prompt 'bone login: ' does not match the"),
         ("'fsjoule login: '", "'('", "login_prompt '(' does not match the"),
         ("boot_loader: true", "boot_loader: false", "boot_loader is not set: a card without one would not be refused"),
@@ -302,3 +307,39 @@ def test_a_new_board_by_options_alone(run: CommandLine, tmp_path: Path) -> None:
     assert "rock-pi-4, rpi3, rpi4" in unsaid.err
     assert "beaglebone-black" in run("board", "list").out
     assert "Example: " in run("board", "new", "--help").out
+
+
+def test_a_new_board_whose_meter_listens_to_the_console(run: CommandLine, tmp_path: Path) -> None:
+    options = (
+        "--marks-on-console",
+        "--into",
+        tmp_path,
+        "--outlet-host",
+        "http://o",
+        "--console",
+        "A5",
+        "--meter",
+        "F1",
+    )
+    done = run("board", "new", "pi7", "--from", "rpi4", *options, "--mux", "12")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == str(tmp_path / "images" / "pi7.toml")
+    checked = run("board", "check", tmp_path / "env" / "pi7.yaml", "--no-loader")
+    assert checked.code == 0, checked.out
+    profile = read_environment(tmp_path / "env" / "pi7.yaml").profile
+    assert (profile.mark_device, profile.marks_on_console) == ("/dev/ttyS1", True)
+    own, other = (load_recipe(recipes_folder(), name) for name in (profile.recipe, "rpi4"))
+    assert own.boot.mark_device == "/dev/ttyS1"
+    assert own.model_copy(update={"boot": other.boot, "name": "", "file": ""}) == other.model_copy(
+        update={"name": "", "file": ""}
+    )
+    # The Raspberry Pi 3 has no other line: its own recipe says so.
+    done = run("board", "new", "pi8", "--from", "rpi3", *options)
+    assert (done.code, len(done.out.splitlines())) == (0, 3)
+    assert read_environment(tmp_path / "env" / "pi8.yaml").profile.recipe == "rpi3"
+
+
+def test_a_console_that_is_too_fast_for_the_meter_is_told(run: CommandLine, tmp_path: Path) -> None:
+    assert run("board", "new", "rock7", "--from", "rock-pi-4", "--marks-on-console", "--into", tmp_path).code == 0
+    [speed] = [line for line in problems(tmp_path / "env" / "rock7.yaml") if "baud" in line]
+    assert "the meter's mark input has 115200 baud, but the console 1500000" in speed

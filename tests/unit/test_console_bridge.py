@@ -28,3 +28,20 @@ def test_readers_come_and_go_during_a_flood(tmp_path: Path) -> None:
     console.close()
     assert not link.is_symlink()
     assert (tmp_path / "console.log").stat().st_size > 100 * len(FLOOD)
+
+
+def test_the_meter_hears_all_that_the_board_says(tmp_path: Path) -> None:
+    """Also what nobody reads, and nothing that somebody types."""
+    link, said = tmp_path / "console", bytearray()
+    console = Console(link, tmp_path / "console.log", marks=said.extend)
+    ours, theirs = socket.socketpair()
+    console.connect(theirs)
+    ours.sendall(b"[    0.000000] Booting\r\n{fsj:Sboot}\r\n")
+    with ConsoleUser(link) as user:
+        ours.sendall(b"login: ")
+        user.type("root")
+        assert ours.recv(100) == b"root\n"
+        user.expect("login: ")
+    ours.close()
+    console.close()
+    assert bytes(said) == b"[    0.000000] Booting\r\n{fsj:Sboot}\r\nlogin: "

@@ -11,6 +11,7 @@ from busybox import path_with
 
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import LabError, MeasurementInvalid
+from fsjoule.model import MarkLine
 
 BEFORE = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\nintr 5 6\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
 AFTER = "cpu  150 0 80 900 30 0 10 0 0 0\ncpu0 1 2 3\nintr 5 6\n 14 0 112 9 30 0 1184 14 0 75 14 1 0 8 0 5 1\n"
@@ -60,7 +61,7 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", path_with(tmp_path / "tools", "cat"))
     block = next(Path("/sys/class/block").iterdir()).name
     mark = tmp_path / "uart"
-    for path, text in onboard.scripts(mark_device=str(mark), block_device=block).items():
+    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), block_device=block).items():
         script = tmp_path / Path(path).name
         here = text.decode().replace(onboard.DIRECTORY, str(tmp_path))
         script.write_text(here.replace(f" > {mark}", f" >> {mark}"))

@@ -139,7 +139,7 @@ class Measurer:
             purge = self.profile.purge and takes_discards(self.shell, storage)
         self._storage = name
         self.scratch.device, self.scratch.purge = scratch, purge
-        scripts = onboard.scripts(mark_device=self.profile.mark_device, block_device=self._block_device)
+        scripts = onboard.scripts(mark_line=self.profile.mark_line, block_device=self._block_device)
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def job(self, entry: Planned, workload: FioWorkload) -> Evidence:

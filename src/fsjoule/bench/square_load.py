@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fsjoule.bench.onboard.marks import DIRECTORY, start_mark, stop_mark
 from fsjoule.errors import LabError, MeasurementInvalid
-from fsjoule.model import MarkSource, MeterInfo, Trace
+from fsjoule.model import MarkLine, MarkSource, MeterInfo, Trace
 from fsjoule.ports import Clock, Meter, Shell
 
 PULSES: Final = 20
@@ -26,15 +26,15 @@ IDLE_S: Final = 0.4
 _SCRIPT: Final = f"{DIRECTORY}/square"
 # All sleeps start before the first pulse, so that no program starts at an edge; the shell itself waits for them.
 _TEXT: Final = """#!/bin/sh
-mark=$1; loops=$2; shift 2
+loops=$1; shift
 pids=
 for delay; do sleep "$delay" & pids="$pids $!"; done
 n=0
 for pid in $pids; do
  n=$((n+1)); wait "$pid"
- echo "S$n" > "$mark"
+ @START@
  i=0; while [ $i -lt "$loops" ]; do i=$((i+1)); done
- echo "E$n" > "$mark"
+ @STOP@
 done
 """
 # Times a number of rounds of the shell's loop by the board's clock.
@@ -83,13 +83,13 @@ class SquareLoad:
 
 
 def square_load(
-    shell: Shell, meter: Meter, clock: Clock, mark_device: str, say: Callable[[str], None]
+    shell: Shell, meter: Meter, clock: Clock, mark_line: MarkLine, say: Callable[[str], None]
 ) -> tuple[SquareLoad, MeterInfo]:
     """Draw a square load and find its steps, in up to three tries. Raises LabError, MeasurementInvalid."""
 
     def attempt() -> tuple[SquareLoad, MeterInfo]:
         say("the board draws a square load")
-        trace = run_square_load(shell, meter, clock, mark_device)
+        trace = run_square_load(shell, meter, clock, mark_line)
         return analyse(trace), trace.info
 
     for _ in range(_ATTEMPTS - 1):
@@ -100,14 +100,15 @@ def square_load(
     return attempt()
 
 
-def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_device: str, *, pulses: int = PULSES) -> Trace:
+def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_line: MarkLine, *, pulses: int = PULSES) -> Trace:
     """Have a booted board draw a square load; returns the meter's trace. Raises LabError."""
     shell.run(("mkdir", "-p", DIRECTORY))
-    shell.put(_SCRIPT, _TEXT.encode())
+    text = _TEXT.replace("@START@", mark_line.send("S$n")).replace("@STOP@", mark_line.send("E$n"))
+    shell.put(_SCRIPT, text.encode())
     loops = round(BUSY_S * _loops_per_s(shell))
     delays = [f"{_LEAD_S + number * (BUSY_S + IDLE_S):.3f}" for number in range(pulses)]
     meter.arm()
-    done = shell.run(("sh", _SCRIPT, mark_device, str(loops), *delays), timeout_s=_TIMEOUT_S)
+    done = shell.run(("sh", _SCRIPT, str(loops), *delays), timeout_s=_TIMEOUT_S)
     clock.sleep(_TAIL_S)
     trace = meter.disarm()
     if done.exit_code != 0:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from fsjoule.boards.files import TO_CHANGE, card_devices, console_of, paths_of
+from fsjoule.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
 from fsjoule.lab.exporter_file import exporter_groups
 from fsjoule.model import MIB
+
+_MARK_SPEED: Final = 115200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,7 @@ def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
                 f"write {name}: {wanted}, or correct the recipe",
                 _line(file, name),
             )
-    console = console_of(recipe)
-    if console.device == profile.mark_device.removeprefix("/dev/"):
-        what = f"{console.device} is the console and the mark line: marks would be taken for output"
-        yield Problem(file, what, "wire a second UART to the meter", _line(file, "mark_device"))
+    yield from _marks(environment, console_of(recipe))
     login = environment.login
     if login is not None and not _matches(login.login_prompt, f"{recipe.hostname} login: "):
         yield Problem(
@@ -116,6 +116,23 @@ def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
         if profile.memory_bytes > recipe.board.memory_mib * MIB:
             what = f"memory_mib is more than the {recipe.board.memory_mib} MiB that a {recipe.board.title} has at least"
             yield Problem(file, what, "correct it if the board has less", _line(file, "memory_mib"))
+
+
+def _marks(environment: EnvironmentFile, console: Console) -> Iterator[Problem]:
+    profile, file = environment.profile, environment.path
+    on_console = profile.mark_device == f"/dev/{console.device}"
+    if on_console and not profile.marks_on_console:
+        what = f"{console.device} is the console and the mark line: marks would be taken for output"
+        hint = "wire a second UART to the meter; or the console's output, too, and write marks_on_console: true"
+        yield Problem(file, what, hint, _line(file, "mark_device"))
+    if profile.marks_on_console and not on_console:
+        what = f"marks_on_console is true, but the console is {console.device}, and the mark line {profile.mark_device}"
+        hint = f"write mark_device: /dev/{console.device}, or remove marks_on_console"
+        yield Problem(file, what, hint, _line(file, "marks_on_console"))
+    if profile.marks_on_console and console.speed != _MARK_SPEED:
+        what = f"the meter's mark input has {_MARK_SPEED} baud, but the console {console.speed}"
+        hint = "set the console's speed in boot.arguments of the recipe and in the boot loader, or wire a second UART"
+        yield Problem(file, what, hint, _line(file, "marks_on_console"))
 
 
 def _exporter(file: Path, recipe: Recipe) -> Iterator[Problem]:

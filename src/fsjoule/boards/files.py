@@ -89,6 +89,22 @@ def board_files(name: str, recipe: Recipe, wired: Wired, flasher: str = SDMUX) -
     }
 
 
+def console_recipe(name: str, base: Recipe) -> str:
+    """The text of a recipe that differs from `base` in its mark line only: it is the console's. Raises ConfigError."""
+    return f"""\
+# {name}: the recipe {base.name}, with the marks on the console's line (docs/boards). Written by `fsjoule board new`.
+base = "{base.name}"
+
+[boot]
+mark_device = "{console_line(base)}"
+"""
+
+
+def console_line(recipe: Recipe) -> str:
+    """The mark line of a board whose meter listens to the console. Raises ConfigError without a console."""
+    return f"/dev/{console_of(recipe).device}"
+
+
 def paths_of(name: str, folder: Path, *, part: str = "") -> dict[str, Path]:
     """Places of a board's files below `folder`, by kind; `part` is the folder of the catalogue, `boards`."""
     labgrid = folder / "labgrid" / part / name
@@ -120,6 +136,9 @@ def _environment(name: str, recipe: Recipe, flasher: str) -> str:
     assert recipe.board is not None
     devices, flashed = card_devices(recipe), way(flasher, recipe.board)
     loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""
+    marks = f"        mark_device: {recipe.boot.mark_device}\n"
+    if recipe.boot.mark_device == console_line(recipe):
+        marks += "        marks_on_console: true\n"
     return f"""\
 # {recipe.board.title}, a real board with its card {flashed.place} (docs/boards). Written by `fsjoule board new`.
 # Set LG_COORDINATOR and LG_PLACE.
@@ -148,7 +167,7 @@ targets:
         board: {name}
         recipe: {recipe.name}
         simulated: false
-        mark_device: {recipe.boot.mark_device}
+{marks}\
         card_device: {devices.card}
         scratch_device: {devices.scratch}
         memory_mib: {recipe.board.memory_mib}

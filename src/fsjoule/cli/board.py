@@ -48,6 +48,9 @@ def board_new(  # noqa: PLR0917 - typer
     mux: Annotated[
         str | None, typer.Option(help="Serial number of the SD mux; with ums the ID_PATH of the board's USB disk.")
     ] = None,
+    marks_on_console: Annotated[
+        bool, typer.Option("--marks-on-console", help="The meter listens to the console: there is no second UART.")
+    ] = False,
     into: Annotated[
         Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout).")
     ] = None,
@@ -57,11 +60,11 @@ def board_new(  # noqa: PLR0917 - typer
 
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
-    from fsjoule.boards.files import TO_CHANGE, Wired, board_files, paths_of, write_new
+    from fsjoule.boards.files import TO_CHANGE, Wired, board_files, console_line, console_recipe, paths_of, write_new
     from fsjoule.boards.ways import SDMUX, WAYS
     from fsjoule.errors import ConfigError
     from fsjoule.host.paths import project_dir
-    from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
+    from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
 
     asking = ask and sys.stdin.isatty()
 
@@ -87,8 +90,15 @@ def board_new(  # noqa: PLR0917 - typer
         answer(meter, "Serial number of the meter", default.meter),
         answer(mux, "Serial number of the SD mux (with ums: ID_PATH of the board's USB disk)", default.mux),
     )
-    paths = paths_of(name, project_dir() if into is None else into)
-    texts = board_files(name, recipe, wired, written)
+    folder = project_dir() if into is None else into
+    paths = paths_of(name, folder)
+    own: dict[str, str] = {}
+    if marks_on_console and recipe.boot.mark_device != console_line(recipe):
+        paths["recipe"] = folder / "images" / f"{name}.toml"
+        own["recipe"] = console_recipe(name, recipe)
+        found = parse_recipe(own["recipe"], name=name, file=paths["recipe"])
+        recipe = found if into is None else found.model_copy(update={"name": str(paths["recipe"].resolve())})
+    texts = board_files(name, recipe, wired, written) | own
     write_new(texts, paths)
     for path in paths.values():
         out.print(str(path), soft_wrap=True)

@@ -313,6 +313,7 @@ class _Reader:
             size_factors={name: float(factor) for name, factor in values["size_factors"].items()},
             storages=self._storages(entry, str(values["card_device"])),
             memory_bytes=values["memory_mib"] * MIB,
+            marks_on_console=values["marks_on_console"],
         )
 
     def _storages(self, entry: _Entry, card_device: str) -> dict[str, Storage]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Final
 
 from labgrid import Target
@@ -18,7 +19,7 @@ from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.meter.protocol.frames import Frame, InfoFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import MeterInfo, Trace
+from fsjoule.model import MarkLine, MeterInfo, Trace
 from fsjoule.ports import Meter
 
 _HINT: Final = "call arm() before disarm()"
@@ -32,7 +33,27 @@ def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple)
     if not has_meter(target):
         return NoMeter()
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
-    return ExplainedMeter(GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target), diagnose)
+    meter_itself = GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target)
+    line = MarkLine(strategy.mark_device, strategy.marks_on_console)
+    return ExplainedMeter(MarksOfBoard(meter_itself, line), diagnose)
+
+
+class MarksOfBoard:
+    """ports.Meter whose traces have the board's marks only, where the meter listens to the board's console."""
+
+    def __init__(self, meter: Meter, line: MarkLine) -> None:
+        self._meter = meter
+        self._line = line
+
+    def info(self) -> MeterInfo:
+        return self._meter.info()
+
+    def arm(self) -> None:
+        self._meter.arm()
+
+    def disarm(self) -> Trace:
+        trace = self._meter.disarm()
+        return replace(trace, marks=self._line.marks(trace.marks))
 
 
 class ExplainedMeter:

@@ -60,6 +60,7 @@ class BoardStrategy(Strategy):
         recipe (str): the recipe of its card images
         simulated (bool): whether its figures come from an emulation
         mark_device (str): the board's UART to the meter
+        marks_on_console (bool): it is the console's UART, whose output the meter hears, too
         card_device (str): the board's name for the card's block device
         scratch_device (str): the partition of the card that may be overwritten
         purge (bool): discard the scratch partition before making each filesystem
@@ -93,6 +94,7 @@ class BoardStrategy(Strategy):
     mark_device = arguments.text()
     card_device = arguments.text()
     scratch_device = arguments.text()
+    marks_on_console = arguments.flag(False)
     purge = arguments.flag(True)
     off_time = arguments.number(2.0)
     size_factor = arguments.number(1.0)
@@ -339,8 +341,7 @@ class BoardStrategy(Strategy):
         """Read the output from before the power went off: an old panic or login must not look like a new one."""
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S
         while time.monotonic() < deadline:
-            index, _, _, _ = self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)
-            if index == 1:
+            if self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)[0] == 1:
                 return
 
     def _listen(self, seconds: float) -> None:
@@ -391,10 +392,7 @@ class BoardStrategy(Strategy):
 
 
 def _status(status: Status | str) -> Status:
-    try:
-        found = status if isinstance(status, Status) else Status[status]
-    except KeyError:
-        found = Status.unknown
+    found = status if isinstance(status, Status) else Status.__members__.get(status, Status.unknown)
     if found is Status.unknown:
         raise ConfigError.unknown("state", str(status), [s.name for s in Status if s is not Status.unknown])
     return found

@@ -21,7 +21,7 @@ from fsjoule.lab.environment import Login
 from fsjoule.lava.device import CONSOLE
 from fsjoule.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
 from fsjoule.lava.signals import case
-from fsjoule.model import MIB, Reach
+from fsjoule.model import MIB, MarkLine, Reach
 from fsjoule.model.meter import MarkSource
 from fsjoule.runs.meter import environment_target
 
@@ -109,7 +109,6 @@ def _test(where: str, steps: list[str], without: Sequence[str] = ()) -> dict[str
 def _board_steps(environment: EnvironmentFile) -> list[str]:
     profile = environment.profile
     sectors = images.card_bytes(profile.recipe) // MIB * _SECTORS_PER_MIB
-    mark = shlex.quote(profile.mark_device)
     return [
         # A message of the kernel in the midst of a signal would spoil it.
         "dmesg -n 1",
@@ -119,13 +118,13 @@ def _board_steps(environment: EnvironmentFile) -> list[str]:
         f"read -r sectors < /sys/block/{profile.card_device}/size",
         f"if [ $sectors -ge {sectors} ]; then fits=pass; else fits=fail; fi",
         f"lava-test-case card-size --result $fits --measurement $((sectors / {_SECTORS_PER_MIB})) --units MiB",
-        *(_marking(mark) if environment.has_meter else []),
+        *(_marking(profile.mark_line) if environment.has_meter else []),
     ]
 
 
-def _marking(mark: str) -> list[str]:
+def _marking(line: MarkLine) -> list[str]:
     return [
-        f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do echo {_MARK} > {mark}; sleep 1; done; }}",
+        f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do {line.send(_MARK)}; sleep 1; done; }}",
         "marks < /dev/null > /dev/null 2>&1 &",
     ]
 
@@ -137,8 +136,7 @@ def check_meter(environment_file: Path, say: Callable[[str], None]) -> None:
     """
     tell = partial(case, say=say)
     with environment_target(environment_file, say) as (target, profile):
-        meter = lab.meter(target)
-        info = meter.info()
+        info, meter = lab.meter(target).info(), lab.board_meter(target)
         meter.arm()
         time.sleep(_LOOK_S)
         trace = meter.disarm()

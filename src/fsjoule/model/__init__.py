@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
 from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
+from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
     MEASUREMENT_SCHEMA,
     DeviceCounters,
@@ -89,6 +90,7 @@ __all__ = [
     "LabFacts",
     "LabStep",
     "Mark",
+    "MarkLine",
     "MarkSource",
     "Measurement",
     "MeterCalibration",

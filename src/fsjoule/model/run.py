@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from fsjoule.model.card import CardModel
 from fsjoule.model.lab import JobFacts, LabFacts
+from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
@@ -40,10 +41,10 @@ class Reach(StrEnum):
 class BoardProfile:
     """Facts about a board that are needed before it runs, from the environment file.
 
-    `mark_device` is the board's UART to the meter, `card_device` the block device of the card (`mmcblk1`),
-    `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
-    on it, so that a card starts from the same state. `size_factor` multiplies the sizes of published suites, unless
-    `size_factors` has a factor for the suite.
+    `mark_device` is the board's UART to the meter; with `marks_on_console` it is the console's, to which the meter
+    listens. `card_device` is the block device of the card (`mmcblk1`), `scratch_device` the partition that may be
+    overwritten; with `purge` it is discarded before each filesystem is made on it, so that a card starts from the same
+    state. `size_factor` multiplies the sizes of published suites, unless `size_factors` has a factor for the suite.
 
     `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
@@ -66,6 +67,11 @@ class BoardProfile:
     storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
     memory_bytes: int = 0
     reach: Reach = Reach.CARD
+    marks_on_console: bool = False
+
+    @property
+    def mark_line(self) -> MarkLine:
+        return MarkLine(self.mark_device, self.marks_on_console)
 
     def factor_for(self, suite: str) -> float:
         """The factor for the sizes of a published suite, or of a part of one (`elc2015/boot`)."""

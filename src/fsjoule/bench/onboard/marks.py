@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.errors import LabError, MeasurementInvalid
-from fsjoule.model import DeviceCounters
+from fsjoule.model import DeviceCounters, MarkLine
 
 DIRECTORY: Final = "/tmp/fsjoule"  # noqa: S108 - on the board, whose /tmp is ours alone
 RESULT: Final = f"{DIRECTORY}/result.json"
@@ -68,7 +68,7 @@ fi
 """
 
 
-def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
+def scripts(*, mark_line: MarkLine, block_device: str) -> dict[str, bytes]:
     """The scripts by path.
 
     Each job of fio runs `start N JOBS` before its first I/O; a single job runs `stop N` after its last I/O. A further
@@ -78,13 +78,12 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
     `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
     """
-    mark = shlex.quote(mark_device)
     counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
-    stop = f'echo "E$number" > {mark}\n{counters} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
+    stop = f'{mark_line.send("E$number")}\n{counters} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\necho "S$1" > {mark}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\n{mark_line.send("S$1")}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
@@ -95,9 +94,9 @@ def scripts(*, mark_device: str, block_device: str) -> dict[str, bytes]:
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{counters} > {BEFORE}\necho "S$number" > {mark}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            f'{counters} > {BEFORE}\n{mark_line.send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
             'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
-            f'echo "E$number" > {mark}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
+            f'{mark_line.send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
             f"{counters} > {AFTER}\nexit $status\n"
         ),
     }

@@ -16,7 +16,6 @@ from fsjoule.cli.meter.common import Environment, MeterAddress, named
 from fsjoule.errors import MeasurementInvalid
 
 if TYPE_CHECKING:
-    from fsjoule import lab
     from fsjoule.bench.square_load import Latency, SquareLoad
     from fsjoule.meter.links.client import MeterClient
     from fsjoule.meter.tools.self_test import SelfTest
@@ -49,10 +48,9 @@ def selftest(
         with environment_target(lg_env, progress, kernel=kernel) as (target, profile):
             from fsjoule.lab import meter as meter_of
 
-            driver = meter_of(target)
-            passed, document = _own(driver.client(), json_output)
+            passed, document = _own(meter_of(target).client(), json_output)
             if passed:
-                square_passed, square = _square(target, driver, profile, kernel, json_output)
+                square_passed, square = _square(target, profile, kernel, json_output)
                 passed, document = passed and square_passed, document | {"square_load": square}
     if json_output:
         print_json(document | {"passed": passed})
@@ -82,7 +80,6 @@ def _document(test: SelfTest, info: MeterInfo) -> dict[str, Any]:
 
 def _square(
     target: Any,  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
-    driver: lab.MeterDriver,
     profile: BoardProfile,
     kernel: str,
     quiet: bool,
@@ -100,7 +97,7 @@ def _square(
         board.prepare(*wanted)
         shell = board.boot()
         try:
-            found, info = square_load(shell, driver, HostClock(), profile.mark_device, progress)
+            found, info = square_load(shell, lab.board_meter(target), HostClock(), profile.mark_line, progress)
         except MeasurementInvalid as error:
             err.print(labelled("failure", "red", error.what), soft_wrap=True)
             return False, {"failures": list(error.reasons)}

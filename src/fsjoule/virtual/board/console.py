@@ -16,6 +16,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.virtual.board.mailbox import Mailbox
+from fsjoule.virtual.board.realtime import prefer_this_thread
 
 _CHUNK_BYTES: Final = 65536
 # For a slow reader the oldest output is dropped; the board never waits.
@@ -31,7 +32,8 @@ _PROMPT_BYTES: Final = 200
 class Console:
     """Bridges the pty, the log file and the serial line in its own thread, which never blocks on any of them.
 
-    With a mailbox, typed input reaches the board through it, not through the serial line. `heard` gets all output.
+    With a mailbox, typed input reaches the board through it, not through the serial line. `heard` gets all output. So
+    does `marks`, for the meter: first, and from a thread with a high priority.
     """
 
     def __init__(
@@ -40,8 +42,10 @@ class Console:
         log: Path,
         mailbox: Mailbox | None = None,
         heard: Callable[[bytes], None] = lambda _output: None,
+        marks: Callable[[bytes], None] | None = None,
     ) -> None:
         self._mailbox = mailbox
+        self._marks = marks
         self._heard = heard
         self._last_line = b""
         self._held = b""
@@ -90,6 +94,8 @@ class Console:
     # All methods below run in the thread.
 
     def _run(self) -> None:
+        if self._marks is not None:
+            prefer_this_thread()
         next_probe_s = 0.0
         while not self._stopping:
             for key, events in self._selector.select(None if self._listened_to else _PROBE_S):
@@ -148,6 +154,8 @@ class Console:
             self._selector.modify(end, events, handler)
 
     def _send(self, data: bytes) -> None:
+        if self._marks is not None:
+            self._marks(data)
         self._log.write(data)
         self._heard(data)
         self._last_line = (self._last_line + data).rpartition(b"\n")[2][-_PROMPT_BYTES:]

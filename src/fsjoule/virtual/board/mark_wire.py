@@ -1,4 +1,4 @@
-"""The wire from the board's second UART to the meter's mark input."""
+"""The wire from the board's second UART, or from its console, to the meter's mark input."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ class MarkWire:
         """Pass on this line's data, in its own thread, until its other end closes."""
         threading.Thread(target=self._run, args=(line,), name="mark wire", daemon=True).start()
 
+    def carry(self, data: bytes) -> None:
+        """Pass on what the board said, for one thread at a time."""
+        written = self._write(data)
+        if written is None:
+            # The meter's tty ends with its meter: a second try opens the tty of a new one.
+            written = self._write(data) or 0
+        self.passed_bytes += written
+        self.dropped_bytes += len(data) - written
+
     def close(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
@@ -38,21 +47,20 @@ class MarkWire:
         prefer_this_thread()
         with line, suppress(OSError):
             while data := line.recv(_CHUNK_BYTES):
-                # The meter's tty ends with its meter: a second try opens the tty of a new one.
-                if self._write(data) or self._write(data):
-                    self.passed_bytes += len(data)
-                else:
-                    self.dropped_bytes += len(data)
+                self.carry(data)
 
-    def _write(self, data: bytes) -> bool:
+    def _write(self, data: bytes) -> int | None:
+        """The number of bytes that the meter took; None if its tty is gone."""
         if self._path is None:
-            return True
+            return len(data)
         try:
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
                 with suppress(OSError):
                     tty.setraw(self._fd)
-            return os.write(self._fd, data) == len(data)
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0  # a wire does not wait
         except OSError:
             self.close()
-            return False
+            return None

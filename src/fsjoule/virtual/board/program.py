@@ -22,7 +22,7 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition, mux_control
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.mark_wire import MarkWire
@@ -69,16 +69,17 @@ class VirtualBoard:
         self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
         if guest is not None:
             closing.callback(guest.close)
+        # In guest time the probe timestamps the marks and sends them to the meter.
+        self._marks = MarkWire(config.wires.mark if guest is None else None)
+        closing.callback(self._marks.close)
         self._console = Console(
             config.wires.console,
             config.log_dir / "console.log",
             None if guest is None else guest.mailbox,
             self._usb.hear if config.card.usb else lambda _output: None,
+            None if Serial.MARK in config.qemu.serials else self._marks.carry,
         )
         closing.callback(self._console.close)
-        # In guest time the probe timestamps the marks and sends them to the meter.
-        self._marks = MarkWire(config.wires.mark if guest is None else None)
-        closing.callback(self._marks.close)
         self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply
         closing.callback(self._feed.close)
         closing.callback(self.power_off)
