@@ -60,6 +60,7 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         "page.html.j2",
         run=run,
         summary=summary,
+        simulated=summary.simulated,
         board=run.board.name if run.board else "board",
         kernels=kernels_text(run),
         aborted=run.status is not RunStatus.COMPLETE,

@@ -16,6 +16,7 @@ def render_page(compared: Compared) -> str:
     return render(
         "comparison.html.j2",
         compared=compared,
+        simulated=compared.simulated,
         version=version("fsjoule"),
         headline=words.headline(compared),
         sides=words.sides(compared.baseline, compared.candidate),
