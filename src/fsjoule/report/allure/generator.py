@@ -31,6 +31,12 @@ _INSTALL_TIMEOUT_S: Final = 600.0
 _GENERATE_TIMEOUT_S: Final = 600.0
 _LOCK_FILES: Final = ("package.json", "package-lock.json")
 _DONE: Final = "installed"
+# Allure has more of them by default: pyramids, severities and durations, which say nothing of measurements.
+_CHARTS: Final = [
+    {"type": "currentStatus", "title": "Tests of the newest builds"},
+    {"type": "statusDynamics", "title": "Tests by build"},
+    {"type": "statusTransitions", "title": "Tests whose status changed"},
+]
 _ANALYTICS_HOST: Final = "googletagmanager.com"
 _ANALYTICS: Final = re.compile(
     r'<script async src="https://www\.googletagmanager\.com[^>]*></script>\s*<script>\s*window\.dataLayer.*?</script>',
@@ -40,22 +46,30 @@ _ANALYTICS: Final = re.compile(
 
 def install(say: Say) -> tuple[Path, Path]:
     """Paths of Node and of Allure's program, installed if necessary. Raises LabError without Node, or from npm."""
+    own = files("fsjoule.report.allure").joinpath("npm")
+    node, folder = install_locked("allure", {name: own.joinpath(name).read_bytes() for name in _LOCK_FILES}, say)
+    return node, folder / "node_modules" / "allure" / "cli.js"
+
+
+def install_locked(name: str, locked: Mapping[str, bytes], say: Say) -> tuple[Path, Path]:
+    """Paths of Node, and of a folder of the cache with the packages that npm's two `locked` files name.
+
+    Raises LabError without Node, or from npm.
+    """
     node = _node()
-    locked = {name: files("fsjoule.report.allure").joinpath("npm", name).read_bytes() for name in _LOCK_FILES}
-    digest = hashlib.sha256(b"".join(locked.values())).hexdigest()[:16]
-    folder = cache_folder("allure") / digest
-    program = folder / "node_modules" / "allure" / "cli.js"
+    digest = hashlib.sha256(b"".join(locked[file] for file in _LOCK_FILES)).hexdigest()[:16]
+    folder = cache_folder(name) / digest
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / _DONE).exists():
-            say("installing Allure from npm, once")
-            for name, content in locked.items():
-                (folder / name).write_bytes(content)
+            say(f"installing {name} from npm, once")
+            for file in _LOCK_FILES:
+                (folder / file).write_bytes(locked[file])
             npm = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
             process.run((*_npm(node), *npm), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=_environment(node))
             (folder / _DONE).touch()
-    return node, program
+    return node, folder
 
 
 def configuration(name: str, legend: Legend, history: Path, report: Path) -> dict[str, Any]:
@@ -76,6 +90,7 @@ def configuration(name: str, legend: Legend, history: Path, report: Path) -> dic
                     "reportLanguage": "en",
                     "sections": ["metrics", "charts", "timeline"],
                     "defaultSection": "report",
+                    "charts": _CHARTS,
                 }
             }
         },
@@ -97,7 +112,7 @@ def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: S
         raise FsjouleError(f"Allure made no report: {said or 'it said nothing'}")
     page = report / FIRST_PAGE
     text = _without_analytics(page.read_text(encoding="utf-8"))
-    # Allure has no place for a link that belongs to no test.
+    # Allure has no place for a link that belongs to no test, and no option to leave out its totals.
     link = files("fsjoule.report.allure").joinpath("trends-link.html").read_text(encoding="utf-8")
     page.write_text(text.replace("</body>", f"{link}</body>"), encoding="utf-8")
 

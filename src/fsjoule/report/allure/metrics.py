@@ -31,7 +31,8 @@ _TIMED: Final = frozenset({Metric.DURATION, Metric.OPERATION_ENERGY})
 # Allure shows three decimals.
 _SCALES: Final = {Metric.CPU: (1000.0, "ms/MiB")}
 
-# Key -> title, unit, better, group, in the form of Allure's configuration.
+# Key -> title, unit, group, in the form of Allure's configuration. Not `better`: Allure would colour any change since
+# the build before, and a colour without an error rate contradicts verdicts.
 Legend = dict[str, dict[str, str]]
 
 
@@ -68,9 +69,9 @@ def _row(measurement: Measurement, metric: Metric, label: str) -> dict[str, str]
     series = measurement.series
     filesystem = f"{series.filesystem}, kernel {label}" if label else series.filesystem
     simulated = " (simulated)" if measurement.simulated else ""
+    better = "more is better" if metric.more_is_better else "less is better"
     return {
-        "title": f"{series.filesystem} {measurement.workload.label}, {_WORDS[metric]}",
+        "title": f"{series.filesystem} {measurement.workload.label}, {_WORDS[metric]} ({better})",
         "unit": _SCALES[metric][1] if metric in _SCALES else metric.unit,
-        "better": "higher" if metric.more_is_better else "lower",
         "group": f"{series.board}, {series.suite}{simulated}: {filesystem}",
     }
