@@ -121,7 +121,8 @@ def test_markdown_puts_changes_first_and_escapes_what_is_not_its_own(fsjoule: Co
     assert columns == {13}
 
 
-def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path) -> None:
+def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path, tmp_path: Path) -> None:
+    (matrix / "report.html").touch()
     done = fsjoule(
         "compare", "6.1", "6.12", "--within", matrix, "--json", "--chart", "all.svg", "--page", "compare.html"
     )
@@ -139,6 +140,12 @@ def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path) -> N
         assert outside not in page
     assert f'svg [fill="{style.BAD}"] {{ fill: {style.DARK[style.BAD]}; }}' in page
     assert '<td class="name bad"' in page
+    address = re.search(r'<a href="([^"]*report.html)">run \w+</a>', page)
+    assert address is not None
+    assert (tmp_path / address[1]).resolve() == (matrix / "report.html").resolve()
+    (matrix / "report.html").unlink()
+    fsjoule("compare", "6.1", "6.12", "--within", matrix, "--page", "compare.html")
+    assert "<h2>Runs</h2>" not in Path("compare.html").read_text(), "there is no page to lead to"
 
 
 def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric
-from fsjoule.report.comparison.chart import forest_chart
 from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.markdown import to_markdown
 from fsjoule.report.comparison.text import print_comparison
 from fsjoule.report.comparison.words import headline
 from fsjoule.report.findings import comparison_table, figure_text, share_text
+from fsjoule.report.forest_chart import forest_chart, forest_charts
 from fsjoule.report.numbers import change_text, percent, range_text, signed
 from fsjoule.report.words import means
 from fsjoule.statistics.comparison import Verdict
@@ -190,22 +190,23 @@ def test_a_chart_draws_verdicts_filled_and_the_rest_hollow() -> None:
     found = compared(
         judged(), judged(Outcome.TOO_FEW, label="hollow <b>"), judged(Outcome.IMPROVED, Metric.ENERGY, (0.9, 0.8, 0.95))
     )
-    drawn = forest_chart(found, Metric.THROUGHPUT)
-    assert drawn is not None
+    drawn, energy = forest_charts(found.findings, simulated=False)
     assert "Throughput: change, more is better" in drawn
     assert "simulated" not in drawn
     assert "hollow &lt;b&gt;" in drawn
     assert len(re.findall(r'aria-roledescription="point"', drawn)) == 2
-    assert forest_chart(found, Metric.CPU) is None
-    both = forest_chart(found)
+    assert "Energy: change, less is better" in energy
+    both = forest_chart(found.findings, "Change", simulated=True)
     assert both is not None
+    assert "Change (simulated)" in both
     assert "throughput, change in %" in both
     assert "energy, change in %" in both
 
 
 def test_without_any_ratio_there_is_no_chart_but_all_else() -> None:
     found = compared(judged(Outcome.TOO_FEW, ratio=None))
-    assert forest_chart(found) is None
+    assert forest_chart(found.findings, "Change", simulated=False) is None
+    assert forest_charts(found.findings, simulated=False) == []
     assert "no change shown; 1 too few boots" in to_markdown(found)
 
 

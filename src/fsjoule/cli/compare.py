@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
@@ -16,6 +17,7 @@ from fsjoule.statistics.criteria import Criteria
 
 if TYPE_CHECKING:
     from fsjoule.verdicts.comparison import Compared
+    from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
 _DEFAULTS = Criteria()
@@ -109,9 +111,11 @@ class Limits:
 
 def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> None:
     if chart:
-        from fsjoule.report.comparison.chart import forest_chart
+        from fsjoule.report.comparison.words import sides
+        from fsjoule.report.forest_chart import forest_chart
 
-        drawn = forest_chart(compared)
+        title = f"Change, {sides(compared.baseline, compared.candidate)}"
+        drawn = forest_chart(compared.findings, title, simulated=compared.simulated)
         if drawn is None:
             progress(f"{chart} was not written: no comparison has a ratio")
         else:
@@ -119,7 +123,14 @@ def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> N
     if page:
         from fsjoule.report.comparison.page import render_page
 
-        _write("page", page, render_page(compared))
+        _write("page", page, render_page(compared, page, _explained(compared)))
+
+
+def _explained(compared: Compared) -> tuple[Explanation, ...]:
+    """Why figures of two kernels of one run differ, if the run has profiles; empty otherwise."""
+    from fsjoule.runs.explain import explain_compared
+
+    return found_or_warned(lambda: explain_compared(compared))
 
 
 def _write(name: str, file: Path, content: str) -> None:

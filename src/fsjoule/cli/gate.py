@@ -6,7 +6,7 @@ import dataclasses
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fsjoule.runs.gate import Sides
     from fsjoule.runs.request import Choice
     from fsjoule.statistics.policy import Policy
+    from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.gated import Gated
 
 app = typer.Typer()
@@ -96,6 +97,7 @@ def gate(
         str | None,
         typer.Option("--markdown", metavar="FILE|-", help="Write Markdown, for a merge request, to FILE or stdout."),
     ] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page to FILE.")] = None,
 ) -> None:
     """Decide whether the candidate is worse than the baseline, with as few boots as the error rates allow.
 
@@ -113,6 +115,8 @@ def gate(
         raise ConfigError("--json and --markdown - both write to standard output")
     if markdown not in (None, _HERE):
         check_writable(Path(markdown).parent, "--markdown")
+    if page is not None:
+        check_writable(page.parent, "--page")
     wanted = _policy(policy, budget)
     if lg_env is None:
         _refuse(
@@ -179,8 +183,15 @@ def gate(
         if signals is not None:
             signals.judged(gated)
     _show(gated, markdown, json_output=json_output, everything=everything)
+    found: tuple[Explanation, ...] = ()
     if explain and gated.verdict.exit_code == 1:
-        _explain(gated, told=not json_output and markdown != _HERE, everything=everything)
+        found = _explain(
+            gated, told=not json_output and markdown != _HERE, wanted=page is not None, everything=everything
+        )
+    if page is not None:
+        from fsjoule.report.gating.page import render_page
+
+        _write("page", page, partial(render_page, gated, page, found))
     raise typer.Exit(gated.verdict.exit_code)
 
 
@@ -213,13 +224,15 @@ class MeasureOptions:
         )
 
 
-def _explain(gated: Gated, *, told: bool, everything: bool) -> None:
-    """Say which functions cost what regressed; documents have no room for it. Whatever fails, the answer stays."""
+def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool) -> tuple[Explanation, ...]:
+    """Say which functions cost what regressed, if that is `told` here or `wanted`. Whatever fails, the answer stays."""
     from fsjoule.runs.explain import explain_gated
 
+    found = found_or_warned(partial(explain_gated, gated)) if told or wanted else ()
     if told:
-        tell_after(found_or_warned(partial(explain_gated, gated)), everything=everything)
+        tell_after(found, everything=everything)
     progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
+    return found
 
 
 def _policy(file: Path | None, budget: int | None) -> Policy:
@@ -261,11 +274,15 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: 
 
         print_gate(out, gated, everything=everything)
     if markdown not in (None, _HERE):
-        try:
-            Path(markdown).parent.mkdir(parents=True, exist_ok=True)
-            Path(markdown).write_text(to_markdown(gated), encoding="utf-8")
-        except OSError as error:
-            # The exit code is the answer, which is known: an error's code would hide it.
-            progress(f"warning: {markdown} cannot be written: {error.strerror}")
-        else:
-            progress(f"markdown  {markdown}")
+        _write("markdown", Path(markdown), partial(to_markdown, gated))
+
+
+def _write(name: str, file: Path, content: Callable[[], str]) -> None:
+    """Write a document of the answer; a failure is a warning, because the exit code is the answer, which is known."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content(), encoding="utf-8")
+    except OSError as error:
+        progress(f"warning: {file} cannot be written: {error.strerror}")
+    else:
+        progress(f"{name}  {file}")

@@ -1,4 +1,4 @@
-"""Forest plots: the change of each series with its interval, one plot per metric."""
+"""Forest plots of findings: the change of each series with its interval, one plot and one scale per metric."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import altair as alt
 
 from fsjoule.model.metrics import Metric
 from fsjoule.report import style
-from fsjoule.report.comparison.words import sides
 from fsjoule.report.svg import Rows, draw, specification, stacked
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.comparison import Compared, Judged
-from fsjoule.verdicts.finding import important_first
+from fsjoule.verdicts.finding import Finding, important_first
 
 _WIDTH: Final = 300
 _ROW: Final = 18
@@ -25,56 +23,71 @@ _COLOURS: Final = {
     Outcome.REGRESSED: style.BAD,
     Outcome.IMPROVED: style.GOOD,
     Outcome.UNCHANGED: style.IDLE,
+    Outcome.NOT_REGRESSED: style.IDLE,
     Outcome.NOT_REPRODUCIBLE: style.DOUBT,
     Outcome.TOO_FEW: style.DOUBT,
+    Outcome.UNDECIDED: style.DOUBT,
 }
 _BETTER: Final = {True: "more is better", False: "less is better"}
+NOTE: Final = (
+    "Change of the candidate against the baseline in percent, with its 95 % interval; all series of a figure have one "
+    "scale. Between the dashed lines no change matters. Red is worse, green is better, grey is unchanged; hollow "
+    "points are undecided."
+)
+
+Findings = Sequence[Finding[object]]
 
 
-def forest_chart(compared: Compared, metric: Metric | None = None) -> str | None:
-    """The plot of one metric, or of all metrics below each other, as SVG; None without a ratio.
+def forest_charts(findings: Findings, *, simulated: bool) -> list[str]:
+    """One SVG per metric that has a ratio, in the enumeration's order.
 
     A point is the ratio minus one in percent, a bar its 95 % interval; changes between the dashed lines do not matter.
     Filled points are decided, hollow points are not.
     """
-    wanted = metrics_of(compared.findings) if metric is None else [metric]
-    plots = [(each, rows) for each in wanted if (rows := _rows(important_first(compared.findings), each))]
-    if not plots:
+    return [
+        draw(_plot(metric, rows, findings), {metric.value: rows}, _title(metric), simulated=simulated)
+        for metric, rows in _plotted(findings)
+    ]
+
+
+def forest_chart(findings: Findings, title: str, *, simulated: bool) -> str | None:
+    """The plots of all metrics below each other in one SVG; None without a ratio."""
+    plotted = _plotted(findings)
+    if not plotted:
         return None
-    data = {each.value: rows for each, rows in plots}
-    drawn = [_plot(each, rows, compared) for each, rows in plots]
-    if metric is None:
-        title = f"Change, {sides(compared.baseline, compared.candidate)}"
-        return draw(stacked(drawn), data, title, simulated=compared.simulated)
-    return draw(drawn[0], data, _title(metric), simulated=compared.simulated)
+    plots = stacked([_plot(metric, rows, findings) for metric, rows in plotted])
+    return draw(plots, {metric.value: rows for metric, rows in plotted}, title, simulated=simulated)
+
+
+def _plotted(findings: Findings) -> list[tuple[Metric, Rows]]:
+    ordered = important_first(findings)
+    return [(metric, rows) for metric in Metric if (rows := _rows(ordered, metric))]
 
 
 def _title(metric: Metric) -> str:
     return f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}"
 
 
-def _plot(metric: Metric, rows: Rows, compared: Compared) -> dict[str, object]:
-    matters = 100 * compared.criteria.smallest_effect
+def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
+    matters = 100 * max(one.matters for one in findings if one.metric is metric)
     base = alt.Chart(alt.NamedData(metric.value))
     names = [str(row["series"]) for row in rows]
     # The same for all plots, so that plots and letters have one size.
-    room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in compared.findings))
+    room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in findings))
     scale = alt.Scale(domain=_domain(rows, matters), nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
     y = alt.Y("series:N", sort=names, title=None, axis=alt.Axis(labelLimit=_LABEL, minExtent=room, domain=False))
-    outcomes = list(dict.fromkeys(_COLOURS))
+    outcomes = list(_COLOURS)
     colour = alt.Color(
         "outcome:N",
         scale=alt.Scale(domain=[o.value for o in outcomes], range=[_COLOURS[o] for o in outcomes]),
         legend=None,
     )
-    decided = alt.datum.outcome != Outcome.TOO_FEW.value
-    decided &= alt.datum.outcome != Outcome.NOT_REPRODUCIBLE.value
     lines = [_line(base, 0.0, []), _line(base, matters, [3, 3]), _line(base, -matters, [3, 3])]
     intervals = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
-    filled = base.transform_filter(decided).mark_point(filled=True, size=70, opacity=1)
-    hollow = base.transform_filter(~decided).mark_point(filled=False, size=60, opacity=1)
+    filled = base.transform_filter("datum.decided == 1").mark_point(filled=True, size=70, opacity=1)
+    hollow = base.transform_filter("datum.decided == 0").mark_point(filled=False, size=60, opacity=1)
     points = [mark.encode(x=x, y=y, color=colour) for mark in (filled, hollow)]
     return specification(*lines, intervals, *points, width=_WIDTH, height=len(set(names)) * _ROW)
 
@@ -83,11 +96,12 @@ def _line(base: alt.Chart, at: float, dash: list[int]) -> alt.Chart:
     return base.mark_rule(color=style.AXIS, strokeDash=dash).encode(x=alt.datum(at))
 
 
-def _rows(findings: Sequence[Judged], metric: Metric) -> Rows:
+def _rows(findings: Findings, metric: Metric) -> Rows:
     return [
         {
             "series": one.subject.name,
             "outcome": one.outcome.value,
+            "decided": float(not one.undecided),
             "change": 100 * (ratio - 1),
             "low": 100 * ((one.interval.low if one.interval else ratio) - 1),
             "high": 100 * ((one.interval.high if one.interval else ratio) - 1),
@@ -95,12 +109,6 @@ def _rows(findings: Sequence[Judged], metric: Metric) -> Rows:
         for one in findings
         if one.metric is metric and (ratio := one.ratio) is not None
     ]
-
-
-def metrics_of(findings: Sequence[Judged]) -> list[Metric]:
-    """The metrics of the findings, in the enumeration's order."""
-    found = {one.metric for one in findings}
-    return [metric for metric in Metric if metric in found]
 
 
 def _domain(rows: Rows, matters: float) -> list[float]:

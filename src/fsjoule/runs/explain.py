@@ -15,7 +15,9 @@ from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation, Windows, explain
 from fsjoule.verdicts.explanation.functions import Executed, executed
 from fsjoule.verdicts.gated import Gated
@@ -89,6 +91,24 @@ def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
         raise ResultError("the gate measured nothing: there are no profiles", hint=_KEEP)
     worse = {one.subject.series for one in gated.findings if one.outcome is Outcome.REGRESSED}
     return explain_run(load_run(Path(gated.folder)), gated.baseline.name, gated.candidate.name, series=worse)
+
+
+def explain_compared(compared: Compared) -> tuple[Explanation, ...]:
+    """Explain the series that changed between two kernels of one run, or differ far on single boots.
+
+    Empty if nothing did, if the sides are no kernels of one run, or if that run has no profiles.
+    Raises ResultError if its profiles cannot be read.
+    """
+    series = {one.subject.series for one in compared.findings if one.changed or one.far}
+    folders = [folder for folder in compared.folders.values() if folder.is_dir()]
+    if not series or len(compared.folders) != 1 or not folders:
+        return ()
+    loaded = load_run(folders[0])
+    names = (compared.baseline.name, compared.candidate.name)
+    profiled = any(PROFILE_FILE in loaded.files(each.number).files for each in loaded.measurements)
+    if not profiled or not set(names) <= set(loaded.run.plan.kernels):
+        return ()
+    return explain_run(loaded, *names, series=series)
 
 
 @dataclass(frozen=True, slots=True)

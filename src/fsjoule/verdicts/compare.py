@@ -69,7 +69,7 @@ def compare_sides(
     share = baseline_first(used, used_too)
     guest_time = baseline.guest_time and candidate.guest_time
     findings = tuple(
-        _judged(comparison, verdict, wanted, guest_time=guest_time)
+        judged(comparison, verdict, wanted, guest_time=guest_time)
         for comparison, verdict in zip(comparisons, compare(comparisons, wanted), strict=True)
     )
     notes = [
@@ -89,6 +89,7 @@ def compare_sides(
         interleaved=is_balanced(share),
         notes=tuple(notes),
         damaged=dict(damaged or {}),
+        folders={**baseline.folders, **candidate.folders},
     )
 
 
@@ -182,7 +183,7 @@ def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
     return one_per_boot((boot_of(point), point.figures.get(metric)) for point in points)
 
 
-def _judged(
+def judged(
     comparison: Comparison[Subject], verdict: Verdict[Subject], criteria: Criteria, *, guest_time: bool
 ) -> Judged:
     boots = (verdict.n_baseline, verdict.n_candidate)
@@ -194,14 +195,14 @@ def _judged(
         ratio=None if ratio is None else ratio.value,
         interval=None if ratio is None or min(boots) == 1 else ratio.interval,
         matters=criteria.smallest_effect,
-        baseline=_median(comparison.baseline),
-        candidate=_median(comparison.candidate),
+        baseline=median(comparison.baseline),
+        candidate=median(comparison.candidate),
         boots=boots,
         basis=verdict,
         guest_time=guest_time,
     )
 
 
-def _median(figures: Sequence[Figure]) -> Figure:
+def median(figures: Sequence[Figure]) -> Figure:
     usable = [figure for figure in figures if figure is not None and complaint(figure) is None]
     return float(np.median(usable)) if usable else None

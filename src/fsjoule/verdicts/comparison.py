@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from fsjoule.statistics.comparison import Verdict
 from fsjoule.statistics.criteria import Criteria
@@ -44,7 +46,8 @@ class ComparedSide:
 class Compared:
     """The result of a request. `baseline_first` is the share of pairs of boots in which the baseline's was earlier.
 
-    `notes` are remarks that a reader needs; `damaged` maps unreadable paths to reasons.
+    `notes` are remarks that a reader needs; `damaged` maps unreadable paths to reasons,
+    `folders` the ids of the runs to their folders, as far as they are known.
     """
 
     baseline: ComparedSide
@@ -55,6 +58,7 @@ class Compared:
     interleaved: bool
     notes: tuple[str, ...]
     damaged: dict[str, str]
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     @property
     def simulated(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from fsjoule.statistics.gate import State
@@ -47,7 +49,8 @@ class GateSide:
 class Gated:
     """A gate's answer with its evidence. `ended` says why there were no more pairs.
 
-    `fresh` says whether boots were measured for it; `folder` and `seed` are that run's. `command` repeats it.
+    `fresh` says whether boots were measured for it; `folder` and `seed` are that run's. `command` repeats it;
+    `folders` are those of the runs that it read or measured, by name.
     """
 
     verdict: GateVerdict
@@ -63,6 +66,7 @@ class Gated:
     folder: str | None = None
     seed: int | None = None
     command: tuple[str, ...] = ()
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     @property
     def simulated(self) -> bool:

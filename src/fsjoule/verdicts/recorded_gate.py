@@ -71,6 +71,7 @@ def gate_recorded(
         notes=(*notes, *single_notes(judge.findings), *damaged),
         faults=tuple(judge.faults),
         command=command,
+        folders={**baseline.folders, **candidate.folders},
     )
 
 

@@ -34,7 +34,7 @@ class Side:
 
     `name` is the user's name without its `kind`; `title` describes the side. `versions` are versions of programs by
     name, as far as the runs' folders are present; `origins` are places and meters of its runs. `guest_time` says that
-    each series has a single boot, on a board in guest time.
+    each series has a single boot, on a board in guest time. `folders` are those of its runs at their last import.
     """
 
     kind: str
@@ -44,6 +44,7 @@ class Side:
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     origins: frozenset[Origin] = frozenset()
     guest_time: bool = False
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
 class Sources:
@@ -87,10 +88,11 @@ class Sources:
         )
         read = points(index, narrowed, metrics=metrics)
         found_points = list(chain.from_iterable(read.values()))
-        versions = _versions(index, sorted({point.run_id for point in found_points}))
+        folders = run_folders(index, sorted({point.run_id for point in found_points}))
+        versions = _versions(list(folders.values()))
         origins = frozenset(point.origin for point in found_points)
         guest_time = _in_guest_time(index, read)
-        return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time)
+        return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time, folders)
 
     def _named(self, text: str) -> tuple[Index, Selection]:
         if _is_folder(text):
@@ -120,9 +122,9 @@ class Sources:
         return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
 
 
-def _versions(index: Index, run_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for folder in list(run_folders(index, run_ids).values())[:_FILES_READ]:
+    for folder in folders[:_FILES_READ]:
         # An index may know runs whose folders have been moved or removed.
         with suppress(ResultError):
             for name, version in load_run_file(folder).versions.items():

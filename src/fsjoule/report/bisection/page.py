@@ -9,9 +9,7 @@ from typing import Final
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.chart import boot_chart, posterior_chart
 from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
-from fsjoule.report.explanation import words as reasons
-from fsjoule.report.explanation.picture import draw
-from fsjoule.report.explanation.table import function_table
+from fsjoule.report.explanation.section import section
 from fsjoule.report.template import marked_up, render
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State
@@ -19,7 +17,6 @@ from fsjoule.verdicts.explanation.changes import Explanation
 
 # A table that one still reads.
 _ALL: Final = 50
-_FUNCTIONS: Final = 10
 
 
 def render_page(state: State, explanations: Sequence[Explanation] = ()) -> str:
@@ -34,21 +31,10 @@ def render_page(state: State, explanations: Sequence[Explanation] = ()) -> str:
         lead=words.lead(state, told, standing),
         facts=list(words.facts(state, told)),
         question=words.question(state),
-        explanations=[_why(each) for each in explanations],
+        explanations=[section(each) for each in explanations],
         commits=commit_table(state, probable, everything=len(probable) <= _ALL),
         boots=boot_table(state),
         charts=marked_up(
             [posterior_chart(state, probable), *(boot_chart(state, each) for each in state.asked.figures)]
         ),
     )
-
-
-def _why(explanation: Explanation) -> dict[str, object]:
-    functions = explanation.functions
-    title = f"{min(_FUNCTIONS, len(functions))} of {len(functions)} functions, by difference"
-    return {
-        "headline": reasons.headline(explanation),
-        "because": reasons.because(explanation),
-        "functions": function_table(title, explanation, functions[:_FUNCTIONS]),
-        "picture": marked_up([draw(explanation)])[0],
-    }

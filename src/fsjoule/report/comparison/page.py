@@ -1,31 +1,38 @@
-"""The self-contained page of a comparison: one file, no network, no scripts."""
+"""The self-contained page of a comparison."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from collections.abc import Sequence
+from pathlib import Path
 
 from fsjoule.report.comparison import words
-from fsjoule.report.comparison.chart import forest_chart, metrics_of
-from fsjoule.report.findings import TONES, comparison_table, notable, rest_text
-from fsjoule.report.template import marked_up, render
+from fsjoule.report.findings import comparison_table, notable, rest_text
+from fsjoule.report.tables import Tone
+from fsjoule.report.verdict_page import VerdictPage
+from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared
+from fsjoule.verdicts.explanation.changes import Explanation
 
 
-def render_page(compared: Compared) -> str:
+def render_page(compared: Compared, file: Path, explanations: Sequence[Explanation] = ()) -> str:
+    """The page as HTML; `file` is its place, from which it links to its runs."""
     shown, rest = notable(compared.findings)
-    return render(
-        "comparison.html.j2",
-        compared=compared,
+    needs = words.needs(compared)
+    return VerdictPage(
+        heading=words.sides(compared.baseline, compared.candidate),
+        headline=words.answer(compared),
+        tone=Tone.BAD if Outcome.REGRESSED in compared.counts else Tone.PLAIN,
         simulated=compared.simulated,
-        version=version("fsjoule"),
-        headline=words.headline(compared),
-        sides=words.sides(compared.baseline, compared.candidate),
-        tones=TONES,
+        findings=compared.findings,
         shown=comparison_table("What matters", shown, simulated=compared.simulated),
         rest=comparison_table(rest_text(rest), rest, simulated=compared.simulated),
-        charts=marked_up([forest_chart(compared, metric) for metric in metrics_of(compared.findings)]),
         rules=words.rules(compared.criteria),
-        needs=words.needs(compared),
-        side_facts=words.side_facts(compared),
-        unused=words.unused(compared),
-    )
+        notes=compared.notes,
+        lists=[
+            ("What would decide the rest", needs),
+            ("What was compared", words.side_facts(compared)),
+            *words.unused(compared),
+        ],
+        folders=compared.folders,
+        explanations=explanations,
+    ).render(file)

@@ -17,7 +17,12 @@ _ALL: Final = "all"
 def headline(compared: Compared) -> str:
     """The whole comparison in one line: the largest changes, and counts of the rest."""
     simulated = " (simulated)" if compared.simulated else ""
-    return f"{sides(compared.baseline, compared.candidate)}{simulated}: {'; '.join(_answer(compared))}"
+    return f"{sides(compared.baseline, compared.candidate)}{simulated}: {answer(compared)}"
+
+
+def answer(compared: Compared) -> str:
+    """The same without the sides: `btrfs randwrite-16k 7.1 % slower, 5.0 % hungrier; 38 unchanged`."""
+    return "; ".join(_answer(compared))
 
 
 def _answer(compared: Compared) -> Iterator[str]:

@@ -47,7 +47,7 @@ def from_document(content: bytes) -> Gated:
     try:
         document: dict[str, Any] = parse(content)[0]
         findings = [_finding(test) for test in document["tests"]]
-        gated = _GATED.validate_python({**document, "findings": findings})
+        gated = _GATED.validate_python({**document, "findings": findings, "folders": {}})
         _check(gated)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

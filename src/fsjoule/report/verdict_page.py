@@ -1,0 +1,74 @@
+"""The self-contained page of a comparison or a gate: one file, no network, no scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import quote
+
+from fsjoule.model.labels import counted
+from fsjoule.report.explanation.section import section
+from fsjoule.report.findings import TONES
+from fsjoule.report.forest_chart import NOTE, Findings, forest_charts
+from fsjoule.report.run import PAGE
+from fsjoule.report.tables import Table, Tone
+from fsjoule.report.template import marked_up, render
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.verdicts.explanation.changes import Explanation
+
+Lines = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictPage:
+    """What a page says. `lists` are titled lines; `folders` are those of the runs by id, `command` repeats it."""
+
+    heading: str
+    headline: str
+    tone: Tone
+    simulated: bool
+    findings: Findings
+    shown: Table
+    rest: Table
+    rules: str
+    notes: Sequence[str]
+    lists: Sequence[tuple[str, Lines]]
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    command: str = ""
+    explanations: Sequence[Explanation] = ()
+
+    def render(self, file: Path) -> str:
+        """The page as HTML, with links from `file`'s place to the pages of its runs that are there."""
+        counts = {outcome: sum(one.outcome is outcome for one in self.findings) for outcome in Outcome}
+        return render(
+            "verdict.html.j2",
+            version=version("fsjoule"),
+            heading=self.heading,
+            headline=self.headline,
+            tone=self.tone,
+            simulated=self.simulated,
+            tiles=[(outcome.value, count, TONES[outcome]) for outcome, count in counts.items() if count],
+            figures=counted(len(self.findings), "figure"),
+            notes=self.notes,
+            shown=self.shown,
+            rest=self.rest,
+            rules=self.rules,
+            charts=marked_up(forest_charts(self.findings, simulated=self.simulated)),
+            chart_note=NOTE,
+            explanations=[section(each) for each in self.explanations],
+            lists=self.lists,
+            links=run_links(self.folders, file),
+            command=self.command,
+        )
+
+
+def run_links(folders: Mapping[str, Path], file: Path) -> Lines:
+    """Each run's name and the address of its page, as seen from `file`; runs whose page is not there are left out."""
+    return [
+        (f"run {run_id}", quote(os.path.relpath(folder.resolve() / PAGE, file.resolve().parent)))
+        for run_id, folder in folders.items()
+        if (folder / PAGE).is_file()
+    ]
