@@ -24,7 +24,8 @@ from fsjoule.errors import (
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
 from fsjoule.report.gating.document import from_document, to_document
-from fsjoule.runs.gate import Sides
+from fsjoule.report.run import write_report
+from fsjoule.runs.gate import Sides, keep_gate
 from fsjoule.runs.request import planned
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.gated import GateVerdict
@@ -292,3 +293,31 @@ def test_the_examples_policy_is_one() -> None:
     policy = cli_gate._policy(example, None)
     assert policy.least_pairs == 2
     assert cli_gate._policy(example, 3).budget_pairs == 3
+
+
+def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandLine, tmp_path: Path) -> None:
+    folder = recorded(tmp_path, 0.9)
+    done = gate(run, folder, "--json", "--page", tmp_path / "gate.html")
+    assert done.code == 1
+    page = (tmp_path / "gate.html").read_text()
+    headline = done.document["headline"]
+    assert headline.startswith("regressed: btrfs randwrite-16k ")
+    assert f'<p class="answer bad">{headline}</p>' in page
+    assert "Throughput: change, more is better (simulated)" in page
+    assert page.count("<h2>What matters") == 1
+    keep_gate(from_document(done.out.encode()), folder)
+    report = write_report(folder).read_text()
+    assert f'<p class="answer bad">Gate: {headline}</p>' in report
+    assert report.index("Gate: regressed") < report.index("<main>") < report.index("<h2>What matters")
+    (folder / "gate.json").write_text("{")
+    damaged = write_report(folder).read_text()
+    assert "gate.json cannot be read" in damaged
+    assert "Gate: regressed" not in damaged
+
+
+def test_a_page_that_cannot_be_written_does_not_hide_the_answer(run: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "gate.html").mkdir()
+    done = gate(run, recorded(tmp_path, 0.9), "--page", tmp_path / "gate.html")
+    assert done.code == 1
+    assert "warning: " in done.err
+    assert "gate.html cannot be written" in done.err

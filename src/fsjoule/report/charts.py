@@ -39,33 +39,38 @@ class Bar:
     published: float | None = None
 
 
-def throughput_chart(summary: Summary) -> str | None:
-    """MiB/s by operation and filesystem, the published figure as a tick; None without a figure."""
+def throughput_chart(summary: Summary, *, with_card: bool = False) -> str | None:
+    """MiB/s by operation and filesystem; None without a figure.
+
+    `with_card` adds a card's projected time, as published figures have it; without a projection both are the same. The
+    published figure is a tick where it can be compared.
+    """
+    projected = any(row.projected for row in summary.fio)
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.beside_published[0],
-        published=lambda row: row.published.throughput_mib_per_s if row.published else None,
+        lambda row: row.beside_published[0] if with_card else row.throughput_mib_per_s,
+        published=lambda row: (
+            row.published.throughput_mib_per_s if row.published and (with_card or not projected) else None
+        ),
     )
-    return _of_summary(f"Throughput{_with_card(summary)}", "MiB/s", bars, summary)
+    return _of_summary("Throughput with card" if with_card and projected else "Throughput", "MiB/s", bars, summary)
 
 
-def energy_chart(summary: Summary) -> str | None:
-    """Gross mJ/MiB by operation and filesystem, its share above idle darker; None without a figure."""
+def energy_chart(summary: Summary, *, with_card: bool = False) -> str | None:
+    """Gross mJ/MiB by operation and filesystem, its share above idle darker; otherwise as `throughput_chart`."""
+    projected = any(row.projected for row in summary.fio)
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.beside_published[1],
+        lambda row: row.beside_published[1] if with_card else row.energy_mj_per_mib,
         # A projection has no energy above idle.
-        net=lambda row: None if row.projected else row.energy_net_mj_per_mib,
-        published=lambda row: row.published.energy_mj_per_mib if row.published else None,
+        net=lambda row: None if with_card and row.projected else row.energy_net_mj_per_mib,
+        published=lambda row: (
+            row.published.energy_mj_per_mib if row.published and (with_card or not projected) else None
+        ),
     )
-    return _of_summary(f"Energy{_with_card(summary)}", "mJ/MiB", bars, summary)
-
-
-def _with_card(summary: Summary) -> str:
-    """Words for a title if the figures include a card's projected part, as published figures do."""
-    return " with card" if any(row.projected for row in summary.fio) else ""
+    return _of_summary("Energy with card" if with_card and projected else "Energy", "mJ/MiB", bars, summary)
 
 
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:

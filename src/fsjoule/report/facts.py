@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
+from fsjoule.model.labels import counted
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
@@ -15,6 +16,19 @@ from fsjoule.report.outcomes import outcome_text
 Fact = tuple[str, str]
 
 _WORTH_NAMING: Final = 0.01
+# docs/energy.md has their formulas.
+_CAUSES: Final = {
+    "shunt_rounding_mj": "rounded current",
+    "bus_rounding_mj": "rounded voltage",
+    "offset_mj": "offset of the converters",
+    "gain_mj": "gain of the converters",
+    "shunt_mj": "shunt resistor",
+    "marks_mj": "late marks",
+    "slack_mj": "window longer than the work",
+    "sampling_mj": "time between samples",
+    "gaps_mj": "gaps in the trace",
+    "idle_mj": "idle power",
+}
 
 
 def measurement_facts(measurement: Measurement) -> list[Fact]:
@@ -69,20 +83,27 @@ def _energy_facts(m: Measurement) -> list[Fact]:
         ("mean power", _value(energy.mean_power_w, "W", 4)),
         ("SD of power over samples", _number(energy.power_sd_w, "W", 4)),
         ("idle power", _value(energy.idle_power_w, "W", 4)),
-        ("energy's uncertainty is", _budget(energy.gross_budget)),
-        ("net energy's uncertainty is", _budget(energy.net_budget)),
-        ("check over whole ticks", check),
-        ("ticks bridged, filled", f"{energy.lost_ticks}, {energy.missed_ticks}"),
+        ("energy's uncertainty, by cause, in mJ", _budget(energy.gross_budget)),
+        ("net energy's uncertainty, by cause, in mJ", _budget(energy.net_budget)),
+        ("the meter's own sum", check),
+        (
+            "samples that did not arrive",
+            f"{energy.lost_ticks}, bridged by the meter's own sums" if energy.lost_ticks else ABSENT,
+        ),
+        (
+            "samples that were not taken",
+            f"{energy.missed_ticks}, filled in from their neighbours" if energy.missed_ticks else ABSENT,
+        ),
     ]
 
 
 def _budget(budget: EnergyBudget) -> str:
     """A budget's causes, largest first, without those below 1 % of the whole."""
     total_mj = budget.total_mj
-    parts = {field.name.removesuffix("_mj"): getattr(budget, field.name) for field in fields(budget)}
+    parts = {_CAUSES[field.name]: getattr(budget, field.name) for field in fields(budget)}
     ranked = sorted(parts.items(), key=lambda part: part[1], reverse=True)
-    named = [f"{name.replace('_', ' ')} {mj:.2f}" for name, mj in ranked if mj > _WORTH_NAMING * total_mj]
-    return f"{', '.join(named)}: together {total_mj:.2f} mJ" if named else ABSENT
+    named = [f"{name} {mj:.2f}" for name, mj in ranked if mj > _WORTH_NAMING * total_mj]
+    return f"{', '.join(named)}: together {total_mj:.2f}" if named else ABSENT
 
 
 def _device_facts(m: Measurement) -> list[Fact]:
@@ -90,8 +111,8 @@ def _device_facts(m: Measurement) -> list[Fact]:
     if counters is None:
         return []
     return [
-        ("device reads", f"{counters.reads} of {_amount(counters.read_bytes)}"),
-        ("device writes", f"{counters.writes} of {_amount(counters.written_bytes)}"),
+        ("device reads", _requests(counters.reads, counters.read_bytes)),
+        ("device writes", _requests(counters.writes, counters.written_bytes)),
         ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
         ("requests took", f"{counters.request_ms / 1000:.3f} s"),
     ]
@@ -111,8 +132,9 @@ def _projected_facts(m: Measurement) -> list[Fact]:
 def _latency_facts(m: Measurement) -> list[Fact]:
     if m.fio is None:
         return []
+    # fio's percentiles are middles of its histogram's bins, so that the largest may exceed the maximum, which is exact.
     percentiles = [
-        f"p{float(name):g} {ns / 1e6:.3f}"
+        f"p{float(name):g} {min(ns, m.fio.latency_max_ns) / 1e6:.3f}"
         for name, ns in m.fio.latency_percentiles_ns.items()
         if float(name) >= 50  # noqa: PLR2004
     ]
@@ -121,6 +143,10 @@ def _latency_facts(m: Measurement) -> list[Fact]:
         ("completion latency, ms", ", ".join(parts)),
         ("fio's CPU", f"{m.fio.usr_cpu_percent:.1f} % user, {m.fio.sys_cpu_percent:.1f} % system"),
     ]
+
+
+def _requests(count: int, size_bytes: int) -> str:
+    return f"{counted(count, 'request')}, {_amount(size_bytes)} in all"
 
 
 def _amount(size_bytes: int) -> str:

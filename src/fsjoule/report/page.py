@@ -10,8 +10,15 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
+from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.ended import ended_text
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
+from fsjoule.report.findings import gate_table, notable, rest_text
+from fsjoule.report.forest_chart import NOTE as FOREST_NOTE
+from fsjoule.report.forest_chart import forest_charts
+from fsjoule.report.gating import words as gate_words
+from fsjoule.report.gating.page import TONES
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.publications import NOTE, suite_page
@@ -29,6 +36,8 @@ from fsjoule.report.tables import (
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.suites.published.catalogue import PUBLICATIONS
+from fsjoule.verdicts.filesystems import contests
+from fsjoule.verdicts.gated import Gated
 
 # A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860
@@ -47,8 +56,16 @@ class _Entry:
     problem: str
 
 
-def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of: Callable[[int], Trace | None]) -> str:
-    """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead."""
+def render_page(
+    summary: Summary,
+    measurements: Sequence[Measurement],
+    trace_of: Callable[[int], Trace | None],
+    gated: Gated | None = None,
+) -> str:
+    """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead.
+
+    `gated` is the answer of the gate that measured the run.
+    """
     run = summary.run
     suite = suite_page(summary)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
@@ -64,6 +81,9 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         board=run.board.name if run.board else "board",
         kernels=kernels_text(run),
         aborted=run.status is not RunStatus.COMPLETE,
+        ended=ended_text(run, (m.number for m in measurements)),
+        answer=answer(summary, contests(measurements)),
+        gate=None if gated is None else _gate(gated),
         valid=summary.measured - len(summary.invalid),
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
@@ -76,6 +96,9 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         # A suite's page has its own charts, by part.
         fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)] if suite is None else []),
         projected=projected_table(summary),
+        projected_charts=marked_up(
+            [chart(summary, with_card=True) for chart in (throughput_chart, energy_chart)] if suite is None else []
+        ),
         projected_footnote=projected_footnote(summary),
         published=published_table(summary) if suite is None else None,
         source_remarks=[(p.source, p.remarks) for p in PUBLICATIONS.values() if p.source in summary.sources],
@@ -91,6 +114,19 @@ def render_page(summary: Summary, measurements: Sequence[Measurement], trace_of:
         seconds_text=seconds_text,
         share_text=share_text,
     )
+
+
+def _gate(gated: Gated) -> dict[str, object]:
+    shown, rest = notable(gated.findings)
+    return {
+        "headline": gate_words.headline(gated),
+        "tone": TONES[gated.verdict],
+        "shown": gate_table("What matters", shown, simulated=gated.simulated),
+        "rest": gate_table(rest_text(rest), rest, simulated=gated.simulated),
+        "rules": gate_words.rules(gated),
+        "charts": marked_up(forest_charts(gated.findings, simulated=gated.simulated)),
+        "chart_note": FOREST_NOTE,
+    }
 
 
 def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _Entry:

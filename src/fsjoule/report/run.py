@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fsjoule.errors import StorageError
+from fsjoule.errors import ResultError, StorageError
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.store.files import write_file
+from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
+
+if TYPE_CHECKING:
+    from fsjoule.verdicts.gated import Gated
 
 PAGE: Final = "report.html"
 
@@ -22,13 +26,30 @@ def write_report(folder: Path) -> Path:
 
     loaded = load_run(folder)
     path = loaded.path / PAGE
-    page = render_page(summary_of(loaded), loaded.measurements, loaded.trace)
+    damaged = dict(loaded.damaged)
+    gated = None
+    try:
+        gated = _gate_of(loaded)
+    except ResultError as error:
+        damaged[GATE_FILE] = error.what
+    summary = summarise(loaded.run, loaded.measurements, damaged)
+    page = render_page(summary, loaded.measurements, loaded.trace, gated)
     try:
         # It replaces the old file, which may be a link to another place.
         write_file(path, page.encode())
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
     return path
+
+
+def _gate_of(loaded: LoadedRun) -> Gated | None:
+    """The answer of the gate that measured the run; None if no gate did. Raises ResultError if it is damaged."""
+    content = loaded.document(GATE_FILE)
+    if content is None:
+        return None
+    from fsjoule.report.gating.document import from_document  # noqa: PLC0415 - as above
+
+    return from_document(content)
 
 
 def show_run(folder: Path, console: Console) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import kernels, lab
-from fsjoule.errors import KernelBuildError, StorageError
+from fsjoule.errors import FsjouleError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
 from fsjoule.report.gating.document import to_document
+from fsjoule.report.run import PAGE, write_report
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Observer
@@ -101,8 +102,14 @@ def gate_measured(
         folder=str(run.folder),
         seed=choice.seed,
         command=command,
+        folders={run.folder.name: run.folder},
     )
     keep_gate(gated, run.folder)
+    try:
+        # The session wrote it before there was an answer.
+        write_report(run.folder)
+    except FsjouleError as error:
+        say(f"{PAGE} lacks the gate's answer: {error.what}")
     return gated
 
 

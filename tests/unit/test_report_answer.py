@@ -1,0 +1,143 @@
+"""The head of a run's page: which filesystem is better, where an aborted run ended, and what a gate said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from results_factory import make_run
+from rivals import MKFS, READ, WRITE, rivals
+
+from fsjoule.model import Fault, Measurement, Run, RunStatus
+from fsjoule.report.answer import ALIKE, NOT_DISTINGUISHABLE, Answer, answer
+from fsjoule.report.ended import ended_text
+from fsjoule.report.page import render_page
+from fsjoule.report.summary import summarise
+from fsjoule.verdicts.filesystems import contests
+
+RUN = make_run(filesystems=("ext4",), repeat=1).run
+
+
+def answered(measurements: Sequence[Measurement], run: Run = RUN) -> Answer:
+    return answer(summarise(run, measurements), contests(measurements))
+
+
+def text(page: str) -> str:
+    return " ".join(re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page).split())
+
+
+def test_the_answer_says_which_by_how_much_and_how_sure() -> None:
+    found = answered(rivals({"ext4": 1.0, "btrfs": 0.8}, workloads=(READ, MKFS)))
+    assert found.headline == "ext4 is faster in 2 of 2 operations and thriftier in 2 of 2 operations."
+    (read, mkfs) = found.lines
+    assert read.operation == READ.label
+    assert read.speed is not None
+    assert read.speed.best == "ext4"
+    assert re.fullmatch(r"2\d\.\d % faster than btrfs \(95 %: \+2\d\.\d to \+2\d\.\d %\)", read.speed.why), (
+        read.speed.why
+    )
+    assert mkfs.energy is not None
+    assert "thriftier than btrfs" in mkfs.energy.why
+    assert "q <= 1 %" in found.rules
+
+
+def test_what_cannot_be_told_apart_is_said_to_be_so() -> None:
+    found = answered(rivals({"ext4": 1.0, "btrfs": 0.9}, boots=3))
+    assert found.headline == (
+        "No filesystem is shown to be better than the others. 2 of 2 figures have no winner: 2 too few boots."
+    )
+    (line,) = found.lines
+    assert line.speed is not None
+    assert (line.speed.best, line.speed.decided) == (NOT_DISTINGUISHABLE, False)
+    assert re.search(
+        r"ext4 1\d\.\d % faster than btrfs .*, but 3 boots of each are too few: \d may tell", line.speed.why
+    )
+    (line,) = answered(rivals({"ext4": 1.0, "btrfs": 1.0}, noise=0.002)).lines
+    assert line.speed is not None
+    assert (line.speed.best, line.speed.why) == (ALIKE, "they differ by less than 5 %")
+    (line,) = answered(rivals({"ext4": 1.0, "btrfs": 0.97}, noise=0.2)).lines
+    assert line.speed is not None
+    assert line.speed.best == NOT_DISTINGUISHABLE
+    assert "boots spread too much: 5 % would matter" in line.speed.why
+
+
+def test_single_boots_in_guest_time_are_no_verdict() -> None:
+    found = answered(rivals({"ext4": 1.0, "btrfs": 0.7}, boots=1, guest_time=True))
+    assert found.headline.startswith(
+        "No verdict on one boot of each, but far beyond the spread of boots: ext4 is faster in 1 of 1 operation"
+    )
+    (line,) = found.lines
+    assert line.speed is not None
+    assert not line.speed.decided
+    assert "one boot of each is no verdict" in line.speed.why
+
+
+def test_of_three_those_that_lead_together_are_named() -> None:
+    (line,) = answered(rivals({"ext4": 1.0, "f2fs": 1.0, "btrfs": 0.7}, boots=10)).lines
+    assert line.speed is not None
+    assert set(line.speed.best.split(" or ")) == {"ext4", "f2fs"}
+    assert "than btrfs" in line.speed.why
+    assert not line.speed.decided
+
+
+def test_many_filesystems_keep_the_cell_short() -> None:
+    many = {f"ext4 option{n}": 1.0 + n / 5 for n in range(9)}
+    (line,) = answered(rivals(many, boots=10, noise=0.001)).lines
+    assert line.speed is not None
+    assert line.speed.best == "ext4 (option8)"
+    assert line.speed.why.count(" than ") == 4
+    assert line.speed.why.endswith("and than 5 others")
+
+
+@pytest.mark.parametrize(
+    ("measurements", "headline"),
+    [
+        ([], "Nothing was measured: there is no answer."),
+        (rivals({"ext4": 1.0}), "Only ext4 has valid figures: there is nothing to compare it with."),
+        (
+            [replace(m, invalid_reasons=("no",)) for m in rivals({"ext4": 1.0, "btrfs": 0.8}, boots=1)],
+            "No measurement is valid: there is no answer.",
+        ),
+        (
+            [*rivals({"ext4": 1.0}), *rivals({"btrfs": 1.0}, workloads=(WRITE,))],
+            "No operation has valid figures of two filesystems: there is no answer.",
+        ),
+        (
+            rivals({f"fs{n}": 1.0 for n in range(210)}, boots=1, meter=False),
+            "210 filesystems are too many to compare each with each: there is no answer.",
+        ),
+    ],
+)
+def test_without_two_filesystems_the_headline_says_so(measurements: list[Measurement], headline: str) -> None:
+    found = answered(measurements)
+    assert (found.headline, found.lines) == (headline, ())
+
+
+def test_kernels_and_a_missing_meter_are_on_the_page() -> None:
+    measurements = rivals({"ext4": 1.0, "btrfs": 0.8}, kernels=("6.1", "6.12"), meter=False)
+    run = replace(RUN, plan=replace(RUN.plan, kernels=("6.1", "6.12")))
+    page = text(render_page(summarise(run, measurements), measurements, lambda _: None))
+    assert "ext4 is faster in 2 of 2 operations." in page
+    assert "kernel 6.12 ext4 2" in page
+    assert "thriftier" not in page
+
+
+def test_an_aborted_run_says_where_it_ended_and_why() -> None:
+    entries = RUN.plan.entries
+    aborted = replace(RUN, status=RunStatus.ABORTED, abort_reason="interrupted (SIGINT)")
+    first, second, third = entries[:3]
+    assert ended_text(aborted, [first.number]) == (
+        f"It ended at measurement {second.number:02d} of {len(entries)}, {second.slug} in repetition 1: "
+        "interrupted (SIGINT)."
+    )
+    passed = Fault(first.number, "", "", "no login within 180 s", transient=True)
+    assert f"{second.slug} in" in ended_text(replace(aborted, faults=(passed,)), [])
+    fatal = Fault(second.number, "", "", "the outlet does not answer\n  console|", transient=False)
+    ended = replace(aborted, faults=(passed, fatal), abort_reason="the outlet does not answer")
+    assert f"{second.slug} in" in ended_text(ended, [first.number])
+    assert f"{third.slug} in" in ended_text(replace(ended, abort_reason="interrupted"), [first.number])
+    assert ended_text(aborted, [entry.number for entry in entries]).startswith("All ")
+    page = text(render_page(summarise(aborted, []), [], lambda _: None))
+    assert f"It ended at measurement {first.number:02d} of {len(entries)}, {first.slug}" in page
