@@ -112,10 +112,11 @@ def test_a_measurement_that_cannot_be_is_named_and_left_out(
     assert run("show", folder).code == 0
 
 
+@pytest.mark.parametrize("kind", ["latency", "fsync"])
 @pytest.mark.parametrize("name", ["p99", "-1", "1e5", "nan", "²", "1.2.3", ""])
-def test_a_percentile_is_a_number(folder: Path, name: str) -> None:
+def test_a_percentile_is_a_number(folder: Path, kind: str, name: str) -> None:
     file = next(f for f in folder.glob("measurements/*/measurement.json") if '"latency_perc' in f.read_text())
-    put(file, ("fio", "latency_percentiles_ns"), {name: 1})
+    put(file, ("fio", f"{kind}_percentiles_ns"), {name: 1})
     assert "not a percentile" in load_run(folder).damaged[file.parent.name]
 
 

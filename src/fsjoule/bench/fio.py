@@ -111,17 +111,22 @@ def parse(text: str) -> FioResult:
             ios=int(side["total_ios"]),
             latency_mean_ns=float(latency["mean"]),
             latency_max_ns=int(latency["max"]),
-            latency_percentiles_ns={f"{float(k):g}": int(v) for k, v in latency.get("percentile", {}).items()},
+            latency_percentiles_ns=_percentiles_ns(latency),
             usr_cpu_percent=float(job["usr_cpu"]),
             sys_cpu_percent=float(job["sys_cpu"]),
             errors=int(job.get("total_err", 0)),
             error=int(job["error"]),
+            fsync_percentiles_ns=_percentiles_ns(job.get("sync", {}).get("lat_ns", {})),
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         first = text.strip().splitlines()[:3]
         raise MeasurementInvalid(
             "fio", [f"its output cannot be read ({error!r}): {' | '.join(first)[:300]}"]
         ) from error
+
+
+def _percentiles_ns(latency: dict[str, Any]) -> dict[str, int]:
+    return {f"{float(k):g}": int(v) for k, v in latency.get("percentile", {}).items()}
 
 
 def _side(pattern: IoPattern) -> str:

@@ -41,7 +41,7 @@ _GROUPS: Final = (
 )
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
-_COMMANDS: Final = ("compare", "explain", "gate", "trend")
+_COMMANDS: Final = ("advise", "compare", "explain", "gate", "trend")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "gate")
 

@@ -12,7 +12,9 @@ from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
+_MISSPELT = ("unexpected_keyword_argument", "extra_forbidden")
 _HEADER = re.compile(r"^\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
 
@@ -28,12 +30,18 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def path_of(error: ValidationError) -> list[str]:
-    return [str(part) for part in error.errors(include_url=False)[0]["loc"] if part != "[key]"]
+    return [str(part) for part in _first(error)["loc"] if part != "[key]"]
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    """The first error; a misspelt key rather than the missing one that it was to be."""
+    found = error.errors(include_url=False)
+    return next((one for one in found if one["type"] in _MISSPELT), found[0])
 
 
 def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, within: Sequence[str] = ()) -> ConfigError:
     """The first error in a document, with file, line and value; `within` is the validated table."""
-    first, path = error.errors(include_url=False)[0], path_of(error)
+    first, path = _first(error), path_of(error)
     simple = isinstance(first["input"], str | int | float | list)
     given = f" (given: {first['input']!r})" if simple else ""
     what = f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
@@ -14,6 +15,7 @@ from fsjoule.model.plan import SeriesKey
 from fsjoule.model.workload import Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"
+_P99: Final = 99.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,10 @@ class DeviceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FioResult:
-    """fio's report on one job, its threads added up. Latencies are completion latencies."""
+    """fio's report on one job, its threads added up. Latencies are completion latencies.
+
+    `fsync_percentiles_ns` are those of its fsyncs (empty without `fsync_every`, and in older run folders).
+    """
 
     version: str
     runtime_ns: int
@@ -117,10 +122,32 @@ class FioResult:
     sys_cpu_percent: float
     errors: int
     error: int
+    fsync_percentiles_ns: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def mib_per_s(self) -> float | None:
         return self.io_bytes / MIB / (self.runtime_ns / 1e9) if self.runtime_ns else None
+
+    @property
+    def p99_ms(self) -> float | None:
+        """99 of 100 requests took at most this long; None if fio did not say."""
+        return _p99_ms(self.latency_percentiles_ns)
+
+    @property
+    def fsync_p99_ms(self) -> float | None:
+        return _p99_ms(self.fsync_percentiles_ns)
+
+
+def _p99_ms(percentiles_ns: Mapping[str, int]) -> float | None:
+    # fio writes 99.000000, and some run folders have 99: the number counts, not its spelling.
+    return next((ns / 1e6 for name, ns in percentiles_ns.items() if _number(name) == _P99), None)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from fsjoule.model import FioResult, IoPattern, Measurement, TimedKind, Value, Workload
-
-_P99: Final = 99.0
+from fsjoule.model import IoPattern, Measurement, TimedKind, Value, Workload
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -100,19 +98,6 @@ def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
     return None if value is None else value.uncertainty
 
 
-def _p99_ms(fio: FioResult | None) -> Figure:
-    # fio writes 99.000000, and some run folders have 99: the number counts, not its spelling.
-    found = (ns for name, ns in fio.latency_percentiles_ns.items() if _number(name) == _P99) if fio else iter(())
-    return next((ns / 1e6 for ns in found), None)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 _METERED: Final[dict[Metric, Callable[[Measurement], Value | None]]] = {
     Metric.ENERGY: lambda m: m.energy_mj_per_mib,
     Metric.NET_ENERGY: lambda m: m.energy_net_mj_per_mib,
@@ -137,6 +122,6 @@ _FIGURES: Final[dict[Metric, Callable[[Measurement], Figure]]] = {
     **{metric: _metered(metric) for metric in _METERED},
     Metric.CPU: lambda m: m.cpu_s_per_mib,
     Metric.WRITE_AMPLIFICATION: lambda m: m.write_amplification,
-    Metric.P99_LATENCY: lambda m: _p99_ms(m.fio),
+    Metric.P99_LATENCY: lambda m: m.fio.p99_ms if m.fio else None,
     Metric.DURATION: lambda m: m.duration_s,
 }

@@ -15,6 +15,8 @@ _OPERATION_S: Final = 1.0
 _FILES_PER_S: Final = 10
 # It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
+# Files that are written or hashed: two halving series of ten (Berger, 2016).
+SERIES_FILES: Final = 20
 
 
 class _Sized(Protocol):
@@ -261,6 +263,11 @@ class TimedWorkload(_WithoutFio):
     @property
     def uses_root(self) -> bool:
         return self.from_root
+
+    @property
+    def files(self) -> int:
+        """The number of files that it writes or hashes; 0 if it is not a number."""
+        return SERIES_FILES if self.operation in (TimedKind.WRITE_FILES, TimedKind.HASH_FILES) else 0
 
     @property
     def moved_bytes(self) -> int:

@@ -21,7 +21,6 @@ from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 _MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", *_MEASURING, "idle", "other")
 _BOARD_ON: Final = "board_on"
-_P99: Final = "99.000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,7 @@ def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) ->
         ),
         write_amplification=_spread(group, lambda m: m.write_amplification),
         cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
-        latency_p99_ms=_spread(group, _latency_p99_ms),
+        latency_p99_ms=_spread(group, lambda m: m.fio.p99_ms if m.fio else None),
         projected=_projected(group),
         published=row_for(key.suite, key.filesystem, workload),
     )
@@ -296,11 +295,6 @@ def _power_w(measurement: Measurement) -> float | None:
 
 def _idle_power_w(measurement: Measurement) -> float | None:
     return measurement.energy.idle_power_w.value if measurement.energy else None
-
-
-def _latency_p99_ms(measurement: Measurement) -> float | None:
-    p99_ns = measurement.fio.latency_percentiles_ns.get(_P99) if measurement.fio else None
-    return None if p99_ns is None else p99_ns / 1e6
 
 
 def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:

@@ -2,12 +2,12 @@
 
 For: suites, plans and estimates.
 Called by: `bench`, `report`, `runs`, `cli`.
-May call: `filesystems`, `statistics`, `model`, `errors`.
+May call: `filesystems`, `statistics`, `host`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and
 `check_modules` (refuse impossible plans early), `estimate` (time, wear and energy). A suite is a module of
 `definitions/`, with the figures and statements of the publication that it repeats, if any; `published/` compares a run
-with them.
+with them. `profile.profile_of` reads a usage profile: what a device does, for advice.
 """
 
 from __future__ import annotations

@@ -11,5 +11,6 @@ May call: `store` (index and run folders), `statistics`, `model`, `errors`.
 
 Entry points: `sides.Sources` reads a side from an index or from run folders, `compare.compare_sides` judges two of
 them. A `gate.Judge` takes pairs of boots, fresh or from `recorded.recorded_pairs`, until it has seen enough. `trend/`
-judges histories. `finding.py` has the answer per figure that compare, gate and reports share.
+judges histories, `advice/` the filesystems of a device. `finding.py` has the answer per figure that compare, gate and
+reports share.
 """

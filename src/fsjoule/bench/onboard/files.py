@@ -9,6 +9,7 @@ from typing import Final
 
 from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.model import KIB
+from fsjoule.model.workload import SERIES_FILES
 
 SCRIPT: Final = f"{DIRECTORY}/files"
 # The contents of all files: random bytes in the board's memory, made once per boot.
@@ -16,7 +17,7 @@ BLOCK: Final = f"{DIRECTORY}/block"
 BLOCK_BYTES: Final = 1024 * KIB
 
 # A halving series, twice: 256 MB down to 512 kB in about 1 GB (Berger, 2016).
-_SERIES: Final = 10
+_SERIES: Final = SERIES_FILES // 2
 _PER_DIRECTORY: Final = 16
 
 TEXT: Final = f"""#!/bin/sh

@@ -1,0 +1,99 @@
+"""Advice as one JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from fsjoule.report.advice import words
+from fsjoule.statistics.estimate import Estimate
+from fsjoule.verdicts.advice.advise import Advice, Relation
+from fsjoule.verdicts.advice.figures import Figures, Losses
+
+ADVICE_SCHEMA: Final = "fsjoule.advice/1"
+
+
+def to_document(advice: Advice) -> dict[str, object]:
+    """Figures with their 95 % intervals, relations and what is missing; a figure that was not measured is null."""
+    found = advice.evidence
+    return {
+        "schema": ADVICE_SCHEMA,
+        "simulated": found.simulated,
+        "answer": words.headline(advice),
+        "profile": {"name": advice.profile_name, **asdict(advice.profile)},
+        "board": found.board,
+        "storage": found.storage,
+        "kernel": found.kernel,
+        "runs": list(found.runs),
+        "sensible": [one.label for one in advice.sensible],
+        "filesystems": [_filesystem(one) for one in advice.figures],
+        "relations": [_relation(one) for one in advice.relations],
+        "criteria": asdict(advice.criteria),
+        "weights": {axis.value: weight for axis, weight in advice.weights.items()},
+        "scores": {score.label: _estimate(score.value) for score in advice.scores},
+        "not_measured": [{"workloads": what, "command": command} for what, command in words.missing(advice)],
+        "notes": words.notes(advice),
+        "damaged": found.damaged,
+    }
+
+
+def _filesystem(one: Figures) -> dict[str, object]:
+    return {
+        "filesystem": one.label,
+        "energy_j_per_day": _estimate(one.energy_j),
+        "battery_hours": _estimate(one.battery_h),
+        "work_s_per_day": _estimate(one.work_s),
+        "written_mib_per_day": _estimate(one.written_mib),
+        "card_years": _estimate(one.years),
+        "wait_p99_s": _estimate(one.wait_s),
+        "slowest": one.slowest.value if one.slowest else None,
+        "power_cuts": _losses(one.losses),
+        "mount_after_cut_s": _estimate(one.mount_s),
+        "fsck_s": _estimate(one.fsck_s),
+        "parts": [
+            {
+                "workload": share.part.slug,
+                "kind": share.part.kind.value,
+                "per_day": share.part.per_day,
+                "joules_per_day": share.joules,
+                "seconds_per_day": share.seconds,
+                "written_mib_per_day": share.written_mib,
+            }
+            for share in one.shares
+        ],
+        "not_measured": list(one.missing),
+    }
+
+
+def _losses(losses: Losses | None) -> dict[str, object] | None:
+    if losses is None:
+        return None
+    return {
+        "cuts": losses.cuts.n,
+        "cuts_with_losses": losses.cuts.count,
+        "share_interval": list(losses.cuts.interval()),
+        "not_mountable": losses.unmountable,
+        "promised_files": losses.promised,
+        "lost_per_cut": list(losses.per_cut),
+        "fates": {fate.value: count for fate, count in losses.fates.items()},
+        "files_lost_per_year": _estimate(losses.per_year),
+    }
+
+
+def _relation(one: Relation) -> dict[str, object]:
+    ratio = one.basis.ratio
+    return {
+        "axis": one.axis.value,
+        "filesystems": [one.one, one.other],
+        "less": one.less,
+        "same": one.same,
+        "ratio": ratio.value if ratio else None,
+        "interval": [ratio.interval.low, ratio.interval.high] if ratio else None,
+        "p": one.basis.p,
+        "q": one.basis.q,
+        "more": [one.basis.more_baseline, one.basis.more_candidate],
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
+    return None if estimate is None else asdict(estimate)

@@ -1,0 +1,35 @@
+"""The self-contained page of advice: one file, no network, no scripts."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fsjoule.report.advice import words
+from fsjoule.report.advice.chart import trade_offs
+from fsjoule.report.advice.tables import tables
+from fsjoule.report.template import marked_up, render
+from fsjoule.verdicts.advice.advise import Advice
+
+
+def render_page(advice: Advice) -> str:
+    figures, *others = tables(advice) or [None]
+    return render(
+        "advice.html.j2",
+        version=version("fsjoule"),
+        simulated=advice.evidence.simulated,
+        title=words.title(advice),
+        profile=advice.profile.title,
+        headline=words.headline(advice),
+        figures=figures,
+        others=others,
+        rules=words.rules(advice.criteria),
+        charts=marked_up(trade_offs(advice)),
+        missing=words.missing(advice),
+        notes=words.notes(advice),
+        sections={
+            "Ruled out": words.ruled_out(advice),
+            "Told apart": words.relations(advice),
+            "The question": words.facts(advice),
+            "Damaged, left out": list(advice.evidence.damaged.items()),
+        },
+    )

@@ -1,0 +1,122 @@
+"""The tables of advice: the figures of each filesystem, where the joules go, and what power cuts did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fsjoule.model import FileFate
+from fsjoule.report.findings import figure_text
+from fsjoule.report.numbers import ABSENT
+from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.statistics.estimate import Estimate
+from fsjoule.verdicts.advice.advise import Advice, Axis
+from fsjoule.verdicts.advice.figures import Figures
+
+_FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
+_MS: Final = 1e3
+
+_Get = Callable[[Figures], Estimate | None]
+
+
+def figures_table(advice: Advice) -> Table:
+    """A row per filesystem; green is what no other was told to be less than, red what some other was."""
+    battery, card = advice.profile.battery, advice.profile.card
+    columns: list[tuple[Column, _Get, Axis | None]] = [
+        (Column("energy", "J a day"), lambda one: one.energy_j, Axis.ENERGY),
+        (Column("files lost", "a year"), lambda one: one.losses.per_year if one.losses else None, Axis.LOSS),
+        (Column("wait, p99", "ms"), lambda one: _in_ms(one.wait_s), Axis.WAIT),
+        (Column("written", "MiB a day"), lambda one: one.written_mib, Axis.WEAR),
+    ]
+    if battery:
+        columns.insert(1, (Column("battery", "hours"), lambda one: one.battery_h, None))
+    if card:
+        columns.append((Column("card", "years"), lambda one: one.years, None))
+    columns.append((Column("mount after a cut", "ms"), lambda one: _in_ms(one.mount_s), Axis.MOUNT))
+    columns.append((Column("fsck", "ms"), lambda one: _in_ms(one.fsck_s), None))
+    used = [each for each in columns if any(each[1](one) for one in advice.figures)]
+    rows = [
+        (Cell(one.label), *(_cell(get(one), _tone(advice, axis, one)) for _, get, axis in used))
+        for one in advice.figures
+    ]
+    heads = (_FILESYSTEM, *(column for column, _, _ in used))
+    return Table("A day and a year", advice.evidence.simulated, heads, tuple(rows))
+
+
+def _in_ms(estimate: Estimate | None) -> Estimate | None:
+    return estimate.mapped(lambda seconds: _MS * seconds) if estimate else None
+
+
+def _cell(estimate: Estimate | None, tone: Tone) -> Cell:
+    if estimate is None:
+        return Cell(ABSENT)
+    return Cell(_figure(estimate.value), f"({_figure(estimate.low)} to {_figure(estimate.high)})", tone)
+
+
+def _figure(value: float) -> str:
+    return "0" if value == 0 else f"{value:,.0f}" if value >= 1000 else figure_text(value)  # noqa: PLR2004
+
+
+def _tone(advice: Advice, axis: Axis | None, one: Figures) -> Tone:
+    if axis is None:
+        return Tone.PLAIN
+    if advice.less(axis, one.label):
+        return Tone.BAD
+    beats = any(one.label in advice.less(axis, other.label) for other in advice.figures)
+    return Tone.GOOD if beats else Tone.PLAIN
+
+
+def joules_table(advice: Advice) -> Table:
+    """Joules a day by part, and idle: why one filesystem takes more than another."""
+    known = [one for one in advice.figures if one.energy_j and one.shares]
+    parts = [share.part for share in known[0].shares] if known else []
+    rows: list[tuple[Cell, ...]] = []
+    for i, part in enumerate(parts):
+        joules = [one.shares[i].joules for one in known]
+        rows.append((Cell(part.kind.value), Cell(part.slug), *(Cell(_figure(each)) for each in joules)))
+    if rows and advice.profile.idle_share:
+        idle = [(one.energy_j.value if one.energy_j else 0.0) - sum(s.joules for s in one.shares) for one in known]
+        rows.append((Cell("idle"), Cell(""), *(Cell(_figure(each)) for each in idle)))
+    heads = (Column("part", is_figure=False, head=True), Column("workload", is_figure=False, head=True))
+    columns = (*heads, *(Column(one.label, "J a day") for one in known))
+    return Table("Where the joules go", advice.evidence.simulated, columns, tuple(rows))
+
+
+def cuts_table(advice: Advice) -> Table:
+    """What power cuts did to files whose fsync had returned."""
+    known = [(one, one.losses) for one in advice.figures if one.losses]
+    rows: list[tuple[Cell, ...]] = []
+    fates = [fate for fate in FileFate if any(losses.fates.get(fate) for _, losses in known)]
+    for one, losses in known:
+        low, high = losses.cuts.interval()
+        rows.append(
+            (
+                Cell(one.label),
+                Cell(f"{losses.cuts.count} of {losses.cuts.n}", tone=Tone.BAD if losses.cuts.count else Tone.PLAIN),
+                Cell(f"{100 * low:.1f} to {100 * high:.1f} %"),
+                Cell(str(losses.unmountable)),
+                Cell(str(losses.promised)),
+                *(Cell(str(losses.fates.get(fate, 0))) for fate in fates),
+            )
+        )
+    columns = (
+        _FILESYSTEM,
+        Column("cuts with losses"),
+        Column("95 %"),
+        Column("not mountable"),
+        Column("files"),
+        *(Column(fate.value) for fate in fates),
+    )
+    return Table("Power cuts: files whose fsync had returned", advice.evidence.simulated, columns, tuple(rows))
+
+
+def scores_table(advice: Advice) -> Table:
+    weights = ", ".join(f"{axis} {weight:g}" for axis, weight in advice.weights.items())
+    rows = tuple((Cell(score.label), _cell(score.value, Tone.PLAIN)) for score in advice.scores)
+    title = f"Score with your weights ({weights}); 0 is best, 1 the worst of these on every axis"
+    return Table(title, advice.evidence.simulated, (_FILESYSTEM, Column("score")), rows)
+
+
+def tables(advice: Advice) -> Sequence[Table]:
+    found = [figures_table(advice), *([scores_table(advice)] if advice.scores else [])]
+    return [table for table in (*found, joules_table(advice), cuts_table(advice)) if table.rows]

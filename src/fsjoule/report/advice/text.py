@@ -1,0 +1,41 @@
+"""Advice in the terminal: the answer first, then the figures, then what would make them better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleRenderable
+from rich.text import Text
+
+from fsjoule.report.advice import words
+from fsjoule.report.advice.tables import tables
+from fsjoule.report.text import footnote, named_lines, rich_table
+from fsjoule.verdicts.advice.advise import Advice
+
+
+def print_advice(console: Console, advice: Advice) -> None:
+    for renderable in _renderables(advice, console.width):
+        console.print(renderable, crop=False)
+    for what, command in words.missing(advice):
+        # Commands are for copying: neither wrapped nor coloured.
+        console.print(f"\nnot measured: {what}", style="yellow")
+        console.print(f"  {command}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _renderables(advice: Advice, width: int) -> Iterator[ConsoleRenderable]:
+    yield Text(words.headline(advice), style="bold")
+    for table in tables(advice):
+        yield from rich_table(table, width)
+    yield footnote(words.rules(advice.criteria))
+    sections = {
+        "Ruled out": words.ruled_out(advice),
+        "Told apart": words.relations(advice),
+        "The question": words.facts(advice),
+        "Damaged, left out": list(advice.evidence.damaged.items()),
+    }
+    for title, lines in sections.items():
+        if lines:
+            yield named_lines(title, lines, "")
+    if notes := words.notes(advice):
+        yield Text("\nTo know", style="bold yellow")
+        yield from map(Text, notes)

@@ -1,0 +1,256 @@
+"""What runs have of a profile's parts: one row of figures per boot, for each filesystem of one board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, Provision, Run
+from fsjoule.model.labels import counted, series_labels
+from fsjoule.model.metrics import Figure
+from fsjoule.statistics.figures import one_per_boot
+from fsjoule.store.index.kernels import Kernel, is_of, kernels_of
+from fsjoule.store.index.run_rows import find_runs
+from fsjoule.store.reader import load_run
+from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS
+
+Boot = tuple[str, str, int]
+_RAW: Final = "raw"
+
+
+class Row(NamedTuple):
+    """One part on one boot, per MiB of a fio job, or for an operation as a whole.
+
+    `uncertainty_j` is the meter's (k=1), `written_mib` what the device was told to write, `p99_s` the time within which
+    99 of 100 requests (or their fsyncs) were done. A figure that was not measured is None.
+    """
+
+    joules: Figure
+    uncertainty_j: Figure
+    seconds: Figure
+    written_mib: Figure
+    p99_s: Figure
+
+
+class Cut(NamedTuple):
+    """One power cut: files whose fsync had returned, those of them that were lost, and the mount after it."""
+
+    promised: int
+    lost: int
+    fates: Mapping[FileFate, int]
+    unmountable: bool
+    mount_s: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """What was measured of one filesystem: rows per boot by the part's slug, power cuts, checks and idle power."""
+
+    label: str
+    name: str
+    rows: Mapping[str, Mapping[Boot, Row]] = field(default_factory=dict[str, Mapping[Boot, Row]])
+    cuts: tuple[Cut, ...] = ()
+    fsck_s: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that was measured of one board, kernel, meter and storage device.
+
+    `idle_w` has the board's idle power, one per boot, `idle_uncertainty_w` the meter's own (k=1). `environment` is the
+    environment file of the newest run ("" if unknown). `invalid` counts measurements that were not used.
+    """
+
+    board: str
+    storage: str
+    kernel: str
+    simulated: bool
+    filesystems: tuple[Filesystem, ...]
+    idle_w: tuple[float, ...]
+    idle_uncertainty_w: float
+    runs: tuple[str, ...]
+    environment: str
+    invalid: int
+    damaged: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One valid measurement with what tells it apart from those of other boards."""
+
+    run: Run
+    measurement: Measurement
+    storage: str
+    kernel: Kernel | None
+
+    @property
+    def boot(self) -> Boot:
+        return self.run.run_id, self.measurement.kernel, self.measurement.boot
+
+
+def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> Evidence:
+    """Read the runs at and below `paths`. `kernel` and `storage` choose if the runs have several.
+
+    Raises ConfigError for runs of different boards, kernels, meters or storage devices, and for runs without a valid
+    measurement of a filesystem on scratch; ResultError for a run that cannot be read.
+    """
+    folders, faults = find_runs(paths)
+    loaded = [load_run(folder) for folder in folders]
+    damaged = {str(fault.path): fault.reason for fault in faults}
+    found: list[_Found] = []
+    invalid = 0
+    for one in loaded:
+        damaged |= {f"{one.run.run_id} {name}": why for name, why in one.damaged.items()}
+        storages = {entry.number: entry.storage for entry in one.run.plan.entries}
+        kernels = kernels_of(one.run)
+        for m in one.measurements:
+            if m.series.provision is not Provision.SCRATCH or m.workload.is_boot or m.series.filesystem == _RAW:
+                continue
+            invalid += not m.valid
+            if m.valid:
+                found.append(_Found(one.run, m, storages.get(m.number, CARD), kernels.get(m.kernel)))
+    if not found:
+        why = f"their {counted(invalid, 'measurement')} of filesystems are invalid" if invalid else "they have none"
+        raise ConfigError(
+            f"no valid measurement of a filesystem on a scratch partition or storage device: {why}",
+            hint="measure one: pytest tests/bench --lg-env FILE --suite advice",
+        )
+    found = _of_kernel(_of_storage(found, storage), kernel)
+    _check_one_board(found)
+    newest = max((one.run for one in found), key=lambda run: run.started_utc)
+    idle = [(one.boot, one.measurement.energy) for one in found if one.measurement.energy]
+    first = found[0]
+    return Evidence(
+        board=first.measurement.series.board,
+        storage=first.storage,
+        kernel=first.kernel.label if first.kernel else "",
+        simulated=any(one.measurement.simulated or one.run.simulated for one in found),
+        filesystems=tuple(_filesystems(found)),
+        idle_w=tuple(_present(one_per_boot((boot, energy.idle_power_w.value) for boot, energy in idle))),
+        idle_uncertainty_w=max((energy.idle_power_w.uncertainty for _, energy in idle), default=0.0),
+        runs=tuple(sorted({one.run.run_id for one in found})),
+        environment=_environment(newest),
+        invalid=invalid,
+        damaged=damaged,
+    )
+
+
+def _of_storage(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
+    names = sorted({one.storage for one in found})
+    if wanted is None and len(names) > 1:
+        raise ConfigError(f"the runs measured several storage devices: {', '.join(names)}", hint="choose: --storage")
+    if wanted is not None and wanted not in names:
+        raise ConfigError.unknown("storage device of these runs", wanted, names)
+    return [one for one in found if wanted in (None, one.storage)]
+
+
+def _of_kernel(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
+    kernels = {one.kernel.label if one.kernel else "an unknown kernel": one for one in found}
+    if wanted is None and len(kernels) > 1:
+        raise ConfigError(f"the runs measured different kernels: {', '.join(sorted(kernels))}", hint="choose: --kernel")
+    if wanted is None:
+        return list(found)
+    chosen = {
+        label for label, one in kernels.items() if one.kernel and (label == wanted or is_of(one.kernel.release, wanted))
+    }
+    if len(chosen) != 1:
+        raise ConfigError.unknown("kernel of these runs", wanted, kernels)
+    return [one for one in found if one.kernel and one.kernel.label in chosen]
+
+
+def _check_one_board(found: Sequence[_Found]) -> None:
+    """Raise ConfigError if the measurements are not of one board, device and meter: their figures do not add up."""
+    parts: dict[str, Callable[[_Found], str]] = {
+        "boards": lambda one: one.measurement.series.board,
+        "places": lambda one: f"{one.run.lab.place} of {one.run.lab.exporter_names}" if one.run.lab else "",
+        "devices": lambda one: one.measurement.series.storage,
+        "meters": lambda one: one.run.meter.serial_number if one.run.meter and one.measurement.energy else "",
+        "sorts": lambda one: "simulated" if one.measurement.simulated or one.run.simulated else "real",
+    }
+    for name, part in parts.items():
+        known = {part(one): one.run.run_id for one in found}
+        known.pop("", None)
+        if len(known) > 1:
+            said = ", ".join(f"{value} (run {run_id})" for value, run_id in sorted(known.items()))
+            raise ConfigError(
+                f"the runs are of different {name}: {said}", hint="advise on one board at a time: name its runs only"
+            )
+
+
+def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
+    labels = series_labels(one.measurement.series for one in found)
+    groups: dict[str, list[_Found]] = {}
+    for one in found:
+        groups.setdefault(labels[one.measurement.series], []).append(one)
+    for label, group in groups.items():
+        slugs = dict.fromkeys(one.measurement.workload.slug for one in group)
+        of = {slug: [one for one in group if one.measurement.workload.slug == slug] for slug in slugs}
+        yield Filesystem(
+            label=label,
+            name=group[0].measurement.series.filesystem,
+            rows={slug: _rows(ones) for slug, ones in of.items() if slug not in (POWER_LOSS, FSCK)},
+            cuts=tuple(cut for one in of.get(POWER_LOSS, ()) if (cut := _cut(one.measurement)) is not None),
+            fsck_s=one_per_boot((one.boot, one.measurement.duration_s) for one in of.get(FSCK, ())),
+        )
+
+
+def _rows(found: Sequence[_Found]) -> dict[Boot, Row]:
+    """One row per boot: of several sizes of a workload the largest, of several measurements of a boot the medians."""
+    largest = max(one.measurement.workload.size_bytes for one in found)
+    used = [one for one in found if one.measurement.workload.size_bytes == largest]
+    boots = dict.fromkeys(one.boot for one in used)
+    rows = [(one.boot, _row(one.measurement)) for one in used]
+    columns = [one_per_boot((boot, row[i]) for boot, row in rows) for i in range(len(Row._fields))]
+    return {boot: Row(*figures) for boot, figures in zip(boots, zip(*columns, strict=True), strict=True)}
+
+
+def _row(m: Measurement) -> Row:
+    """The figures of a fio job per MiB that it moved, those of an operation as they are."""
+    units = m.fio.io_bytes / MIB if m.fio else 1.0
+    p99_ms = _p99_ms(m)
+    written = m.counters.written_bytes / MIB / units if m.counters and units else None
+    row = Row(
+        joules=m.energy.gross_mj.value / 1e3 / units if m.energy and units else None,
+        uncertainty_j=m.energy.gross_mj.uncertainty / 1e3 / units if m.energy and units else None,
+        seconds=m.window_s / units if m.window_s is not None and units else None,
+        written_mib=written,
+        p99_s=None if p99_ms is None else p99_ms / 1e3,
+    )
+    # What a device writes while it is only read from is not the job's.
+    return row if m.workload.only_writes else row._replace(written_mib=0.0)
+
+
+def _p99_ms(m: Measurement) -> Figure:
+    if m.fio is None:
+        return None
+    fsyncs = isinstance(m.workload, FioWorkload) and m.workload.fsync_every
+    return m.fio.fsync_p99_ms if fsyncs else m.fio.p99_ms
+
+
+def _cut(m: Measurement) -> Cut | None:
+    outcome = m.outcome
+    if outcome is None:
+        return None
+    mount_s = m.duration_s if outcome.mounts else None
+    return Cut(outcome.promised, outcome.broken, outcome.files, not outcome.mounts or outcome.read_only, mount_s)
+
+
+def _present(figures: Iterable[Figure]) -> Iterator[float]:
+    return (figure for figure in figures if figure is not None)
+
+
+def _environment(run: Run) -> str:
+    words = [word for part in run.command for word in part.split("=", maxsplit=1)]
+    return next((words[i + 1] for i, word in enumerate(words[:-1]) if word == "--lg-env"), "")
+
+
+def only(evidence: Evidence, filesystems: Sequence[str]) -> Evidence:
+    """The evidence of these filesystems, in this order. Raises ConfigError for one that was not measured."""
+    known = {one.label: one for one in evidence.filesystems}
+    for name in filesystems:
+        if name not in known:
+            raise ConfigError.unknown("filesystem of these runs", name, known)
+    return replace(evidence, filesystems=tuple(known[name] for name in filesystems))

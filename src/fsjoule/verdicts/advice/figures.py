@@ -1,0 +1,230 @@
+"""A day and a year of one filesystem, from the rows of its parts. Pure.
+
+A day has 86,400 s. The board works for the seconds that its I/O takes, and draws the measured (gross) energy; of the
+rest it idles for the profile's share, and is off otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fsjoule.model import FileFate
+from fsjoule.statistics.estimate import Estimate, bounded_mean, estimate_of
+from fsjoule.statistics.spread import Proportion
+from fsjoule.suites.profile import UsageProfile
+from fsjoule.verdicts.advice.evidence import Boot, Cut, Evidence, Filesystem, Row
+from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS, Kind, Part, parts_of
+
+DAY_S: Final = 86_400.0
+_DAYS_PER_YEAR: Final = 365.25
+_MIB_PER_TIB: Final = 1024 * 1024
+_J_PER_WH: Final = 3600.0
+
+Rows = Mapping[Part, Row]
+"""A row per part, all of one boot where one boot has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part's contribution to a day: the means over boots."""
+
+    part: Part
+    joules: float
+    seconds: float
+    written_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Power cuts: how many lost files whose fsync had returned, and files lost a year if each cut hits such a writer.
+
+    `fates` counts all promised files by fate, `per_cut` the lost files of each cut.
+    """
+
+    cuts: Proportion
+    unmountable: int
+    promised: int
+    fates: Mapping[FileFate, int]
+    per_cut: tuple[int, ...]
+    per_year: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
+
+    `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
+    `written_mib` what a day writes to the device, `wait_s` the longest p99 of the parts, that of `slowest`. The
+    `*_of_boots` have one figure per boot, for comparisons.
+    """
+
+    filesystem: Filesystem
+    missing: tuple[str, ...]
+    shares: tuple[Share, ...] = ()
+    energy_j: Estimate | None = None
+    battery_h: Estimate | None = None
+    work_s: Estimate | None = None
+    written_mib: Estimate | None = None
+    years: Estimate | None = None
+    wait_s: Estimate | None = None
+    slowest: Kind | None = None
+    losses: Losses | None = None
+    mount_s: Estimate | None = None
+    fsck_s: Estimate | None = None
+    energy_of_boots: tuple[float, ...] = ()
+    written_of_boots: tuple[float, ...] = ()
+    wait_of_boots: tuple[float, ...] = ()
+    mount_of_boots: tuple[float, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.filesystem.label
+
+
+def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence) -> Figures:
+    parts = parts_of(profile)
+    missing = [part.slug for part in parts if part.slug not in filesystem.rows]
+    missing += [POWER_LOSS] * (profile.power_cuts_per_year > 0 and not filesystem.cuts)
+    missing += [FSCK] * (not filesystem.fsck_s)
+    mounts = tuple(cut.mount_s for cut in filesystem.cuts if cut.mount_s is not None)
+    base = Figures(
+        filesystem,
+        missing=tuple(missing),
+        losses=_losses(filesystem.cuts, profile.power_cuts_per_year),
+        mount_s=estimate_of(mounts),
+        mount_of_boots=mounts,
+        fsck_s=estimate_of([figure for figure in filesystem.fsck_s if figure is not None]),
+    )
+    boots = _boots(filesystem, parts)
+    if not boots:
+        return base
+    energies = _energies(boots, profile, evidence)
+    energy = estimate_of(energies, _instrument_j(boots, profile, evidence))
+    writing = [part for part in parts if part.kind is not Kind.READ]
+    written = _totals(boots, writing, lambda row: row.written_mib)
+    written_mib = estimate_of(written)
+    slowest, waits = _waits(boots, parts)
+    battery, card = profile.battery, profile.card
+    return replace(
+        base,
+        shares=tuple(_share(part, boots) for part in parts),
+        energy_j=energy,
+        battery_h=energy.mapped(lambda joules: _hours(battery.wh, joules)) if battery and energy else None,
+        work_s=estimate_of(_totals(boots, parts, lambda row: row.seconds)),
+        written_mib=written_mib,
+        years=(
+            written_mib.mapped(lambda mib: _years(card.endurance_tib, mib))
+            if card and written_mib and written_mib.low > 0
+            else None
+        ),
+        wait_s=estimate_of(waits),
+        slowest=slowest,
+        energy_of_boots=energies,
+        written_of_boots=written,
+        wait_of_boots=waits,
+    )
+
+
+def _hours(wh: float, joules_per_day: float) -> float:
+    return 24 * wh * _J_PER_WH / joules_per_day
+
+
+def _years(endurance_tib: float, mib_per_day: float) -> float:
+    return endurance_tib * _MIB_PER_TIB / (mib_per_day * _DAYS_PER_YEAR)
+
+
+def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> list[Rows]:
+    """The rows of all parts per boot.
+
+    If no boot has all parts (they are of several runs), the first boot of each part is put with the first of the others
+    and so on: boots of different runs are independent, whichever are put together.
+    """
+    if not parts or any(part.slug not in filesystem.rows for part in parts):
+        return []
+    by_part = {part: filesystem.rows[part.slug] for part in parts}
+    first, *others = by_part.values()
+    whole: list[Boot] = [boot for boot in first if all(boot in rows for rows in others)]
+    if whole:
+        return [{part: rows[boot] for part, rows in by_part.items()} for boot in whole]
+    together = zip(*(rows.values() for rows in by_part.values()), strict=False)
+    return [dict(zip(by_part, rows, strict=True)) for rows in together]
+
+
+def _totals(boots: Sequence[Rows], parts: Sequence[Part], get: Callable[[Row], float | None]) -> tuple[float, ...]:
+    """A day's sum over the parts, one per boot that has the figure of every part."""
+    found: list[float] = []
+    for rows in boots:
+        figures = [(part.per_day, get(rows[part])) for part in parts]
+        if all(figure is not None for _, figure in figures):
+            found.append(sum(per_day * (figure or 0.0) for per_day, figure in figures))
+    return tuple(found)
+
+
+def _idle_s(rows: Rows, profile: UsageProfile) -> float:
+    work_s = sum(part.per_day * (row.seconds or 0.0) for part, row in rows.items())
+    return profile.idle_share * max(0.0, DAY_S - work_s)
+
+
+def _energies(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) -> tuple[float, ...]:
+    """A day's joules, one per boot. Idle power is the board's, the same for all boots and filesystems."""
+    if profile.idle_share and not evidence.idle_w:
+        return ()
+    idle = estimate_of(evidence.idle_w)
+    idle_w = idle.value if idle else 0.0
+    return tuple(
+        joules + idle_w * _idle_s(rows, profile)
+        for rows in boots
+        for joules in _totals([rows], list(rows), lambda row: row.joules)
+    )
+
+
+def _instrument_j(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) -> float:
+    """The meter's standard uncertainty of a day's joules.
+
+    Its parts are added as they are, not in quadrature: gain and shunt are off by the same share in all of them.
+    """
+    worst = max(_totals(boots, list(boots[0]), lambda row: row.uncertainty_j), default=0.0)
+    return worst + evidence.idle_uncertainty_w * max(_idle_s(rows, profile) for rows in boots)
+
+
+def _waits(boots: Sequence[Rows], parts: Sequence[Part]) -> tuple[Kind | None, tuple[float, ...]]:
+    """The longest p99 of reads, writes and fsyncs in each boot, and the kind that most often is the longest."""
+    waiting = [part for part in parts if part.kind is not Kind.FILES]
+    longest: list[tuple[float, Kind]] = []
+    for rows in boots:
+        found = [(p99_s, part.kind) for part in waiting if (p99_s := rows[part].p99_s) is not None]
+        if waiting and len(found) == len(waiting):
+            longest.append(max(found))
+    kinds = [kind for _, kind in longest]
+    return max(kinds, key=kinds.count, default=None), tuple(wait_s for wait_s, _ in longest)
+
+
+def _share(part: Part, boots: Sequence[Rows]) -> Share:
+    def mean(get: Callable[[Row], float | None]) -> float:
+        found = estimate_of(_totals(boots, [part], get))
+        return found.value if found else 0.0
+
+    return Share(part, mean(lambda row: row.joules), mean(lambda row: row.seconds), mean(lambda row: row.written_mib))
+
+
+def _losses(cuts: Sequence[Cut], per_year: float) -> Losses | None:
+    if not cuts:
+        return None
+    lost = tuple(cut.lost for cut in cuts)
+    # A cut cannot lose more files than had been promised.
+    mean = bounded_mean(lost, max(cut.promised for cut in cuts))
+    assert mean is not None
+    fates: dict[FileFate, int] = {}
+    for cut in cuts:
+        for fate, count in cut.fates.items():
+            fates[fate] = fates.get(fate, 0) + count
+    return Losses(
+        cuts=Proportion(sum(map(bool, lost)), len(cuts)),
+        unmountable=sum(cut.unmountable for cut in cuts),
+        promised=sum(cut.promised for cut in cuts),
+        fates=fates,
+        per_cut=lost,
+        per_year=mean.mapped(lambda files: per_year * files),
+    )

@@ -1,0 +1,59 @@
+"""A usage profile as parts: a workload of a suite, and how much of it there is in a day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fsjoule.model import KIB, FioWorkload, IoPattern
+from fsjoule.model.workload import SERIES_FILES
+from fsjoule.suites.profile import Traffic, UsageProfile
+
+
+class Kind(StrEnum):
+    READ = "reads"
+    WRITE = "writes"
+    FSYNC = "writes with fsync"
+    FILES = "small files"
+
+
+# The workloads of suites that are no fio jobs, by their slugs.
+SMALL_FILES: Final = "write_files-20k"
+POWER_LOSS: Final = "power-loss-async"
+FSCK: Final = "fsck"
+SUITE_OF: Final = {POWER_LOSS: "elc2015/power-loss", FSCK: "operations"}
+SUITE: Final = "advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A workload by its slug, and its amount: MiB a day of a fio job, times a day of an operation."""
+
+    slug: str
+    kind: Kind
+    per_day: float
+
+
+def parts_of(profile: UsageProfile) -> tuple[Part, ...]:
+    """The parts of a day with an amount above zero."""
+    plain = profile.writes.mib_per_day - profile.fsynced_mib_per_day
+    parts = (
+        *_traffic(Kind.READ, (IoPattern.READ, IoPattern.RANDREAD), profile.reads, profile.reads.mib_per_day),
+        *_traffic(Kind.WRITE, (IoPattern.WRITE, IoPattern.RANDWRITE), profile.writes, plain),
+        *_traffic(
+            Kind.FSYNC, (IoPattern.WRITE, IoPattern.RANDWRITE), profile.writes, profile.fsynced_mib_per_day, fsync=1
+        ),
+        Part(SMALL_FILES, Kind.FILES, profile.files_per_day / SERIES_FILES),
+    )
+    return tuple(part for part in parts if part.per_day > 0)
+
+
+def _traffic(
+    kind: Kind, patterns: tuple[IoPattern, IoPattern], traffic: Traffic, mib_per_day: float, *, fsync: int = 0
+) -> tuple[Part, ...]:
+    sequential, at_random = (
+        FioWorkload(pattern, traffic.block_kib * KIB, 0, fsync_every=fsync).slug for pattern in patterns
+    )
+    share = traffic.random_share
+    return Part(sequential, kind, (1 - share) * mib_per_day), Part(at_random, kind, share * mib_per_day)
