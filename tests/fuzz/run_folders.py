@@ -12,14 +12,9 @@ from __future__ import annotations
 
 import argparse
 import collections
-import gzip
 import importlib
 import json
 import os
-import pty
-import random
-import re
-import resource
 import select
 import shutil
 import signal
@@ -28,7 +23,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,59 +35,20 @@ for helpers in ("fuzz", "helpers"):
 # Before numpy is imported: its threads would not be forked.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from fuzz_mutations import mutate  # noqa: E402
+from fuzz_cases import Case, make_case  # noqa: E402
+from fuzz_checks import kept_token, listed, wrong_in  # noqa: E402
+from fuzz_commands import chains_of, execute  # noqa: E402
 from fuzz_sources import write_sources  # noqa: E402
 from gitlab_server import JOB_TOKEN, gitlab_server  # noqa: E402
 
 _PROJECT: Final = Path(__file__).parents[2]
-_CPU_S: Final = 20
-_WALL_S: Final = 60.0
 _LOOK_S: Final = 0.25
-# What uses no CPU time for so long after a minute hangs; so does what has not ended after so many more minutes.
-_STILL_S: Final = 10.0
-_BUSY_S: Final = 540.0
-_MEMORY_BYTES: Final = 4 << 30
-_EXIT_CODES: Final = (0, 2, 4)
-_NOBODY: Final = 65534
 _IMPORTED: Final = (
     "cli.results cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.session "
     "runs.request runs.explain report.allure.site report.trend.page report.trend.charts report.trend.document "
     "verdicts.trend.trend report.page report.comparison.page report.explanation.text store.traces store.folder "
     "store.index.importer"
 )
-# What rich itself tells a terminal: colours, and the lines of a progress bar.
-_STYLES: Final = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\x1b\]8;[^\x1b]*\x1b\\")
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A mutated run in a folder of its own. `run` is beside a whole one in `results`; `outside` is to stay unread."""
-
-    folder: Path
-    run: Path
-    token: str
-
-    @property
-    def results(self) -> Path:
-        return self.folder / "results"
-
-    @property
-    def out(self) -> Path:
-        return self.folder / "out"
-
-
-@dataclass
-class Ended:
-    """How a command ended."""
-
-    words: list[str]
-    code: int
-    seconds: float
-    cpu_s: float
-    out: bytes
-    err: bytes
-    late: bool = False
 
 
 @dataclass
@@ -106,270 +62,6 @@ class Tally:
     findings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-# ------------------------------------------------------------------------------------------------------------- commands
-
-
-def _chains(case: Case, number: int) -> dict[str, list[list[str]]]:
-    """Commands by what they are about; those of one list follow each other."""
-    run, results, out = str(case.run), str(case.results), case.out
-    index = ["--index", f"{out}/i.sqlite"]
-    kept = ["--confirmations", f"{case.run}/confirmations"]
-    chains = {
-        "show": [["show", run], ["show", run, "--json"]],
-        "page": [["report", "page", run]],
-        "allure": [["report", "allure", results, "--output", f"{out}/allure"]],
-        "compare": [
-            ["compare", "6.1", "6.12", "--within", run, "--chart", f"{out}/a.svg", "--page", f"{out}/a.html"],
-            ["compare", run, f"{results}/whole", "--json"],
-            ["compare", run, results, "--markdown"],
-        ],
-        "explain": [
-            ["explain", "6.1", "6.12", "--within", run, "--svg", f"{out}/e.svg", "--folded", f"{out}/e.folded"],
-            ["explain", "6.1", "6.12", "--within", run, "--json"],
-        ],
-        "index": [
-            ["index", "import", results, *index],
-            ["index", "stats", *index],
-            ["index", "series", *index],
-            ["index", "rebuild", results, *index, "--json"],
-        ],
-        "trend": [
-            ["index", "import", run, *index, "--json"],
-            ["trend", *index, *kept, "--page", f"{out}/t.html", "--svg", f"{out}/svg"],
-            ["trend", *index, *kept, "--json"],
-        ],
-        "suites": [["suites", "show", "quick", "--lg-env", f"{_PROJECT}/env/virtual.yaml", "--results", results]],
-        "push": [["ci", "push", results], ["ci", "pull", f"{out}/pulled"]],
-        "resume": [["(resume)", run]],
-    }
-    if number % 100 == 0:
-        chains["build"] = [["report", "build", results, "--output", f"{out}/report"]]
-    return chains
-
-
-def _resume(words: Sequence[str]) -> None:
-    """What `pytest tests/bench --resume` does before it asks for the board."""
-    from fsjoule.runs.request import choose_resumed
-
-    choice = choose_resumed(Path(words[0]), {"--fs": "ext4"})
-    assert choice.resumed is not None
-    choice.resumed.check_board("virtual", {})
-    choice.resumed.folder()
-
-
-def _main(words: list[str]) -> None:
-    """A command, to its end; it is the process's."""
-    from fsjoule.cli import main
-    from fsjoule.errors import FsjouleError
-
-    if words[0] != "(resume)":
-        sys.argv = ["fsjoule", *words]
-        main()
-        return
-    try:
-        _resume(words[1:])
-    except FsjouleError as error:
-        print(f"error: {type(error).__name__}", file=sys.stderr)
-        sys.exit(error.exit_code)
-
-
-# ------------------------------------------------------------------------------------------------------------ processes
-
-
-def execute(words: list[str], case: Case, *, terminal: bool, nobody: bool) -> Ended:
-    """Run a command in a forked process with limits, its output to pipes or to a terminal."""
-    out_read, out_write = pty.openpty() if terminal else os.pipe()
-    err_read, err_write = os.pipe()
-    began = time.monotonic()
-    child = os.fork()
-    if not child:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.setsid()
-        os.close(out_read)
-        os.close(err_read)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, number in ((nothing, 0), (out_write, 1), (err_write, 2)):
-            os.dup2(descriptor, number)
-        _child(words, case, nobody=nobody)
-    os.close(out_write)
-    os.close(err_write)
-    output = {out_read: bytearray(), err_read: bytearray()}
-    late = not _drain(output, child, began + _WALL_S)
-    if late:
-        os.killpg(child, signal.SIGKILL)
-    _, status, used = os.wait4(child, 0)
-    for descriptor in output:
-        os.close(descriptor)
-    return Ended(
-        words,
-        os.waitstatus_to_exitcode(status),
-        time.monotonic() - began,
-        used.ru_utime + used.ru_stime,
-        bytes(output[out_read]),
-        bytes(output[err_read]),
-        late=late,
-    )
-
-
-def _child(words: list[str], case: Case, *, nobody: bool) -> None:
-    code = 70
-    try:
-        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 5))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        # Not of addresses: V8 reserves more than there is memory.
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
-        os.chdir(case.folder / "cwd")
-        if nobody:
-            os.setgroups([])
-            os.setgid(_NOBODY)
-            os.setuid(_NOBODY)
-        _main(words)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-    except BaseException:  # whatever it is, it is a finding
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                code = code or 4
-        os._exit(code)
-
-
-def _drain(output: dict[int, bytearray], child: int, until: float) -> bool:
-    """Read until the process has ended and nothing more comes; whether that was in time."""
-    waiting = set(output)
-    ended, used_s = False, -1.0
-    while waiting:
-        ready, _, _ = select.select(list(waiting), [], [], 0.0 if ended else _LOOK_S)
-        if not ready:
-            # The end of a terminal is not always told.
-            if ended:
-                return True
-            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-            if not ended and time.monotonic() > until:
-                # On a busy machine it may only have waited for its turn.
-                used_s, before_s = _cpu_s(child), used_s
-                if used_s == before_s or time.monotonic() > until + _BUSY_S:
-                    return False
-                until_look = time.monotonic() + _STILL_S
-                while time.monotonic() < until_look and not select.select(list(waiting), [], [], _LOOK_S)[0]:
-                    pass
-        for descriptor in ready:
-            try:
-                part = os.read(descriptor, 1 << 16)
-            except OSError:  # a terminal whose other end is closed
-                part = b""
-            output[descriptor] += part
-            if not part:
-                waiting.discard(descriptor)
-    return True
-
-
-def _cpu_s(child: int) -> float:
-    """The CPU time that a process has used, in all of its threads."""
-    words = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-# --------------------------------------------------------------------------------------------------------------- checks
-
-
-def _wrong(ended: Ended, case: Case, *, terminal: bool) -> Iterator[str]:
-    if ended.late:
-        yield f"hangs: {ended.seconds:.0f} s, {ended.cpu_s:.1f} s of CPU"
-    elif ended.code not in _EXIT_CODES:
-        name = signal.Signals(-ended.code).name if ended.code < 0 else str(ended.code)
-        yield f"exit code {name} after {ended.cpu_s:.1f} s of CPU"
-    if b"Traceback" in ended.err:
-        yield "a traceback"
-    for name, said in (("stdout", ended.out), ("stderr", ended.err)):
-        shown = _STYLES.sub(b"", said) if terminal and name == "stdout" else said
-        text = shown.replace(b"\r\n", b"\n").decode(errors="surrogateescape")
-        if terminal and name == "stdout":
-            text = text.replace("\r", "")
-        if found := _CONTROLS.search(text):
-            yield f"{found[0]!r} on {name}"
-        if case.token.encode() in said:
-            yield f"{name} holds what is outside"
-
-
-def _kept_token(case: Case, before: set[Path]) -> Iterator[str]:
-    """What was written and holds what is outside."""
-    token = case.token.encode()
-    written = [path for path in case.out.rglob("*") if path not in before]
-    for path in (*written, case.run / "report.html"):
-        if path.is_symlink() or not path.is_file():
-            continue
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        if token in content:
-            yield f"{path.relative_to(case.folder)} holds what is outside"
-
-
-def _listed(case: Case) -> dict[str, tuple[int, int, int, str]]:
-    """All that is not to change."""
-    found: dict[str, tuple[int, int, int, str]] = {}
-    for top, folders, files in os.walk(os.fsencode(case.folder)):
-        if top == os.fsencode(case.folder):
-            folders.remove(b"out")
-        for name in (*folders, *files):
-            path = os.path.join(top, name)
-            if path == os.fsencode(case.run / "report.html"):
-                continue
-            about = os.lstat(path)
-            at = os.readlink(path) if os.path.islink(path) else b""
-            folder = os.path.isdir(path)
-            found[os.fsdecode(path)] = (
-                about.st_mode,
-                0 if folder else about.st_size,
-                0 if folder else about.st_mtime_ns,
-                os.fsdecode(at),
-            )
-    return found
-
-
-# ---------------------------------------------------------------------------------------------------------------- cases
-
-
-def make_case(work: Path, sources: Sequence[Path], seed: int, number: int) -> tuple[Case, list[str], random.Random]:
-    """The mutated run of that number: the same for the same seed and sources."""
-    rng = random.Random(f"{seed}-{number}")
-    folder = work / f"case-{number}"
-    case = Case(folder, folder / "results" / "20260309T100000Z-virtual-mutant", f"canary{rng.getrandbits(64):016x}")
-    for name in ("results", "outside", "out", "cwd", "tmp"):
-        (folder / name).mkdir(parents=True)
-    source = rng.choice(sources)
-    whole = next(source.iterdir())
-    shutil.copytree(whole, case.run)
-    outside = folder / "outside"
-    (outside / "secret").write_text(f"{case.token}\n" * 3)
-    shutil.copytree(whole, outside / "run")
-    for file in outside.rglob("*.json"):
-        file.write_text(file.read_text().replace('"ext4"', json.dumps(case.token)))
-    for file in outside.rglob("console.log"):
-        file.write_text(f"# {case.token}\n")
-    measurement = min((outside / "run" / "measurements").iterdir())
-    shutil.copytree(measurement, outside / "measurement")
-    (case.run / "confirmations").mkdir()
-    (case.run / "confirmations" / "a.json").write_text(json.dumps(_confirmation()))
-    done = mutate(rng, case.run, outside)
-    shutil.copytree(whole, case.results / "whole")
-    run_file = case.results / "whole" / "run.json"
-    run_file.write_text(json.dumps({**json.loads(run_file.read_text()), "run_id": "whole"}))
-    return case, [source.name, *done], rng
-
-
-def _confirmation() -> dict[str, Any]:
-    side = {"run_id": "a", "started_utc": "2026-03-09T10:00:00Z", "kernel_release": "6.1", "kernel_version": "1"}
-    figures = {"nominated_ratio": 0.9, "ratio": 0.9, "pairs": 4, "smallest_effect": 0.02, "alpha": 0.05, "beta": 0.1}
-    names = {"made_utc": "2026-03-09T10:00:00Z", "series": "0" * 16, "metric": "throughput", "outcome": "confirmed"}
-    return {**names, **figures, "before": side, "after": side, "run_id": "b", "schema": "fsjoule.confirmation/1"}
-
-
 def try_case(work: Path, sources: Sequence[Path], seed: int, number: int, chains: int) -> dict[str, Any]:
     """Run some of the commands, or all with `chains` 0, on one mutated run; what came of it, as JSON has it."""
     case, done, rng = make_case(work, sources, seed, number)
@@ -381,7 +73,7 @@ def try_case(work: Path, sources: Sequence[Path], seed: int, number: int, chains
         for name in ("out", "cwd", "tmp"):
             (case.folder / name).chmod(0o777)
         case.folder.chmod(0o755)
-    every = _chains(case, number)
+    every = chains_of(case, number)
     chosen = list(every)
     if chains:
         # In turn, so that each gets its share.
@@ -415,13 +107,13 @@ def _can_be_nobody() -> bool:
 
 def _try(words: list[str], case: Case, tried: _Tried, *, terminal: bool, nobody: bool) -> tuple[list[str], str]:
     """Run one command; what was wrong, and what it said."""
-    before, there = _listed(case), set(case.out.rglob("*"))
+    before, there = listed(case), set(case.out.rglob("*"))
     ended = execute(words, case, terminal=terminal, nobody=nobody)
     label = " ".join(words[:2]) if words[0] in ("report", "index", "suites", "ci") else words[0]
     label += " --json" if "--json" in words else ""
     tried.ran.append((label, ended.code, ended.seconds, ended.cpu_s))
-    wrong = [*_wrong(ended, case, terminal=terminal), *_kept_token(case, there)]
-    after = _listed(case)
+    wrong = [*wrong_in(ended, case, terminal=terminal), *kept_token(case, there)]
+    after = listed(case)
     # A run that is gone on with is its own to change.
     ours = f"{case.run}/" if label == "(resume)" else "\0"
     changed = sorted(

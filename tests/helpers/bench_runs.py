@@ -14,14 +14,21 @@ PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
 # Generous: a busy machine, and perhaps card images to build first.
 TIMEOUT_S = 1200.0
+# The same for a board of its own kernel and user land.
+BUILD_TIMEOUT_S = 3600.0
 _INVALID = 1
 _MARK_LATE = re.compile(r"^the window .* and the board's own time .* differ by ")
 
 
-def patient_environment(beside: Path, environment: Path = ENVIRONMENT) -> Path:
-    """The virtual lab's, but a window may be much longer than its work: these tests share the machine with others."""
-    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", environment.read_text())
-    assert count == 1
+def patient_environment(beside: Path, environment: Path = ENVIRONMENT, **changed: object) -> Path:
+    """The virtual lab's, but a window may be much longer than its work: these tests share the machine with others.
+
+    `changed` are further arguments by name; each is there once.
+    """
+    text = environment.read_text()
+    for name, value in {"window_excess": 10, **changed}.items():
+        text, count = re.subn(rf"\b{name}: [\w.]+", f"{name}: {value}", text)
+        assert count == 1, name
     path = beside.with_name(f"{beside.name}.yaml")
     path.write_text(text)
     return path
@@ -33,13 +40,15 @@ def command(results: Path, *options: str, environment: Path | None = None) -> li
     return [*bench, "-p", "no:cacheprovider", *options]
 
 
-def run_bench(results: Path, *options: str, environment: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_bench(
+    results: Path, *options: str, environment: Path | None = None, timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(results, *options, environment=environment),
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
 
@@ -47,6 +56,16 @@ def run_bench(results: Path, *options: str, environment: Path | None = None) -> 
 def only_run(results: Path) -> LoadedRun:
     [folder] = results.iterdir()
     return load_run(folder)
+
+
+def complete_run(results: Path, environment: Path, *options: str) -> LoadedRun:
+    """What a bench of one boot has measured, which ended with 0."""
+    boot = ("--kernel", "6.1", "--repeat", "1", *options)
+    done = run_bench(results, *boot, environment=environment, timeout_s=BUILD_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = only_run(results)
+    assert run.run.status is RunStatus.COMPLETE
+    return run
 
 
 def all_valid(run: LoadedRun | None) -> bool:

@@ -42,6 +42,15 @@ def steady(_night: int, _filesystem: str, _pattern: IoPattern, _kernel: str) -> 
     return 1.0
 
 
+def slower_at(start: int, factor: float = 0.93) -> Speed:
+    """Random writes of btrfs are slower from that night on."""
+
+    def speed(night: int, filesystem: str, pattern: IoPattern, _kernel: str) -> Figure:
+        return factor if night >= start and (filesystem, pattern) == ("btrfs", IoPattern.RANDWRITE) else 1.0
+
+    return speed
+
+
 def stable(night: int) -> tuple[str, ...]:
     """A new point release every third night."""
     return (f"6.1.{100 + night // 3}",)

@@ -6,11 +6,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from bench_runs import run_bench
 from lab_leftovers import assert_nothing_left
 
 from fsjoule.errors import ConfigError
@@ -21,10 +20,8 @@ from fsjoule.kernels import TakenKernel, build_kernel, take_kernels
 from fsjoule.model import KernelOrigin, RunStatus
 from fsjoule.store.reader import load_run
 
-PROJECT = Path(__file__).parents[2]
 DEBIAN = "6.1"
 DTB = "imx6ul-14x14-evk.dtb"
-TIMEOUT_S = 1200.0
 
 
 @pytest.fixture(scope="module")
@@ -183,18 +180,6 @@ def test_a_device_tree_of_another_board_is_refused(folder: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- booted
-
-
-def run_bench(results: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", str(PROJECT / "env" / "virtual.yaml")]
-    return subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--results", str(results), *options],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
 
 
 @pytest.mark.slow

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import PROJECT, complete_run, patient_environment
 from lab_board import strategy_of
 
 from fsjoule import images
@@ -23,15 +22,11 @@ from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
 from fsjoule.lab import BoardStrategy, loader_help, second_slot
 from fsjoule.lab.kept_card import boot_partition
-from fsjoule.model import MIB, ImageFacts, RunStatus
-from fsjoule.store.reader import load_run
+from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab
 
-PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual-orangepi.yaml"
 NAME = "virtual-orangepi"
-# Generous: a busy machine, and perhaps card images to build first.
-TIMEOUT_S = 3600.0
 BOOT_START = 4 * MIB
 # A zImage for U-Boot: ARM's `b .`, and at 36 the magic number, the start and the end.
 HANG = struct.pack("<9I3I", *[0xEAFFFFFE] * 9, 0x016F2818, 0, 4096).ljust(4096, b"\0")
@@ -55,29 +50,12 @@ def environment(module_state: Path) -> Generator[dict[str, str]]:
     lab.down(NAME)
 
 
-def test_u_boot_starts_from_the_card_and_the_board_is_measured(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("environment")
+def test_u_boot_starts_from_the_card_and_the_board_is_measured(tmp_path: Path) -> None:
     """First of this module: the others hold the place."""
-    # These tests share the machine with others: a window may be much longer than its work.
-    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
-    assert count == 1
-    changed, results = tmp_path / "orangepi.yaml", tmp_path / "results"
-    changed.write_text(text)
-    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", changed, "--results", results]
-    options = ("-p", "no:cacheprovider", "--fs", "ext4", "--kernel", "6.1", "--repeat", "1", "-k", "ext4-read-16k")
-    done = subprocess.run(
-        [*command, *options],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    [folder] = results.iterdir()
-    loaded = load_run(folder)
+    results = tmp_path / "results"
+    loaded = complete_run(results, patient_environment(results, ENVIRONMENT), "--fs", "ext4", "-k", "ext4-read-16k")
     run, [measurement] = loaded.run, loaded.measurements
-    assert run.status is RunStatus.COMPLETE
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None
     [card] = run.images

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from bench_runs import complete_run, patient_environment
 
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.model import RunStatus
-from fsjoule.store.reader import load_run
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
-ENVIRONMENT = PROJECT / "env" / "virtual.yaml"
-TIMEOUT_S = 3600.0
 # Programs of this root filesystem; all others are its busybox.
 PROGRAMS = ("fio", "mke2fs", "e2fsck", "mount", "umount", "modprobe", "dmesg", "blkdiscard")
 APPLETS = ("sh", "cat", "ls", "gzip", "base64", "dd", "stat", "sync", "rm", "mkdir", "mv", "sha256sum", "uname")
@@ -77,22 +70,10 @@ def test_somebody_elses_root_filesystem_is_measured(tmp_path: Path, module_state
     archive = buildroot_like(debian.tree, tmp_path / "buildroot")
     recipe = tmp_path / "mine.toml"
     recipe.write_text(f'base = "imx6ul"\n[userland]\npackages = []\narchive = "{archive}"\n')
-    text = ENVIRONMENT.read_text()
-    for found, own in {"recipe: imx6ul": f"recipe: {recipe}", r"window_excess: [\d.]+": "window_excess: 10"}.items():
-        text, count = re.subn(found, own, text)
-        assert count == 1
-    environment, results = tmp_path / "mine.yaml", tmp_path / "results"
-    environment.write_text(text)
-    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", environment, "--results", results]
-    options = ("-p", "no:cacheprovider", "--fs", "ext4", "--kernel", "6.1", "--repeat", "1", "-k", "ext4-read-16k")
-    done = subprocess.run(
-        [*command, *options], cwd=PROJECT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    [folder] = results.iterdir()
-    loaded = load_run(folder)
+    results = tmp_path / "results"
+    environment = patient_environment(results, recipe=recipe)
+    loaded = complete_run(results, environment, "--fs", "ext4", "-k", "ext4-read-16k")
     [measurement], [card] = loaded.measurements, loaded.run.images
-    assert loaded.run.status is RunStatus.COMPLETE
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None
     assert card.recipe == "mine"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import complete_run, patient_environment
 from labgrid import Environment
 from labgrid.driver import SSHDriver
 from labgrid.resource import NetworkService
@@ -27,14 +27,11 @@ from fsjoule.host.paths import project_dir
 from fsjoule.lab import BoardStrategy, LabgridShell, SshShell, acquired_place
 from fsjoule.lab.ssh_connection import SshConnection
 from fsjoule.lab.strategy import Status
-from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
 NAME = "orangepi-ssh"
 ENVIRONMENT = project_dir() / "env" / "virtual-orangepi-ssh.yaml"
-# Generous: a busy machine, and perhaps card images to build first.
-BENCH_TIMEOUT_S = 3600.0
 BOOT_TIMEOUT_S = 600  # on a busy machine
 CONNECT_S = 10.0
 
@@ -104,19 +101,12 @@ def environment(module_state: Path) -> Generator[dict[str, str]]:
     lab.down(NAME)
 
 
-def test_a_board_is_measured_over_ssh(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("environment")
+def test_a_board_is_measured_over_ssh(tmp_path: Path) -> None:
     """First of this module: the others hold the place."""
-    # These tests share the machine with others: a window may be much longer than its work, and a boot very slow.
-    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
-    assert count == 1
-    changed, results = tmp_path / "orangepi.yaml", tmp_path / "results"
-    changed.write_text(text.replace("boot_timeout: 300", f"boot_timeout: {BOOT_TIMEOUT_S}"))
-    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", changed, "--results", results]
-    options = ("-p", "no:cacheprovider", "--fs", "ext4", "--kernel", "6.1", "--repeat", "1", "-k", "ext4-read-16k")
-    done = process.run([*command, *options], cwd=project_dir(), env=environment, timeout_s=BENCH_TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
-    [folder] = results.iterdir()
-    [measurement] = load_run(folder).measurements
+    results = tmp_path / "results"
+    changed = patient_environment(results, ENVIRONMENT, boot_timeout=BOOT_TIMEOUT_S)
+    [measurement] = complete_run(results, changed, "--fs", "ext4", "-k", "ext4-read-16k").measurements
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None
     typed = LabPaths.of(NAME).log("console").read_text(errors="replace")

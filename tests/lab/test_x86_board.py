@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from bench_runs import PROJECT, complete_run, patient_environment
 from lab_leftovers import assert_nothing_left
 
-from fsjoule.model import FioWorkload, RunStatus
-from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.model import FioWorkload
+from fsjoule.store.reader import LoadedRun
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = PROJECT / "env" / "virtual-x86.yaml"
-# Generous: a busy machine, and perhaps a module and card images to build first.
-TIMEOUT_S = 3600.0
 
 
 def bench(results: Path, *options: str) -> LoadedRun:
-    # These tests share the machine with others: a window may be much longer than its work.
-    text, count = re.subn(r"window_excess: [\d.]+", "window_excess: 10", ENVIRONMENT.read_text())
-    assert count == 1
-    environment = results.with_name("x86.yaml")
-    environment.write_text(text)
-    command = [sys.executable, "-m", "pytest", "tests/bench", "--lg-env", environment, "--results", results]
-    options = ("-p", "no:cacheprovider", "--kernel", "6.1", "--repeat", "1", *options)
-    done = subprocess.run(
-        [*command, *options], cwd=PROJECT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    [folder] = results.iterdir()
-    return load_run(folder)
+    return complete_run(results, patient_environment(results, ENVIRONMENT), *options)
 
 
 def assert_all_is_measured(run: LoadedRun, filesystems: set[str]) -> None:
-    assert run.run.status is RunStatus.COMPLETE
     assert {m.series.filesystem for m in run.measurements} == filesystems
     for measurement in run.measurements:
         assert measurement.invalid_reasons == ()

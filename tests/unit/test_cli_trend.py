@@ -1,4 +1,4 @@
-"""`fsjoule trend` as its user has it: text, JSON, charts, the page, and confirming by boots over fakes of the ports."""
+"""`fsjoule trend` as its user has it: text, JSON, charts and the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
-from fresh_boots import FreshBoots, kernel_folder, taken
-from nights import Nights, debian
-from profiles import profile_of
+from nights import Nights, slower_at
 
 from fsjoule.cli import main
-from fsjoule.filesystems import filesystem
-from fsjoule.model import IoPattern, KernelFacts, SeriesKey
-from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.runs import confirm
 from fsjoule.runs.pairs import Pair
 from fsjoule.store.index.database import open_index
@@ -31,17 +26,11 @@ from fsjoule.store.index.queries import list_series
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.serieskeys import IndexedSeries
 
-X86 = Path(__file__).parents[2] / "env" / "virtual-x86.yaml"
-
-
-def speed(night: int, fs: str, pattern: IoPattern, _kernel: str) -> Figure:
-    return 0.93 if night >= 21 and (fs, pattern) == ("btrfs", IoPattern.RANDWRITE) else 1.0
-
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("measured")
-    Nights(speed=speed).write(here / "results", 36)
+    Nights(speed=slower_at(21)).write(here / "results", 36)
     Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
     with open_index(here / "results" / "index.sqlite", create=True) as index:
         import_runs(index, [here / "results"])
@@ -232,161 +221,6 @@ def test_a_name_cannot_break_out_of_the_page(tmp_path: Path, monkeypatch: pytest
     assert json.loads(_Page(text).scripts[0])["cards"][0]["board"] == "a&b<i>"
 
 
-# ------------------------------------------------------------------------------------------------ confirming
-
-
-def as_the_board_tells_it(series: SeriesKey) -> SeriesKey:
-    """The series as a bench names it, for the workload of the suite."""
-    made = filesystem(series.filesystem)
-    return replace(
-        series,
-        make_options=made.make[1:],
-        mount_options=made.mount_options,
-        workload=f"{series.workload} 32768KiB",
-    )
-
-
-KERNELS = ("6.1.106", "6.1.107")
-
-
-@dataclass
-class History:
-    """Nights with a loss from one kernel to the next, which are there to be booted again, and the boots themselves."""
-
-    before: Path
-    after: Path
-    boots: FreshBoots
-
-
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of such nights, their index and the two kernels."""
-    here = tmp_path_factory.mktemp("nights")
-    there = {f"{name}-armmp": taken(_kernel(here, name)).facts for name in KERNELS}
-
-    def facts(label: str, release: str) -> KernelFacts:
-        known = debian(label, release)
-        return replace(there[known.release], label=label) if known.release in there else known
-
-    nights = Nights(
-        speed=speed,
-        board="virtual-x86",
-        filesystems=("btrfs",),
-        patterns=(IoPattern.RANDWRITE,),
-        facts=facts,
-        series=as_the_board_tells_it,
-    )
-    nights.write(here / "nights", 36)
-    with open_index(here / "nights.sqlite", create=True) as index:
-        import_runs(index, [here / "nights"])
-    return here
-
-
-def _kernel(here: Path, name: str) -> Path:
-    return kernel_folder(here / "kernels" / name, f"{name}-armmp")
-
-
-@pytest.fixture
-def history(run: CommandLine, nights: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    assert run
-    shutil.copy(nights / "nights.sqlite", ".")
-    # An earlier test may have changed them.
-    shutil.rmtree(nights / "kernels")
-    boots = FreshBoots()
-    # Session, which brings labgrid up, is replaced by a bench over fakes of the ports.
-    monkeypatch.setattr(confirm, "measure_pairs", boots.measure_pairs)
-    Path("policy.toml").write_text("[gate]\nbudget_pairs = 4\n")
-    before, after = (_kernel(nights, name) for name in KERNELS)
-    return History(before, after, boots)
-
-
-CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", X86, "--policy", "policy.toml")
-
-
-def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, history: History) -> None:
-    history.boots.speeds = {"6.1.107": 0.93}
-    done = run(*CONFIRM)
-    assert done.code == 0, done.err
-    # Both metrics share the boots of the two kernels.
-    (choice,) = history.boots.choices
-    assert (choice.filesystems, choice.kernels) == (("btrfs",), (str(history.before), str(history.after)))
-    assert choice.storages == ("card",)
-    assert "1 change nominated, 1 change confirmed" in done.out
-    assert "confirmed in 3 pairs of fresh boots, -7.0 %, run fresh, wrong with at most 1 %" in done.out
-    # The meter was silent: of the energy nothing is known.
-    assert "fresh boots could not decide" in done.out
-    assert len(list(Path("results/confirmations").glob("*.json"))) == 2
-    # The index made anew, nothing measured: it is still so.
-    throughput = ("trend", "--index", "nights.sqlite", "--metric", "throughput")
-    again = run(*throughput, "--by", "kernel")
-    assert "0 changes nominated, 1 change confirmed" in again.out
-    assert "confirm with" not in again.out
-    run(*CONFIRM, "--metric", "throughput")
-    assert len(history.boots.choices) == 1
-
-
-def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
-    run: CommandLine, history: History, tmp_path: Path
-) -> None:
-    board = tmp_path / "guest.yaml"
-    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
-    history.boots.speeds = {"6.1.107": 0.93}
-    history.boots.profile = profile_of({0xBF000004: 100, 0xC0000004: 7})
-    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
-    assert done.code == 0, done.err
-    assert history.boots.choices[0].profiled
-    *_, told = done.out.partition("1 change confirmed")
-    assert "btrfs randwrite-16k: 6.1.107 is busy for " in told
-    assert "btrfs_read" in told
-    assert "explain  fsjoule explain 6.1.106 6.1.107 --within results/" in done.err
-
-
-def test_what_fresh_boots_refute_is_not_explained(run: CommandLine, history: History, tmp_path: Path) -> None:
-    board = tmp_path / "guest.yaml"
-    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
-    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
-    assert done.code == 0, done.err
-    assert "busy for" not in done.out
-    assert "explain" not in done.err
-    assert history.boots.choices
-    refused = run(*CONFIRM, "--explain")
-    assert refused.code == 2
-    assert "is not in guest time" in refused.err
-
-
-def test_what_fresh_boots_do_not_show_is_refuted(run: CommandLine, history: History) -> None:
-    done = run(*CONFIRM, "--metric", "throughput")
-    assert len(history.boots.choices) == 1
-    assert "0 changes confirmed, 1 change refuted" in done.out
-    assert "refuted in 3 pairs of fresh boots, +0.0 %" in done.out
-
-
-def test_what_fresh_boots_cannot_decide_stays_nominated(run: CommandLine, history: History) -> None:
-    done = run(*CONFIRM, "--metric", "energy")
-    assert len(history.boots.choices) == 1
-    assert "1 change nominated" in done.out
-    assert "fresh boots could not decide" in done.out
-    assert "confirm with" in done.out
-
-
-def test_a_kernel_that_cannot_be_had_leaves_it_nominated(run: CommandLine, history: History) -> None:
-    shutil.rmtree(history.before)
-    done = run(*CONFIRM, "--metric", "throughput")
-    assert done.code == 0
-    assert not history.boots.choices
-    assert re.search(r"kernel 6\.1\.106-armmp \(.*\) was not found again: there is no kernel at", done.err)
-    assert str(history.before) in done.err
-    assert "--tree" in done.err
-    assert "1 change nominated" in done.out
-
-
-def test_another_kernel_under_the_name_is_not_taken(run: CommandLine, history: History) -> None:
-    (history.before / "bzImage").write_text("built again, from other source")
-    done = run(*CONFIRM, "--metric", "throughput")
-    assert f"{history.before} is 6.1.106-armmp now" in done.err
-    assert not history.boots.choices
-
-
 def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:
     del run
     series = key_of("btrfs")
@@ -394,11 +228,3 @@ def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:
     said = confirm._untold([(series, Metric.THROUGHPUT)], told)
     assert said == "btrfs randwrite-16k: pairs of boots do not measure its throughput"
     assert confirm._untold([(series, Metric.DURATION)], told) is None
-
-
-def test_a_board_that_measures_other_series_is_refused(run: CommandLine, history: History) -> None:
-    history.boots.storage = "another card"
-    done = run(*CONFIRM, "--metric", "throughput")
-    assert done.code == 2
-    assert "storage was mmc1 QEMU! 1024 MiB, is another card" in done.err
-    assert not Path("results/confirmations").exists()

@@ -5,26 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import PROGRAM, CommandLine, Done, command_line
-from kernelci_server import KBUILD, KCIDB_TOKEN, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
-from results_factory import make_run
+from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 
-from fsjoule.errors import ConfigError, KernelCIError, LabError
+from fsjoule.errors import KernelCIError, LabError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.kernelci import poll as poller
 from fsjoule.kernelci.api import EVENTS_AT_ONCE, Api
 from fsjoule.kernelci.job import Job, bring_kernel, definition_of
 from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
-from fsjoule.kernelci.web import asked, download, is_address
 from fsjoule.lab import read_environment
-from fsjoule.model import RunStatus
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
 DTB = "imx6ul-14x14-evk.dtb"
@@ -231,19 +230,26 @@ def test_a_jobs_end_is_told_again_after_a_fault_and_not_after_a_refusal(
     assert kernelci.puts == [200]
 
 
-def test_a_lab_asks_again_until_it_is_ended(kernelci: KernelCI, tmp_path: Path) -> None:
-    words = ["--runtime", RUNTIME, "--platform", "imx6ul", "--lg-env", str(ENVIRONMENT), "--every", "1"]
-    kernelci.faults = {"/latest/events": 503}
-    with (tmp_path / "said").open("wb") as said:
-        poll = process.start([PROGRAM, "kernelci", "poll", kernelci.api, *words], log=said)
+@contextmanager
+def polling_until_ended(kernelci: KernelCI, said: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
+    """The command in a process of its own, which ends by SIGTERM."""
+    words = ["--runtime", RUNTIME, "--platform", "imx6ul", "--lg-env", str(ENVIRONMENT), *options]
+    with said.open("wb") as log:
+        poll = process.start([PROGRAM, "kernelci", "poll", kernelci.api, *words], log=log)
         try:
-            for faults, times in (({"/latest/events": 503}, 2), ({}, 4)):
-                kernelci.faults = faults
-                await_events(kernelci, times)
+            yield poll
             poll.send_signal(signal.SIGTERM)
             assert poll.wait(60) == 128 + signal.SIGTERM
         finally:
             process.stop(poll)
+
+
+def test_a_lab_asks_again_until_it_is_ended(kernelci: KernelCI, tmp_path: Path) -> None:
+    kernelci.faults = {"/latest/events": 503}
+    with polling_until_ended(kernelci, tmp_path / "said", "--every", "1"):
+        for faults, times in (({"/latest/events": 503}, 2), ({}, 4)):
+            kernelci.faults = faults
+            await_events(kernelci, times)
     assert b"warning: asking KernelCI for jobs: http://127.0.0.1" in (tmp_path / "said").read_bytes()
 
 
@@ -252,32 +258,6 @@ def await_events(kernelci: KernelCI, times: int, asked: str = "/latest/events") 
     while [path for path, _ in kernelci.authorized].count(asked) < times:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_an_answer_that_is_not_the_apis_is_refused(kernelci: KernelCI) -> None:
-    kernelci.files["/storage/events"] = b'{"detail": "hello"}'
-    with pytest.raises(KernelCIError, match="does not answer as KernelCI's API does"):
-        Api(f"{kernelci.url}/storage", TOKEN).waiting("1970-01-01T00:00:00")
-    with pytest.raises(KernelCIError, match="is no node of KernelCI's"):
-        Api(kernelci.api, TOKEN).node("../../whoami")
-    kernelci.faults["/latest/whoami"] = 503
-    with pytest.raises(KernelCIError) as caught:
-        Api(kernelci.api, TOKEN).user()
-    assert caught.value.transient
-
-
-def test_kcidb_takes_a_document_or_says_why_not(kernelci: KernelCI) -> None:
-    written = kcidb_of(kernelci.kcidb)
-    assert written == kcidb_of(f"{kernelci.kcidb}/submit")
-    assert written.url == f"{kernelci.url}/kcidb/submit"
-    assert KCIDB_TOKEN not in repr(written)
-    document = '{"version": {"major": 5, "minor": 3}}'
-    assert written.submit(document) == "a1b2c3"
-    assert kernelci.sent == [json.loads(document)]
-    with pytest.raises(KernelCIError, match=r"refuses with HTTP 401: .*InvalidToken"):
-        Kcidb(written.url, "wrong").submit(document)
-    with pytest.raises(ConfigError):
-        kcidb_of("https://user:password@host")
 
 
 def test_a_revision_names_no_folder(kernelci: KernelCI, parts: dict[str, str], tmp_path: Path) -> None:
@@ -370,104 +350,12 @@ def test_a_job_of_a_program_that_was_killed_ends_in_the_next_round(
     assert list(polling.folder.glob("*/claim.json")) == []
 
 
-@pytest.mark.parametrize(
-    ("code", "run", "output", "outcome"),
-    [
-        (0, {"status": RunStatus.COMPLETE}, "", poller.Outcome("pass")),
-        (1, {"status": RunStatus.COMPLETE}, "", poller.Outcome("fail")),
-        (
-            4,
-            {"status": RunStatus.COMPLETE},
-            "ERROR: old\nERROR: the meter is silent\n  hint\n",
-            poller.Outcome("incomplete", "Infrastructure", "the meter is silent"),
-        ),
-        (
-            4,
-            {"status": RunStatus.ABORTED, "abort_reason": "no board"},
-            "ERROR: x\n",
-            poller.Outcome("incomplete", "Infrastructure", "no board"),
-        ),
-        (
-            4,
-            {"status": RunStatus.ABORTED, "abort_reason": "it did not boot: Kernel panic - x"},
-            "",
-            poller.Outcome("fail"),
-        ),
-        (2, None, "ERROR: no f2fs\n", poller.Outcome("incomplete", "invalid_job_params", "no f2fs")),
-        (70, None, "", poller.Outcome("incomplete", "Infrastructure", "the bench ended with exit code 70")),
-        (None, None, "", poller.Outcome("incomplete", "Infrastructure", "the bench took too long")),
-    ],
-)
-def test_a_benchs_end_in_kernelcis_words(
-    code: int | None, run: dict[str, Any] | None, output: str, outcome: poller.Outcome, tmp_path: Path
-) -> None:
-    (tmp_path / "bench.log").write_text(output)
-    found = None if run is None else dataclasses.replace(make_run().run, **run)
-    assert poller.outcome_of(code, found, tmp_path / "bench.log") == outcome
-
-
-def test_a_server_that_drips_is_left_at_the_limit_and_one_that_breaks_off_is_noticed(
-    kernelci: KernelCI, parts: dict[str, str], tmp_path: Path
-) -> None:
-    kernelci.drips.add("/storage/zImage")
-    begun = time.monotonic()
-    with pytest.raises(KernelCIError, match=r"took longer than 0\.5 s"):
-        download(parts["kernel"], tmp_path / "got", "it", most_bytes=1 << 20, sha256=None, limit_s=0.5)
-    assert time.monotonic() - begun < 30
-    kernelci.drips.clear()
-    kernelci.cut.add("/storage/zImage")
-    with pytest.raises(KernelCIError, match="broke off") as caught:
-        download(parts["kernel"], tmp_path / "got", "it", most_bytes=1 << 20, sha256=None)
-    assert caught.value.transient
-
-
 def test_a_lab_that_waits_for_a_server_can_be_ended(kernelci: KernelCI, parts: dict[str, str], tmp_path: Path) -> None:
-    words = ["--runtime", RUNTIME, "--platform", "imx6ul", "--lg-env", str(ENVIRONMENT), "--once"]
     job = kernelci.job(7, parts)
     kernelci.drips.add("/storage/zImage")
-    with (tmp_path / "said").open("wb") as said:
-        poll = process.start([PROGRAM, "kernelci", "poll", kernelci.api, *words], log=said)
-        try:
-            await_events(kernelci, 1, "/storage/zImage")
-            poll.send_signal(signal.SIGTERM)
-            assert poll.wait(60) == 128 + signal.SIGTERM
-        finally:
-            process.stop(poll)
+    with polling_until_ended(kernelci, tmp_path / "said", "--once"):
+        await_events(kernelci, 1, "/storage/zImage")
     assert ended(kernelci, job)[:3] == ("done", "incomplete", "Canceled")
-
-
-def test_a_redirect_is_followed_a_few_times_and_never_by_a_change(kernelci: KernelCI) -> None:
-    kernelci.files["/storage/a"] = b'{"a": 1}'
-    other = kernelci.url.replace("127.0.0.1", "localhost")
-    kernelci.moved = {"/x": "/storage/a", "/y": f"{other}/storage/a", "/z": "/z", "/f": "ftp://x/a", "/v": "https://[x"}
-    assert asked("GET", f"{kernelci.url}/x", "it", token=TOKEN) == {"a": 1}
-    assert kernelci.authorized[-1] == ("/storage/a", TOKEN)
-    assert asked("GET", f"{kernelci.url}/y", "it", token=TOKEN) == {"a": 1}
-    assert kernelci.authorized[-1] == ("/storage/a", "")
-    before = len(kernelci.authorized)
-    with pytest.raises(KernelCIError, match="more than 5 other addresses"):
-        asked("GET", f"{kernelci.url}/z", "it")
-    assert len(kernelci.authorized) == before + 6
-    for path in ("/f", "/v"):
-        with pytest.raises(KernelCIError):
-            asked("GET", f"{kernelci.url}{path}", "it")
-    with pytest.raises(KernelCIError, match="refuses with HTTP 302"):
-        asked("PUT", f"{kernelci.url}/x", "it", token=TOKEN, document={})
-
-
-@pytest.mark.parametrize(("status", "transient"), [(400, False), (408, True), (429, True), (503, True)])
-def test_refusals_that_pass_by_themselves(kernelci: KernelCI, status: int, transient: bool) -> None:
-    kernelci.faults["/x"] = status
-    with pytest.raises(KernelCIError) as caught:
-        asked("GET", f"{kernelci.url}/x", "it")
-    assert caught.value.transient is transient
-
-
-def test_what_no_parser_can_read_is_an_error_of_ours(kernelci: KernelCI) -> None:
-    assert not is_address("https://[x/a.json")
-    kernelci.files["/storage/deep"] = b"[" * 100_000
-    with pytest.raises(KernelCIError, match="does not answer in JSON"):
-        asked("GET", f"{kernelci.url}/storage/deep", "it")
 
 
 def test_each_api_and_platform_has_its_own_folder_and_one_program(kernelci: KernelCI, tmp_path: Path) -> None:

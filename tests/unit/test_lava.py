@@ -1,19 +1,16 @@
-"""What a device file, a job and its signals hold; tests/lab/test_lava.py shows them to LAVA itself."""
+"""A device file, a job, and what the helpers of a place do; tests/lab/test_lava.py shows them to LAVA itself."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from command_line import CommandLine, command_line
 from fresh_boots import kernel_folder
-from results_factory import make_run
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
@@ -21,139 +18,16 @@ from fsjoule.lab import handover
 from fsjoule.lava import guard, helpers, settings
 from fsjoule.lava.device import device_dictionary, device_template
 from fsjoule.lava.job import Job, suite_job
-from fsjoule.lava.signals import Signals, safe, signals_of
-from fsjoule.model import RunStatus
-from fsjoule.model.metrics import Metric, figure_of, metrics_of
-from fsjoule.statistics.gate import State
-from fsjoule.statistics.outcome import Outcome
-from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
+from fsjoule.lava.signals import safe
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
-# Like LAVA's own programs: they print what they are told as one line. The real ones are in tests/lab/test_lava.py.
 GATE = ("--baseline", "6.1", "--candidate", "6.12")
-FOLDER = Path("/srv/runs/a-run")
-PROGRAM = '#!/bin/sh\necho "<$(basename "$0") $*>"\nfor last; do :; done\n[ -f "$last" ] && cat "$last" || true\n'
 
 
 @pytest.fixture
 def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
     monkeypatch.delenv("LG_ENV", raising=False)
     return command_line(monkeypatch, capfd)
-
-
-@pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lines of a job in which LAVA's programs are on the PATH."""
-    for name in ("lava-test-case", "lava-test-set"):
-        (tmp_path / name).write_text(PROGRAM)
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return []
-
-
-def but_documents(said: list[str]) -> Callable[[str], None]:
-    return lambda line: None if line.startswith("fsjoule-kept ") else said.append(line)
-
-
-def test_only_a_job_has_signals(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert signals_of({}, said.append) is None
-    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is not None
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is None
-
-
-def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[str]) -> None:
-    made = make_run()
-    signals = Signals(but_documents(said))
-    signals.opened(made.run, FOLDER)
-    assert said == ["<lava-test-case run-k3v9q2 --result pass>", "<lava-test-set start quick-simulated>"]
-    for measurement in made.measurements:
-        said.clear()
-        signals.stored(measurement)
-        metrics = metrics_of(measurement.workload)
-        told = [re.findall(r"<lava-test-case (\S+) --result (\w+)", line) for line in said]
-        cases = dict(pair for pairs in told for pair in pairs)
-        assert list(cases) == [f"{measurement.slug}.{metric.value}" for metric in metrics]
-        if measurement.number == 2:
-            assert set(cases.values()) == {"fail"}
-            assert any("window 2.314 s and fio's runtime 2.101 s differ" in line for line in said)
-            assert not any("--measurement" in line for line in said)
-            continue
-        for metric, line in zip(metrics, said, strict=True):
-            figure = figure_of(measurement, metric)
-            wanted = "--result skip>" if figure is None else f"--result pass --measurement {figure!r}"
-            assert wanted in line
-            assert figure is None or not metric.unit or line.endswith(f"--units {metric.unit}>")
-
-
-def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
-    run = make_run(simulated=False).run
-    signals = Signals(but_documents(said))
-    signals.opened(run, FOLDER)
-    assert said.pop() == "<lava-test-set start quick>"
-    signals.closed(run)
-    assert said[-2:] == ["<lava-test-set stop>", "<lava-test-case run-complete --result pass>"]
-    signals.closed(replace(run, status=RunStatus.ABORTED, abort_reason="interrupted by SIGTERM"))
-    assert said[-2:] == [
-        "the run was aborted: interrupted by SIGTERM",
-        "<lava-test-case run-complete --result fail>",
-    ]
-
-
-def test_several_kernels_are_told_apart(said: list[str]) -> None:
-    made = make_run(kernels=("6.1", "next/20261120"), repeat=1)
-    signals = Signals(but_documents(said))
-    signals.opened(made.run, FOLDER)
-    said.clear()
-    for measurement in made.measurements:
-        signals.stored(measurement)
-    assert {line.split()[1].partition("-ext4")[0].partition("-btrfs")[0] for line in said if "<" in line} == {
-        "6.1",
-        "next_20261120",
-    }
-
-
-def test_a_signal_that_cannot_be_written_loses_no_measurement(
-    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}/none")
-    Signals(but_documents(said)).opened(make_run().run, FOLDER)
-    assert all(line.startswith("warning: LAVA was not told: ") for line in said)
-    assert len(said) == 2
-
-
-def test_a_gates_answer_is_told_by_figure(said: list[str]) -> None:
-    subject = Subject("k", make_run().measurements[0].series, simulated=True, label="ext4 read-16k")
-    shown = [(Outcome.REGRESSED, 0.9), (Outcome.UNDECIDED, None), (Outcome.UNCHANGED, 1.0)]
-    findings = tuple(
-        Finding(
-            subject,
-            Metric.THROUGHPUT,
-            outcome,
-            ratio,
-            None,
-            0.05,
-            1.0,
-            1.0,
-            (4, 4),
-            State(outcome, more=False, pairs=4),
-        )
-        for outcome, ratio in shown
-    )
-    sides = (GateSide("a", "a"), GateSide("b", "b"))
-    gated = Gated(GateVerdict.REGRESSED, *sides, Policy(), "clear after 4 pairs", findings=findings)
-    Signals(said.append).judged(gated)
-    name = "ext4_read-16k.throughput"
-    assert said == [
-        "<lava-test-set start gate>",
-        f"<lava-test-case {name} --result fail --measurement {(0.9 - 1) * 100!r} --units %>",
-        f"<lava-test-case {name} --result unknown>",
-        f"<lava-test-case {name} --result pass --measurement 0.0 --units %>",
-        "<lava-test-set stop>",
-        "gate: regressed; clear after 4 pairs",
-    ]
 
 
 def test_a_gate_is_a_job_whose_result_is_the_verdict(fsjoule: CommandLine) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nights import Nights
+from nights import Nights, slower_at
 
 from fsjoule.model import REFERENCE_KERNEL, IoPattern
 from fsjoule.model.metrics import Figure, Metric
@@ -22,15 +21,6 @@ from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 EVERYTHING = Where()
 BTRFS = Where(filesystems=("btrfs",), workloads=("randwrite-16k",))
-
-
-def slower_at(start: int, factor: float = 0.93) -> Callable[[int, str, IoPattern, str], Figure]:
-    """Random writes of btrfs are slower from that night on."""
-
-    def speed(night: int, fs: str, pattern: IoPattern, _kernel: str) -> Figure:
-        return factor if night >= start and (fs, pattern) == ("btrfs", IoPattern.RANDWRITE) else 1.0
-
-    return speed
 
 
 def looked_at(

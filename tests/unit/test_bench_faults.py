@@ -1,0 +1,219 @@
+"""A bench over fakes of the ports whose lab has faults: second tries, lost places, meters that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from fake_bench import answer, bench_of, entry, runtime_s, traced
+
+from fsjoule.bench.run import Bench
+from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
+from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
+from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
+from fsjoule.ports import CommandResult
+from fsjoule.store.steps import STEPS_FILE, decode_steps
+from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
+
+
+class Flooded(FakeShell):
+    """A board whose console mixes other output into the files that are read from it."""
+
+    def get(self, path: str) -> bytes:
+        raise BoardError(f"the console damaged {path} on its way from the board, 3 times")
+
+
+@pytest.mark.parametrize("slug", ["write-16k", "mkfs"])
+def test_a_file_that_does_not_arrive_is_the_labs_fault_and_gets_a_second_try(slug: str) -> None:
+    bench = bench_of(shell=Flooded(answer), meter=FakeMeter())
+    with pytest.raises(BoardError, match="the console damaged"):
+        bench.measure(entry(bench, slug))
+    assert isinstance(bench.board, FakeBoard)
+    assert bench.board.boots == 2
+    assert not bench.results
+
+
+def test_a_transient_fault_is_given_a_second_try() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None), faults=[BoardError("hung", transient=True)])
+    assert bench.measure(entry(bench, "write-16k")).slug == "ext4-write-16k"
+    assert isinstance(bench.board, FakeBoard)
+    assert bench.board.boots == 2
+    first, again = bench.board.seeds
+    assert first == again
+
+
+def test_attempts_that_failed_are_kept_with_what_the_lab_did() -> None:
+    fault = BoardError("hung", console_tail=("Oops",), hint="look at it")
+    store, bench = FakeStore(), bench_of(shell=FakeShell(answer), meter=FakeMeter(None), faults=[fault])
+    bench = replace(bench, store=store)
+    taken = [(LabStep("transition", "BoardStrategy", 1, 1, 2),), (LabStep("run", "LabgridShell", 1, 3, 4),)]
+    bench.take_steps = lambda: taken.pop(0)
+    wanted = entry(bench, "write-16k")
+    bench.measure(wanted)
+    (kept,) = bench.run.faults
+    assert (kept.number, kept.transient, kept.bug, kept.hint) == (wanted.number, True, False, "look at it")
+    assert "Oops" in kept.what
+    assert [each.title for each in kept.steps] == ["transition"]
+    assert store.runs[-1].faults == (kept,)
+    (step,) = decode_steps(store.attachments[wanted.number][STEPS_FILE])
+    assert (step.title, step.duration_ms) == ("run", 4)
+
+
+def test_what_is_no_fault_of_the_lab_is_kept_as_a_bug() -> None:
+    def broken(_argv: tuple[str, ...]) -> CommandResult:
+        raise ZeroDivisionError("by nothing")
+
+    bench = bench_of(shell=FakeShell(broken), meter=FakeMeter(None))
+    with pytest.raises(ZeroDivisionError):
+        bench.measure(entry(bench, "write-16k"))
+    (kept,) = bench.run.faults
+    assert (kept.bug, kept.transient) == (True, False)
+    assert kept.what.startswith("ZeroDivisionError: by nothing\n")
+    assert "in broken" in kept.what
+
+
+@pytest.mark.parametrize(("transient", "boots"), [(True, 2), (False, 1)])
+def test_a_fault_that_stays_is_raised_with_the_board_off(boots: int, *, transient: bool) -> None:
+    bench = bench_of(
+        shell=FakeShell(answer), meter=FakeMeter(None), faults=[BoardError("hung", transient=transient)] * 2
+    )
+    with pytest.raises(LabError, match="hung"):
+        bench.measure(entry(bench, "write-16k"))
+    assert isinstance(bench.board, FakeBoard)
+    assert (bench.board.boots, bench.board.powered) == (boots, False)
+
+
+def taken_away(bench: Bench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
+    """A board that somebody else takes as soon as it is asked for what `when` says."""
+    board = bench.board
+    assert isinstance(board, FakeBoard)
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        if when(argv):
+            board.lost = PlaceLostError("virtual", "ada has it")
+        return answer(argv)
+
+    board.shell.answer = answered
+    return board
+
+
+@pytest.mark.parametrize("program", ["mkfs.ext4", "mount", "cat", "dmesg"])
+def test_a_place_that_is_lost_at_any_moment_ends_the_run_at_once_with_hands_off(program: str) -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    board = taken_away(bench, lambda argv: argv[0] == program)
+    with pytest.raises(PlaceLostError, match="ada has it"):
+        bench.measure(entry(bench, "write-16k"))
+    assert board.boots == 1, "there is no second try"
+    run = bench.finish()
+    assert board.powered, "the board was left as it is"
+    assert (run.status, run.abort_reason) == (RunStatus.ABORTED, board.lost and board.lost.what)
+    assert [fault.what for fault in run.faults] == [run.abort_reason]
+    assert isinstance(bench.store, FakeStore)
+    assert not bench.store.measurements, "what may have been measured on another's board is not stored as ours"
+
+
+def test_a_fault_on_a_board_that_was_taken_away_is_that_it_was() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("the board hung")])
+    assert isinstance(bench.board, FakeBoard)
+    boot = bench.board.boot
+
+    def boot_and_lose(seed: int = 1) -> FakeShell:
+        taken = taken_away(bench, lambda _argv: False)
+        taken.lost = PlaceLostError("virtual", "ada has it")
+        return boot(seed)
+
+    bench.board.boot = boot_and_lose
+    with pytest.raises(PlaceLostError, match="ada has it") as caught:
+        bench.measure(entry(bench, "write-16k"))
+    assert isinstance(caught.value.__cause__, BoardError)
+
+
+def test_where_nobody_can_say_whose_the_board_is_nothing_is_measured_and_it_is_switched_off() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    assert isinstance(bench.board, FakeBoard)
+    bench.board.lost = LabError("the coordinator cannot be reached", transient=True)
+    with pytest.raises(LabError, match="the coordinator cannot be reached"):
+        bench.measure(entry(bench, "write-16k"))
+    assert bench.board.boots == 0
+    assert not bench.board.powered
+    assert len(bench.run.faults) == 2, "it was tried again: a coordinator may come back"
+
+
+def test_what_died_in_the_lab_is_told_before_what_came_of_it() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("no login")] * 2)
+    bench.diagnose = lambda: ("the lab's exporter died",)
+    with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$"):
+        bench.measure(bench.plan.entries[0])
+    assert [fault.what for fault in bench.run.faults] == ["the lab's exporter died: no login"] * 2
+
+
+def test_a_meter_that_starts_anew_in_the_middle_costs_a_second_try() -> None:
+    class Restarted(FakeMeter):
+        def disarm(self) -> Trace:
+            told, self.trace = super().disarm(), whole
+            return told
+
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    wanted = entry(bench, "write-16k")
+    whole = traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01)
+    bench = replace(bench, meter=Restarted(replace(whole, marks=whole.marks[:1], faults=(ANOTHER_STREAM,))))
+    result = bench.measure(wanted)
+    assert result.valid, result.invalid_reasons
+    assert result.energy is not None
+    assert [fault.what for fault in bench.run.faults] == ["the meter started anew while it was recording"]
+
+
+def test_joules_of_another_meter_are_not_stored() -> None:
+    """A swapped meter needs a hand: no second try, and nothing of the measurement is kept but why."""
+    store, meter = FakeStore(), FakeMeter()
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench = replace(bench, store=store)
+    first, second = entry(bench, "write-16k"), entry(bench, "read-16k")
+    ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
+    meter.trace = ours
+    bench.measure(first)
+    other = replace(ours.info, serial_number="u", shunt_uohm=50_000, calibration=MeterCalibration(gain_date=1))
+    meter.trace = replace(traced(f"S{second.number}", f"E{second.number}"), info=other)
+    words = (
+        "this is not the meter of the run: serial was t, it is u now; shunt was 0.1 Ohm, it is 0.05 Ohm now; "
+        "calibration's gain date was 0, it is 1 now"
+    )
+    with pytest.raises(InstrumentError, match=words) as caught:
+        bench.measure(second)
+    assert (caught.value.ends_run, caught.value.transient, caught.value.exit_code) == (True, False, 4)
+    assert [each.number for each in store.measurements] == [first.number]
+    assert bench.run.meter == ours.info
+    (fault,) = bench.run.faults
+    assert fault.what == words
+    assert isinstance(bench.board, FakeBoard)
+    assert not bench.board.powered
+    assert bench.finish(expected=2).abort_reason == words
+
+
+def test_a_meter_that_takes_the_place_of_the_runs_in_its_first_measurement_is_another_one() -> None:
+    store, meter = FakeStore(), FakeMeter()
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench = replace(bench, store=store)
+    first = entry(bench, "write-16k")
+    ours = traced(f"S{first.number}", f"E{first.number}", runtime_s=runtime_s() + 0.01)
+    meter.trace = ours
+    bench.begin()
+    meter.trace = replace(ours, info=replace(ours.info, serial_number="u"))
+    with pytest.raises(InstrumentError, match="serial was t, it is u now"):
+        bench.measure(first)
+    assert bench.run.meter == ours.info
+    assert store.measurements == []
+
+
+def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
+    store, meter = FakeStore(), FakeMeter(None)
+    bench = bench_of(shell=FakeShell(answer), meter=meter)
+    bench = replace(bench, store=store)
+    bench.measure(entry(bench, "write-16k"))
+    assert bench.run.meter is None
+    wanted = entry(bench, "read-16k")
+    trace = traced(f"S{wanted.number}", f"E{wanted.number}")
+    meter.trace = trace
+    bench.measure(wanted)
+    assert bench.run.meter == store.runs[-1].meter == trace.info
