@@ -47,8 +47,9 @@ def _trade_off(advice: Advice, across: Axis, up: Axis) -> str | None:
             legend=legend,
         )
     )
-    x = alt.X("x:Q", title=_AXES[across][0], scale=alt.Scale(zero=across is Axis.LOSS, nice=True))
-    y = alt.Y("y:Q", title=_AXES[up][0], scale=alt.Scale(zero=up is Axis.LOSS, nice=True))
+    axis = alt.Axis(tickCount=5, domain=False, labelFlush=False)
+    x = alt.X("x:Q", title=_AXES[across][0], scale=alt.Scale(zero=across is Axis.LOSS, nice=True), axis=axis)
+    y = alt.Y("y:Q", title=_AXES[up][0], scale=alt.Scale(zero=up is Axis.LOSS, nice=True), axis=axis)
     shape = alt.Shape(
         "filesystem:N",
         title=None,

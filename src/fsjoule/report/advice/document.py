@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Final
 
@@ -95,5 +96,8 @@ def _relation(one: Relation) -> dict[str, object]:
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
-    return None if estimate is None else asdict(estimate)
+def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """An estimate; a bound that is infinite (a battery that an interval's lower end does not empty) is null."""
+    if estimate is None:
+        return None
+    return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}

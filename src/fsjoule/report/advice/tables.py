@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fsjoule.model import FileFate
-from fsjoule.report.findings import figure_text
+from fsjoule.report.advice.words import short_figure
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.tables import Cell, Column, Table, Tone
 from fsjoule.statistics.estimate import Estimate
@@ -50,11 +50,7 @@ def _in_ms(estimate: Estimate | None) -> Estimate | None:
 def _cell(estimate: Estimate | None, tone: Tone) -> Cell:
     if estimate is None:
         return Cell(ABSENT)
-    return Cell(_figure(estimate.value), f"({_figure(estimate.low)} to {_figure(estimate.high)})", tone)
-
-
-def _figure(value: float) -> str:
-    return "0" if value == 0 else f"{value:,.0f}" if value >= 1000 else figure_text(value)  # noqa: PLR2004
+    return Cell(short_figure(estimate.value), f"({short_figure(estimate.low)} to {short_figure(estimate.high)})", tone)
 
 
 def _tone(advice: Advice, axis: Axis | None, one: Figures) -> Tone:
@@ -73,10 +69,10 @@ def joules_table(advice: Advice) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for i, part in enumerate(parts):
         joules = [one.shares[i].joules for one in known]
-        rows.append((Cell(part.kind.value), Cell(part.slug), *(Cell(_figure(each)) for each in joules)))
+        rows.append((Cell(part.kind.value), Cell(part.slug), *(Cell(short_figure(each)) for each in joules)))
     if rows and advice.profile.idle_share:
         idle = [(one.energy_j.value if one.energy_j else 0.0) - sum(s.joules for s in one.shares) for one in known]
-        rows.append((Cell("idle"), Cell(""), *(Cell(_figure(each)) for each in idle)))
+        rows.append((Cell("idle"), Cell(""), *(Cell(short_figure(each)) for each in idle)))
     heads = (Column("part", is_figure=False, head=True), Column("workload", is_figure=False, head=True))
     columns = (*heads, *(Column(one.label, "J a day") for one in known))
     return Table("Where the joules go", advice.evidence.simulated, columns, tuple(rows))

@@ -6,13 +6,14 @@ rest it idles for the profile's share, and is off otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fsjoule.model import FileFate
 from fsjoule.statistics.estimate import Estimate, bounded_mean, estimate_of
-from fsjoule.statistics.spread import Proportion
+from fsjoule.statistics.spread import Proportion, spread_of
 from fsjoule.suites.profile import UsageProfile
 from fsjoule.verdicts.advice.evidence import Boot, Cut, Evidence, Filesystem, Row
 from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS, Kind, Part, parts_of
@@ -103,7 +104,7 @@ def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence
     energies = _energies(boots, profile, evidence)
     energy = estimate_of(energies, _instrument_j(boots, profile, evidence))
     writing = [part for part in parts if part.kind is not Kind.READ]
-    written = _totals(boots, writing, lambda row: row.written_mib)
+    written = _totals(boots, writing, lambda row: row.written_mib) if writing else ()
     written_mib = estimate_of(written)
     slowest, waits = _waits(boots, parts)
     battery, card = profile.battery, profile.card
@@ -116,7 +117,7 @@ def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence
         written_mib=written_mib,
         years=(
             written_mib.mapped(lambda mib: _years(card.endurance_tib, mib))
-            if card and written_mib and written_mib.low > 0
+            if card and written_mib and written_mib.value > 0
             else None
         ),
         wait_s=estimate_of(waits),
@@ -128,11 +129,16 @@ def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence
 
 
 def _hours(wh: float, joules_per_day: float) -> float:
-    return 24 * wh * _J_PER_WH / joules_per_day
+    return _over(24 * wh * _J_PER_WH, joules_per_day)
 
 
 def _years(endurance_tib: float, mib_per_day: float) -> float:
-    return endurance_tib * _MIB_PER_TIB / (mib_per_day * _DAYS_PER_YEAR)
+    return _over(endurance_tib * _MIB_PER_TIB, mib_per_day * _DAYS_PER_YEAR)
+
+
+def _over(amount: float, rate: float) -> float:
+    """How long an amount lasts; for ever if the rate, or an interval's lower end of it, is zero."""
+    return amount / rate if rate > 0 else math.inf
 
 
 def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> list[Rows]:
@@ -171,8 +177,8 @@ def _energies(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) 
     """A day's joules, one per boot. Idle power is the board's, the same for all boots and filesystems."""
     if profile.idle_share and not evidence.idle_w:
         return ()
-    idle = estimate_of(evidence.idle_w)
-    idle_w = idle.value if idle else 0.0
+    idle = spread_of(evidence.idle_w)
+    idle_w = idle.mean if idle else 0.0
     return tuple(
         joules + idle_w * _idle_s(rows, profile)
         for rows in boots
@@ -181,12 +187,15 @@ def _energies(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) 
 
 
 def _instrument_j(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) -> float:
-    """The meter's standard uncertainty of a day's joules.
+    """The standard uncertainty of a day's joules that all boots share: the meter's, and that of idle power.
 
     Its parts are added as they are, not in quadrature: gain and shunt are off by the same share in all of them.
     """
     worst = max(_totals(boots, list(boots[0]), lambda row: row.uncertainty_j), default=0.0)
-    return worst + evidence.idle_uncertainty_w * max(_idle_s(rows, profile) for rows in boots)
+    idle = spread_of(evidence.idle_w)
+    # All boots share the one figure of idle power, with what its own mean does not know.
+    of_boots_w = idle.sd / math.sqrt(idle.n) if idle and idle.sd else 0.0
+    return worst + math.hypot(evidence.idle_uncertainty_w, of_boots_w) * max(_idle_s(rows, profile) for rows in boots)
 
 
 def _waits(boots: Sequence[Rows], parts: Sequence[Part]) -> tuple[Kind | None, tuple[float, ...]]:
