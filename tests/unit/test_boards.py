@@ -24,6 +24,7 @@ PROJECT = project_dir()
 CATALOGUE = sorted(name for name, file in recipe_files(recipes_folder()).items() if file.parent.name == "boards")
 WIRED = Wired("netio", "http://outlet7.lab", 3, "A50285BI", "FSJ0001", "1234")
 BONE = load_recipe(recipes_folder(), "beaglebone-black")
+SSH = load_recipe(recipes_folder(), "orangepi-ssh")
 
 
 def new(tmp_path: Path, name: str = "bone7", recipe: str = "beaglebone-black") -> Path:
@@ -82,6 +83,8 @@ def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> N
         ("sdwire3", "orangepi", ("USBSDWire3Driver: {}", "SdMuxFlasher:"), "USBSDWire3Device"),
         ("ums", "rock-pi-4", ("command: ums 0 mmc 1", "prompt: '\\n=> '", "storage: usb"), "usb"),
         ("ums", "stm32mp157c-dk2", ("command: ums 0 mmc 0", "prompt: '\\nSTM32MP> '"), "usb"),
+        ("tftp", "orangepi", ("prompt: '\\n=> '", "TFTPProviderDriver: {}", "device: mmc 0"), "TFTPProvider"),
+        ("tftp", "imx6ul-evk", ("TftpFlasher:", "device: mmc 1"), "TFTPProvider"),
         ("in-place", "rpi4", ("InPlaceFlasher: {}",), None),
         ("kept", "rpi4", ("KeptCard: {}",), None),
     ],
@@ -97,8 +100,27 @@ def test_each_way_to_write_the_card_has_its_drivers_and_its_resource(
     group = yaml.safe_load(exporter)["bone7"]
     own = [name for name in group if name not in ("NetworkPowerPort", "default", "meter")]
     assert own == ([] if resource is None else [resource])
-    if resource is not None:
+    if resource == "TFTPProvider":
+        assert group[resource] == {"internal": "/srv/tftp/bone7/", "external": "bone7/"}
+    elif resource is not None:
         assert "1234" in group[resource]["match"].values()
+
+
+def test_a_board_is_reached_by_ssh_if_its_card_has_a_server(tmp_path: Path) -> None:
+    paths = paths_of("pc7", tmp_path)
+    write_new(board_files("pc7", SSH, WIRED, reached="ssh"), paths)
+    assert problems(paths["environment"]) == []
+    text = paths["environment"].read_text()
+    assert "      NetworkService: {address: '', username: root}\n" in text
+    assert "      SSHDriver: {}\n      SshServer: {driver: 'dwmac-sun8i'}\n" in text
+    with pytest.raises(ConfigError, match=r"beaglebone-black.toml has no ssh server(.|\n)*base = \"beaglebone-black\""):
+        board_files("bone7", BONE, WIRED, reached="ssh")
+    with pytest.raises(ConfigError, match=r"unknown shell 'telnet'"):
+        board_files("bone7", BONE, WIRED, reached="telnet")
+    # Another recipe, whose card has none.
+    paths["environment"].write_text(text.replace("recipe: orangepi-ssh", "recipe: orangepi"))
+    [told] = problems(paths["environment"])
+    assert "orangepi.toml has no ssh server, which SshServer would start" in told
 
 
 def test_a_flag_may_be_written_in_each_way_that_yaml_has(tmp_path: Path) -> None:
@@ -124,7 +146,9 @@ def test_what_would_break_the_exporters_file_is_refused(wired: Wired, says: str)
 def test_a_way_that_the_board_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="the boot loader of a BeagleBone Black has no command ums"):
         board_files("bone7", BONE, WIRED, "ums")
-    with pytest.raises(ConfigError, match=r"unknown flasher 'glue'(.|\n)*in-place, kept, sdmux, sdwire, sdwire3, ums"):
+    with pytest.raises(
+        ConfigError, match=r"unknown flasher 'glue'(.|\n)*in-place, kept, sdmux, sdwire, sdwire3, tftp, ums"
+    ):
         board_files("bone7", BONE, WIRED, "glue")
 
 

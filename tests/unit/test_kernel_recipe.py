@@ -10,6 +10,7 @@ from fsjoule.host import process
 from fsjoule.host.toml_lines import line_of
 from fsjoule.kernels.device_tree import change_device_tree
 from fsjoule.kernels.dkms import modules_to_build
+from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 
 FOLDER = Path(__file__).parents[2] / "images"
@@ -186,3 +187,10 @@ def test_lines_of_keys_in_tables_dotted_and_quoted() -> None:
     assert line_of(text, ["e", "f.g", "i j"]) == 7
     assert line_of(text, ["e", "f.g", "missing"]) == 5
     assert line_of(text, ["nowhere"]) == 1
+
+
+def test_the_module_of_a_boards_network_goes_onto_the_root() -> None:
+    recipe = load_recipe(FOLDER, "orangepi")
+    assert recipe.board is not None
+    assert recipe.board.network not in {*recipe.modules.card, *recipe.modules.root}
+    assert recipe.board.network in wanted_modules(recipe)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
+from fsjoule.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
 from fsjoule.lab.exporter_file import exporter_groups
 from fsjoule.model import MIB
 
 _MARK_SPEED: Final = 115200
+_SSH_SERVER: Final = "SshServer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def check_board(file: Path, *, exporter: Path | None = None) -> Checked:
     environment = read_environment(file)
     recipe = load_recipe(recipes_folder(), environment.profile.recipe)
     found = exporter or _usual_exporter(file)
-    problems = [*_drivers(environment), *_board(environment, recipe)]
+    problems = [*_drivers(environment, recipe), *_board(environment, recipe)]
     if found is not None:
         problems += _exporter(found, recipe)
     return Checked(environment, recipe, found, tuple(problems))
@@ -63,12 +65,16 @@ def _usual_exporter(file: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _drivers(environment: EnvironmentFile) -> Iterator[Problem]:
+def _drivers(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
     for driver, what, advice in missing_drivers(environment):
         yield Problem(environment.path, what, advice, driver.line)
     if not environment.has_meter:
         what = "there is no meter: no measurement will have an energy"
         yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
+    servers = [driver for driver in environment.drivers if driver.cls == _SSH_SERVER]
+    if servers and (lacking := lacks_ssh_server(recipe)):
+        what = f"{lacking}, which SshServer would start"
+        yield Problem(environment.path, what, ssh_advice(recipe), servers[0].line)
 
 
 def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.boards.ways import MUX_RESOURCE, SDMUX, regular, way, with_card
+from fsjoule.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.kernels.recipe import Recipe
 
@@ -71,20 +71,21 @@ def console_of(recipe: Recipe) -> Console:
     return Console(found["device"], int(found["speed"]))
 
 
-def board_files(name: str, recipe: Recipe, wired: Wired, flasher: str = SDMUX) -> dict[str, str]:
-    """Texts of a board's files by kind: environment, exporter, places.
+def board_files(
+    name: str, recipe: Recipe, wired: Wired, flasher: str = SDMUX, reached: str = CONSOLE
+) -> dict[str, str]:
+    """Texts of a board's files by kind: environment, exporter, places. `reached`: the shell, console or ssh.
 
-    Raises ConfigError for a wrong name, a recipe without a board, and a flasher that the board cannot have.
+    Raises ConfigError for a wrong name, a recipe without a board, and a flasher or shell that the board cannot have.
     """
     if recipe.board is None:
         raise ConfigError(
             f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
         )
+    flashed = way(flasher, recipe.board, card_devices(recipe).card)
     return {
-        "environment": _environment(name, recipe, flasher),
-        "exporter": exporter_text(
-            name, recipe.board.title, console_of(recipe).speed, wired, way(flasher, recipe.board).resource
-        ),
+        "environment": _environment(name, recipe, flashed, shell(reached, recipe)),
+        "exporter": exporter_text(name, recipe.board.title, console_of(recipe).speed, wired, flashed.resource),
         "places": _places(name, recipe),
     }
 
@@ -132,9 +133,9 @@ def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
         ) from error
 
 
-def _environment(name: str, recipe: Recipe, flasher: str) -> str:
+def _environment(name: str, recipe: Recipe, flashed: Way, reached: Shell) -> str:
     assert recipe.board is not None
-    devices, flashed = card_devices(recipe), way(flasher, recipe.board)
+    devices = card_devices(recipe)
     loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""
     marks = f"        mark_device: {recipe.boot.mark_device}\n"
     if recipe.boot.mark_device == console_line(recipe):
@@ -149,6 +150,7 @@ targets:
     resources:
       RemotePlace:
         name: !template $LG_PLACE
+{reached.resources}\
     drivers:
       NetworkPowerDriver: {{}}
       SerialDriver:
@@ -159,6 +161,7 @@ targets:
         username: root
         prompt: 'root@{recipe.hostname}:~# '
         login_timeout: 60
+{reached.drivers}\
 {flashed.drivers}\
       MeterDriver:
         bindings:
@@ -214,7 +217,7 @@ def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card:
     match:
       ID_SERIAL_SHORT: '{wired.meter}'
     speed: {_METER_SPEED}
-{with_card(card, wired.mux)}"""
+{filled(card, name, wired.mux)}"""
 
 
 def _places(name: str, recipe: Recipe) -> str:

@@ -1,4 +1,4 @@
-"""Ways to write a real board's card: the drivers in its environment file, the resource in its exporter's."""
+"""Ways to write a real board's card, and to its shell: drivers in its environment file, resources in its exporter's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.kernels.recipe import BoardKind
+from fsjoule.kernels.recipe import BoardKind, Recipe
 
 SDMUX: Final = "sdmux"
 UMS: Final = "ums"
+TFTP: Final = "tftp"
 KEPT: Final = "kept"
 IN_PLACE: Final = "in-place"
+CONSOLE: Final = "console"
+SSH: Final = "ssh"
+SHELLS: Final = (CONSOLE, SSH)
+SSH_SERVER: Final = "dropbear-bin"  # Debian's package, on a card of fsjoule's
 _NAME: Final = "{card}"
+_BOARD: Final = "{board}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +42,22 @@ _MUXES: Final = {
     "sdwire3": _mux("in an SDWire3", "USBSDWire3Driver", "USBSDWire3Device"),
 }
 MUX_RESOURCE: Final = _MUXES[SDMUX].resource
-WAYS: Final = (*_MUXES, UMS, IN_PLACE, KEPT)
+WAYS: Final = (*_MUXES, UMS, TFTP, IN_PLACE, KEPT)
 
 
-def way(name: str, board: BoardKind) -> Way:
-    """The way of this name for a board. Raises ConfigError for an unknown one, or one that the board cannot do."""
+def way(name: str, board: BoardKind, card: str) -> Way:
+    """The way of this name for a board, whose kernel calls its card `card` (mmcblk0).
+
+    Raises ConfigError for an unknown one, or one that the board cannot do.
+    """
     if name in _MUXES:
         return _MUXES[name]
     if name == KEPT:
         return Way("in the board, written by hand", "      KeptCard: {}\n", "")
     if name == IN_PLACE:
         return Way("in the board, written by hand once", "      InPlaceFlasher: {}\n", "")
+    if name == TFTP:
+        return _tftp(board, card)
     if name != UMS:
         raise ConfigError.unknown("flasher", name, WAYS)
     if not board.ums:
@@ -55,9 +66,7 @@ def way(name: str, board: BoardKind) -> Way:
             hint="take an SD mux, or a recipe with board.ums: the command with U-Boot's number of the card",
         )
     drivers = f"""\
-      UBootDriver:
-        prompt: '\\n{regular(board.prompt)}'
-        login_timeout: 60
+{_u_boot(board)}\
       USBStorageDriver:
         bindings:
           storage: usb
@@ -72,11 +81,75 @@ def way(name: str, board: BoardKind) -> Way:
     )  # fmt: skip
 
 
-def with_card(resource: str, card: str) -> str:
-    """The resource's lines with the serial number, or for `ums` the path, of the card's device."""
-    return resource.replace(_NAME, card)
+def filled(resource: str, name: str, card: str) -> str:
+    """The resource's lines with the board's name and the serial number, or for `ums` the path, of the card's device."""
+    return resource.replace(_BOARD, name).replace(_NAME, card)
 
 
 def regular(prompt: str) -> str:
     """A regular expression for a boot loader's prompt."""
     return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", prompt)
+
+
+def _u_boot(board: BoardKind) -> str:
+    return f"""\
+      UBootDriver:
+        prompt: '\\n{regular(board.prompt)}'
+        login_timeout: 60
+"""
+
+
+def _tftp(board: BoardKind, card: str) -> Way:
+    drivers = f"""\
+{_u_boot(board)}\
+      TFTPProviderDriver: {{}}
+      TftpFlasher:
+        device: mmc {card.removeprefix("mmcblk")}  # as U-Boot counts: `mmc list`
+"""
+    resource = f"""\
+  ## The folder of the TFTP server that is this board's, here and as the board asks for it.
+  TFTPProvider:
+    internal: /srv/tftp/{_BOARD}/
+    external: {_BOARD}/
+"""
+    return Way("in the board, whose U-Boot writes it", drivers, resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """How programs are started on the board: lines of the environment file."""
+
+    resources: str = ""
+    drivers: str = ""
+
+
+def shell(name: str, recipe: Recipe) -> Shell:
+    """The shell of this name. Raises ConfigError for an unknown one, and for ssh with a card that has no ssh server."""
+    if name == CONSOLE:
+        return Shell()
+    if name != SSH:
+        raise ConfigError.unknown("shell", name, SHELLS)
+    if lacking := lacks_ssh_server(recipe):
+        raise ConfigError(f"{lacking}, over which its programs would be started", hint=ssh_advice(recipe))
+    module = recipe.board.network if recipe.board else ""
+    server = "" if recipe.userland.archive else f"      SshServer: {{driver: '{module}'}}\n"
+    resources = """\
+      # '': the address is learned after each login. Write it here if it never changes.
+      NetworkService: {address: '', username: root}
+"""
+    return Shell(resources, f"      SSHDriver: {{}}\n{server}")
+
+
+def lacks_ssh_server(recipe: Recipe) -> str:
+    """What is wrong with a card for ssh; empty if nothing, as far as the recipe tells."""
+    userland = recipe.userland
+    if userland.archive or SSH_SERVER in (*userland.packages, *userland.more_packages):
+        return ""
+    return f"the card of {recipe.file} has no ssh server"
+
+
+def ssh_advice(recipe: Recipe) -> str:
+    return (
+        f'write a recipe with base = "{recipe.name}", more_packages = ["{SSH_SERVER}"] in [userland], '
+        "and in [board] network: the module of the board's network (docs/boards/index.md)"
+    )

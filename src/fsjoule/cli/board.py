@@ -38,8 +38,10 @@ def board_new(  # noqa: PLR0917 - typer
         str | None, typer.Option("--from", help="A board of `fsjoule board list`, or another recipe in images/.")
     ] = None,
     flasher: Annotated[
-        str | None, typer.Option(help="How its card is written: sdmux, sdwire, sdwire3, ums; kept: by hand, once.")
+        str | None,
+        typer.Option(help="How its card is written: sdmux, sdwire, sdwire3, ums, tftp; by hand, once: in-place, kept."),
     ] = None,
+    shell: Annotated[str | None, typer.Option(help="How its programs are started: console or ssh.")] = None,
     outlet_model: Annotated[str | None, typer.Option(help="labgrid's name for the outlet's kind.")] = None,
     outlet_host: Annotated[str | None, typer.Option(help="The outlet's address.")] = None,
     outlet_index: Annotated[int, typer.Option(help="The outlet's socket.")] = 0,
@@ -61,7 +63,7 @@ def board_new(  # noqa: PLR0917 - typer
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
     from fsjoule.boards.files import TO_CHANGE, Wired, board_files, console_line, console_recipe, paths_of, write_new
-    from fsjoule.boards.ways import SDMUX, WAYS
+    from fsjoule.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS
     from fsjoule.errors import ConfigError
     from fsjoule.host.paths import project_dir
     from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
@@ -80,6 +82,7 @@ def board_new(  # noqa: PLR0917 - typer
     recipe = load_recipe(recipes_folder(), chosen)
     default = Wired()
     written = answer(flasher, f"How its card is written ({', '.join(WAYS)})", SDMUX)
+    reached = answer(shell, f"How its programs are started ({', '.join(SHELLS)})", CONSOLE)
     wired = Wired(
         answer(outlet_model, "The outlet's model, a name of labgrid's NetworkPowerPort", default.outlet_model),
         answer(outlet_host, "The outlet's address", default.outlet_host),
@@ -98,7 +101,7 @@ def board_new(  # noqa: PLR0917 - typer
         own["recipe"] = console_recipe(name, recipe)
         found = parse_recipe(own["recipe"], name=name, file=paths["recipe"])
         recipe = found if into is None else found.model_copy(update={"name": str(paths["recipe"].resolve())})
-    texts = board_files(name, recipe, wired, written) | own
+    texts = board_files(name, recipe, wired, written, reached) | own
     write_new(texts, paths)
     for path in paths.values():
         out.print(str(path), soft_wrap=True)

@@ -126,8 +126,9 @@ def kernel_entry(
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
-    """Module names of a recipe: for card, root filesystems and loading on demand, without modules to build."""
-    return sorted({*recipe.modules.card, *recipe.modules.root, *modules_of(recipe.filesystems)})
+    """Module names of a recipe: for card, root filesystems, network and loading on demand, without modules to build."""
+    network = [] if recipe.board is None or not recipe.board.network else [recipe.board.network]
+    return sorted({*recipe.modules.card, *recipe.modules.root, *network, *modules_of(recipe.filesystems)})
 
 
 def read_index(folder: Path) -> ModuleIndex:

@@ -44,12 +44,14 @@ class BoardKind(_Table):
     """Facts about a real board that `fsjoule board` needs besides its card.
 
     `prompt` is its boot loader's; `ums` is the command with which U-Boot offers the card over USB, if it can.
+    `network` is the kernel module of its network interface, which goes onto the root; empty if built in or unknown.
     """
 
     title: str
     memory_mib: Annotated[int, Field(gt=0)]
     prompt: Annotated[str, StringConstraints(min_length=1)] = "=> "
     ums: Annotated[str, StringConstraints(pattern=r"^(ums \d+ .+)?$")] = ""
+    network: Annotated[str, StringConstraints(pattern=r"^[\w-]*$")] = ""
 
 
 class Boot(_Table):
