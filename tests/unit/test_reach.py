@@ -47,3 +47,13 @@ def test_a_card_that_stays_has_one_kernel_and_one_root_and_any_filesystem_on_scr
 def test_a_flasher_of_the_whole_card_has_no_limit() -> None:
     profile = read_environment(project_dir() / "env" / "virtual.yaml").profile
     check_reach(profile, KERNELS, ("ext4", "btrfs"))
+
+
+def test_kernels_in_place_leave_the_root_as_it_is(kept: Path) -> None:
+    kept.write_text(kept.read_text().replace("KeptCard", "InPlaceFlasher"))
+    _plan(kept, kernels="6.1,6.12")
+    _plan(kept, filesystems="ext4", provision="root")
+    with pytest.raises(
+        ConfigError, match=r"root filesystem btrfs, but the flasher of virtual changes only the kernel: the"
+    ):
+        _plan(kept, filesystems="btrfs", provision="root")

@@ -215,6 +215,12 @@ def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[s
                 f"but the flasher of {profile.name} changes only {profile.reach}",
                 hint="choose one of them, or use a flasher that writes the whole card (docs/flashing.md)",
             )
+    if profile.reach is Reach.KERNEL and (others := [name for name in roots if name != SCRATCH_ROOT]):
+        raise ConfigError(
+            f"the plan has the root filesystem {others[0]}, but the flasher of {profile.name} changes only "
+            f"{profile.reach}: the root stays the card's own, {SCRATCH_ROOT}",
+            hint="choose --provision scratch, or use a flasher that writes the whole card (docs/flashing.md)",
+        )
 
 
 def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
