@@ -1,4 +1,4 @@
-"""`python -m flashing -n 20 --seed 1 --ways ums,in-place`: flash with faults, and check message and card."""
+"""`python -m flashing -n 20 --seed 1 --ways ums,tftp,in-place`: flash with faults, and check message and card."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import secrets
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ums_board import RIGHT_MESSAGE, UmsBoard, failed, ums_board
 
+from flashing.by_tftp import flash_cards
 from flashing.in_place import try_kernels
 from fsjoule import images
 
@@ -70,17 +72,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="flashing")
     parser.add_argument("-n", type=int, default=20, help="number of flashes by UMS, half of them with a fault")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1000))
-    parser.add_argument("--ways", default="ums,in-place")
+    parser.add_argument("--ways", default="ums,tftp,in-place")
     parsed = parser.parse_args()
-    ways = parsed.ways.split(",")
+    ways: dict[str, Callable[[random.Random], list[str]]] = {
+        "ums": lambda chance: _flash_by_ums(parsed.n, chance),
+        "tftp": flash_cards,
+        "in-place": lambda _: try_kernels(),
+    }
+    chosen = parsed.ways.split(",")
+    if unknown := set(chosen) - ways.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(ways)}")
     wrong: list[str] = []
-    with tempfile.TemporaryDirectory() as state:
-        os.environ["FSJOULE_STATE_DIR"] = state
-        if "ums" in ways:
-            sys.stdout.write(f"seed {parsed.seed}\n")
-            wrong += _flash_by_ums(parsed.n, random.Random(parsed.seed))
-        if "in-place" in ways:
-            wrong += try_kernels()
+    sys.stdout.write(f"seed {parsed.seed}\n")
+    for way in chosen:
+        with tempfile.TemporaryDirectory() as state:
+            os.environ["FSJOULE_STATE_DIR"] = state
+            wrong += ways[way](random.Random(parsed.seed))
     sys.stdout.write(
         "".join(f"WRONG {each}\n" for each in wrong) or "every message was right, every next flash whole\n"
     )

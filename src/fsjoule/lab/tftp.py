@@ -113,6 +113,9 @@ class TftpFlasher(Driver, FlasherProtocol):
             console = _Console(self.uboot, board)
             console.run(self.device.replace(" ", " dev "), "does not find its card")
             address = _number(console.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1])
+            last = -(-image.stat().st_size // _SECTOR_BYTES) - 1
+            problem = f"has no sector {last}, the image's last, on its card"
+            self._move(console, "read", Piece(((last, 1),)), address, problem)
             with lab_errors("reaching the TFTP server"):
                 self.target.activate(self.tftp)
             self._connect(console)
@@ -160,10 +163,10 @@ class TftpFlasher(Driver, FlasherProtocol):
             f"{path} arrived damaged {_ATTEMPTS} times: its CRC is {wanted}, on the board {found}", transient=True
         )
 
-    def _move(self, console: _Console, verb: str, piece: Piece, address: int) -> None:
-        interface = self.device.split()[0]
+    def _move(self, console: _Console, verb: str, piece: Piece, address: int, failure: str = "") -> None:
+        interface, failure = self.device.split()[0], failure or f"cannot {verb} its card"
         for first, count in piece.ranges:
-            console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", f"cannot {verb} its card")
+            console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", failure)
             address += count * _SECTOR_BYTES
 
 
