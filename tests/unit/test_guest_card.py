@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from virtual_board import board_config
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.model import MIB
+from fsjoule.virtual.board.config import Boot, GuestTimeConfig
+from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.guest_card import prepare
 from fsjoule.virtual.board.mailbox import SIZE_BYTES
 
@@ -96,3 +101,29 @@ def test_a_card_that_cannot_be_prepared_is_told(tmp_path: Path, changed: dict[st
     card = flashed(tmp_path, **changed)  # type: ignore[arg-type]
     with pytest.raises(LabError, match=says):
         prepare(card, tmp_path, 1)
+
+
+def test_a_boot_loader_that_firmware_starts_gets_the_device_tree_of_the_changed_card(tmp_path: Path) -> None:
+    card, partition = flashed(tmp_path), f"{tmp_path / 'card.img'}@@{BOOT_START}"
+    files = {
+        "bootcode.bin": "",
+        "start.elf": "",
+        "u-boot.bin": "U",
+        "config.txt": "kernel=u-boot.bin\ndevice_tree=board.dtb\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        process.run(["mcopy", "-i", partition, tmp_path / name, f"::{name}"], timeout_s=30)
+    own = board_config(tmp_path)
+    config = replace(own, qemu=replace(own.qemu, boot=Boot.FIRMWARE))
+    with closing(Guest(config, GuestTimeConfig(mailbox=tmp_path / "box"))) as guest:
+        (tmp_path / "into").mkdir()
+        power_on = guest.power_on(card, tmp_path / "into")
+        assert power_on.files is not None
+        assert power_on.files.kernel.read_text() == "U"
+        assert power_on.files.device_tree is not None
+        argv = ["fdtget", "-t", "x", power_on.files.device_tree, "/chosen", "rng-seed"]
+        assert process.run(argv, timeout_s=30).stdout.decode().split() == random_words(power_on.card, tmp_path)
+        # Typed lines come from this card, and from no second one.
+        assert power_on.qemu.mailbox is None
+        assert power_on.qemu.environment(3, 4)["FSJOULE_PROBE_MAILBOX_AT"] == str(BOOT_START - SIZE_BYTES)

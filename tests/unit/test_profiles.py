@@ -280,10 +280,14 @@ def test_runs_without_profiles_read_as_ever_and_links_are_not_followed(tmp_path:
     assert rows(profile) == [(1, 0, 1)]
 
 
-def test_only_a_board_in_guest_time_can_be_profiled() -> None:
+def test_only_a_32_bit_board_in_guest_time_can_be_profiled() -> None:
     check_profiled(lab.read_environment(PROJECT / "env" / "deterministic.yaml"))
     with pytest.raises(ConfigError, match="is not in guest time"):
         check_profiled(lab.read_environment(PROJECT / "env" / "virtual.yaml"))
+    with pytest.raises(
+        ConfigError, match="deterministic-rpi3 is arm64: instructions can be counted on 32-bit ARM only"
+    ):
+        check_profiled(lab.read_environment(PROJECT / "env" / "deterministic-rpi3.yaml"))
 
 
 def chosen(workload: str) -> tuple[str, ...] | None:

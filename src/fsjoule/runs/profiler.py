@@ -6,10 +6,13 @@ from typing import Final
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Profile
 from fsjoule.virtual.lab import board
 
 _HINT: Final = "take a board in guest time, for example --lg-env env/deterministic.yaml"
+# The emulator tells the pages of programs from the kernel by a 32-bit address.
+_PROFILED: Final = "armhf"
 
 
 class LabProfiler:
@@ -35,4 +38,9 @@ def check_profiled(environment: lab.EnvironmentFile) -> None:
             f"the board {profile.name} is not in guest time, and its instructions cannot be counted; "
             "sampling on a board in real time is not there yet",
             hint=_HINT,
+        )
+    architecture = load_recipe(recipes_folder(), profile.recipe).architecture
+    if architecture != _PROFILED:
+        raise ConfigError(
+            f"the board {profile.name} is {architecture}: instructions can be counted on 32-bit ARM only", hint=_HINT
         )

@@ -13,6 +13,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.virtual.board.config import Boot
 
 SECTOR_BYTES: Final = 512
 EXTLINUX: Final = "/extlinux/extlinux.conf"
@@ -45,6 +46,17 @@ class BootFiles:
     initrd: Path | None
     device_tree: Path | None
     command_line: str
+
+
+def boot_files(boot: Boot, image: Path, into: Path) -> BootFiles | None:
+    """Files for QEMU, copied into the folder `into`; None if the boot loader on the card starts. Raises LabError."""
+    match boot:
+        case Boot.KERNEL:
+            return load(image, into)
+        case Boot.FIRMWARE:
+            return load_by_firmware(image, into)
+        case Boot.LOADER:
+            return None
 
 
 def load(image: Path, into: Path) -> BootFiles:

@@ -212,7 +212,6 @@ class BoardConfig:
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
             _check_no_disks(config, file, text)
-            _check_not_firmware(config, file, text)
         _check_serials(config, file, text)
         return config
 
@@ -346,13 +345,6 @@ def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
         hint = "leave [disks] or [guest_time] out"
         line = line_of(text, [_DISKS, *config.disks])
         raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
-
-
-def _check_not_firmware(config: BoardConfig, file: Path, text: str) -> None:
-    if config.qemu.boot is Boot.FIRMWARE:
-        line = line_of(text, ["qemu", "boot"])
-        what = f"a board in guest time cannot start with qemu.boot = '{config.qemu.boot}'"
-        raise ConfigError(what, file=file, line=line, hint="leave [guest_time] out")
 
 
 def _check_serials(config: BoardConfig, file: Path, text: str) -> None:

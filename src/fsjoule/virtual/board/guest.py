@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host import process
-from fsjoule.virtual.board import guest_boot, guest_card
+from fsjoule.virtual.board import boot_partition, guest_boot, guest_card
 from fsjoule.virtual.board.boot_partition import BootFiles
-from fsjoule.virtual.board.config import BoardConfig, GuestTimeConfig
+from fsjoule.virtual.board.config import BoardConfig, Boot, GuestTimeConfig
 from fsjoule.virtual.board.guest_supply import GuestSupply, MailboxOnCard
 from fsjoule.virtual.board.mailbox import Mailbox
 from fsjoule.virtual.board.qemu import GuestTime
@@ -33,6 +33,7 @@ class Guest:
 
     def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
         self._config = guest
+        self._boot = config.qemu.boot
         self.seed = 1
         self.profile_next = False
         self._profiled = False
@@ -41,24 +42,30 @@ class Guest:
         image = config.card.image
         self._copy = image.with_name(image.name + ".powered")
 
-    def power_on(self, files: BootFiles | None, card: Path, into: Path) -> PowerOn:
-        """Prepare a power-on with a fresh copy of the flashed card. Without boot files, the copy itself is changed.
+    def power_on(self, card: Path, into: Path) -> PowerOn:
+        """Prepare a power-on with a fresh copy of the flashed card, from which the board starts.
 
-        `into` is a folder for files that are needed until QEMU has started. Raises LabError.
+        A boot loader reads the copy itself, so the copy is changed; otherwise the boot files are. `into` is a folder
+        for files that are needed until QEMU has started. Raises LabError.
         """
         copy = self._copy
         # Holes stay holes, so it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
-        mailbox = None if files else MailboxOnCard(self._config.mailbox, guest_card.prepare(copy, into, self.seed))
+        mailbox = None
+        if self._boot is not Boot.KERNEL:
+            mailbox = MailboxOnCard(self._config.mailbox, guest_card.prepare(copy, into, self.seed))
+        files = boot_partition.boot_files(self._boot, copy, into)
+        if files and mailbox is None:
+            files = guest_boot.for_guest_time(files)
         self._profiled, self.profile_next = self.profile_next, False
 
         def environment(console_fd: int, mark_fd: int) -> Mapping[str, str]:
             return self.supply.environment(copy, console_fd, mark_fd, mailbox)
 
         counter = self._config.probe if self._profiled else None
-        second_card = self._config.mailbox if files else None
+        second_card = None if mailbox else self._config.mailbox
         qemu = GuestTime(self._config.shift, second_card, environment, self.seed, counter)
-        return PowerOn(guest_boot.for_guest_time(files) if files else None, copy, qemu)
+        return PowerOn(files, copy, qemu)
 
     def power_off(self) -> None:
         """Drop everything that the board wrote."""

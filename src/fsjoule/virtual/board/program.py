@@ -22,7 +22,7 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition, mux_control
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, Boot, Serial
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.mark_wire import MarkWire
@@ -234,26 +234,16 @@ class VirtualBoard:
         loaded = image.with_name(image.name + ".boot")
         loaded.mkdir(exist_ok=True)
         try:
-            files = self._boot_files(image, loaded)
             if self._guest is None:
-                self._boot(files, image, None)
+                self._boot(boot_partition.boot_files(self._config.qemu.boot, image, loaded), image, None)
             else:
-                power_on = self._guest.power_on(files, image, loaded)
+                power_on = self._guest.power_on(image, loaded)
                 self._boot(power_on.files, power_on.card, power_on.qemu)
         except LabError as error:
             self._no_boot(error.what)
         finally:
             # QEMU has loaded the files by now.
             shutil.rmtree(loaded, ignore_errors=True)
-
-    def _boot_files(self, image: Path, into: Path) -> boot_partition.BootFiles | None:
-        match self._config.qemu.boot:
-            case Boot.KERNEL:
-                return boot_partition.load(image, into)
-            case Boot.FIRMWARE:
-                return boot_partition.load_by_firmware(image, into)
-            case Boot.LOADER:
-                return None
 
     def _boot(self, files: boot_partition.BootFiles | None, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
