@@ -77,6 +77,7 @@ def test_wrong_places_are_named_when_the_recipe_is_read(found: str, wrong: str, 
     with pytest.raises(ConfigError) as caught:
         parse_recipe(TEXT.replace(found, wrong, 1), name="orangepi", file=FILE)
     assert says in caught.value.what
+    assert not caught.value.what.startswith(":")
     assert caught.value.file == FILE
 
 

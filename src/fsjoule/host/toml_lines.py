@@ -44,8 +44,10 @@ def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, wit
     first, path = _first(error), path_of(error)
     simple = isinstance(first["input"], str | int | float | list)
     given = f" (given: {first['input']!r})" if simple else ""
-    what = f"{'.'.join(path)}: {first['msg'].removeprefix('Value error, ')}{given}"
-    return ConfigError(what, file=file, line=line_of(text, [*within, *path]), hint=hint)
+    key = f"{'.'.join(path)}: " if path else ""
+    line = line_of(text, [*within, *path]) if within or path else None  # of the document as a whole
+    what = f"{key}{first['msg'].removeprefix('Value error, ')}{given}"
+    return ConfigError(what, file=file, line=line, hint=hint)
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
