@@ -88,6 +88,10 @@ class LabError(FsjouleError):
 
 
 class MissingToolError(LabError):
+    """A program is not installed. A second try would not find it either, so it is not the lab's exit code."""
+
+    exit_code = ConfigError.exit_code
+
     def __init__(self, tool: str, package: str) -> None:
         super().__init__(
             f"the program {tool!r} was not found",

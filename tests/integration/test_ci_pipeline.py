@@ -1,4 +1,4 @@
-"""The pipeline: valid by GitLab's own schema, and which of its jobs run when."""
+"""The pipeline and its component: valid by GitLab's own schema, and which of their jobs run when."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 import yaml
 from pipeline_runner import PROJECT, Pipeline
 
+from fsjoule.gitlab.component import FILE, component
+
 PIPELINE = PROJECT / ".gitlab-ci.yml"
 
 MERGE_REQUEST = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_COMMIT_BRANCH": None}
@@ -22,32 +24,73 @@ TAG = {"CI_PIPELINE_SOURCE": "push", "CI_COMMIT_BRANCH": None, "CI_COMMIT_TAG": 
 PLACE = {"PLACE_IMX6UL_EVK": "evk-1"}
 INDEX = {"FSJOULE_INDEX": "postgresql://lab/index"}
 
-BENCHED = ["bench", "gate", "note", "report"]
-MATRIX = ["matrix", "matrix jobs"]
-BISECT = ["bisect", "bisect issue"]
+BENCHED = ["fsjoule:bench", "fsjoule:gate", "fsjoule:note", "fsjoule:report"]
+MATRIX = ["fsjoule:matrix", "fsjoule:matrix-jobs"]
+NIGHTLY = ["fsjoule:a-a", "fsjoule:pages", *MATRIX]
+BISECT = ["fsjoule:bisect", "fsjoule:bisect-issue"]
+
+# A repository with jobs, stages and settings of its own, one of them called as fsjoule's own job.
+FOREIGN = """\
+stages: [build, test, deploy]
+variables: {FS: ours, SUITE: ours}
+default: {image: alpine, before_script: [exit 1]}
+include:
+  - local: fsjoule.yml
+    inputs:
+      repository: https://gitlab.example/lab/fsjoule.git
+      changes: ["fs/**/*", "drivers/mmc/**/*"]
+      bisect: true
+      a_a: true
+  - local: fsjoule.yml
+    inputs:
+      prefix: evk
+      repository: https://gitlab.example/lab/fsjoule.git
+      place: evk-1
+      changes: ["fs/**/*", "drivers/mmc/**/*"]
+      bench: false
+      gate: false
+      report: false
+      board_bench: true
+      board_gate: true
+lint:
+  stage: build
+  script: [echo ours]
+  rules:
+    - when: always
+"""
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    """A repository of fsjoule's with nothing but its pipeline."""
+    """A repository of fsjoule's with nothing but its pipeline, and a commit on a branch."""
     repository = tmp_path / "repository"
     (repository / "src" / "fsjoule").mkdir(parents=True)
     (repository / "src" / "fsjoule" / "__init__.py").touch()
-    return _committed(repository)
+    (repository / "templates").mkdir()
+    (repository / FILE).write_bytes((PROJECT / FILE).read_bytes())
+    (repository / ".gitlab-ci.yml").write_bytes(PIPELINE.read_bytes())
+    pipeline = _committed(repository)
+    _changed(pipeline, ".ci/kernel")
+    return pipeline
+
+
+IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+
+
+def _git(repository: Path, *words: str) -> None:
+    subprocess.run(["git", *IDENTITY, *words], cwd=repository, check=True)
 
 
 def _committed(repository: Path) -> Pipeline:
-    (repository / ".gitlab-ci.yml").write_bytes(PIPELINE.read_bytes())
-    identity = ("-c", "user.name=test", "-c", "user.email=test@example.org")
     for words in (
         ("init", "-q", "-b", "main"),
         ("remote", "add", "origin", "git@gitlab.example:group/project.git"),
         ("add", "-A"),
-        (*identity, "commit", "-q", "-m", "pipeline"),
+        ("commit", "-q", "-m", "pipeline"),
         ("update-ref", "refs/remotes/origin/main", "HEAD"),
         ("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"),
     ):
-        subprocess.run(["git", *words], cwd=repository, check=True)
+        _git(repository, *words)
     return Pipeline(repository, repository.parent / "home")
 
 
@@ -78,12 +121,11 @@ def test_gitlabs_schema_takes_it(tmp_path: Path) -> None:
     ("variables", "jobs"),
     [
         pytest.param([MERGE_REQUEST], ["lint", "unit", *BENCHED], id="merge request"),
-        pytest.param([MERGE_REQUEST, PLACE], ["board imx6ul-evk", "lint", "unit", *BENCHED], id="with a board"),
-        pytest.param([DEFAULT_BRANCH], ["lint", "pages", "tests", *MATRIX], id="default branch"),
-        pytest.param([DEFAULT_BRANCH, INDEX], ["lint", "pages", "tests", *MATRIX], id="default branch with an index"),
-        pytest.param([DEFAULT_BRANCH, PLACE], ["lint", "pages", "tests", *MATRIX], id="default branch with a board"),
-        pytest.param([SCHEDULE], ["a-a", "pages", "tests", *MATRIX], id="schedule"),
-        pytest.param([SCHEDULE, INDEX], ["a-a", "pages", "tests", *MATRIX], id="schedule with an index"),
+        pytest.param([MERGE_REQUEST, PLACE], ["imx6ul-evk:board", "lint", "unit", *BENCHED], id="with a board"),
+        pytest.param([DEFAULT_BRANCH], ["lint", "fsjoule:pages", "tests", *MATRIX], id="default branch"),
+        pytest.param([DEFAULT_BRANCH, INDEX, PLACE], ["lint", "fsjoule:pages", "tests", *MATRIX], id="with everything"),
+        pytest.param([SCHEDULE], ["tests", *NIGHTLY], id="schedule"),
+        pytest.param([SCHEDULE, INDEX], ["tests", *NIGHTLY], id="schedule with an index"),
         pytest.param([TAG], ["lint", "tests"], id="tag"),
         pytest.param([TAG, PLACE, INDEX], ["lint", "tests"], id="tag with everything"),
     ],
@@ -94,43 +136,72 @@ def test_which_jobs_run(pipeline: Pipeline, variables: list[Mapping[str, str | N
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Pipeline:
-    """A kernel's own repository."""
+    """A kernel's own repository, with a pipeline that includes the component twice."""
     arm = tmp_path / "linux" / "arch" / "arm"
     arm.mkdir(parents=True)
     (arm / "Kconfig").touch()
+    (tmp_path / "linux" / "fsjoule.yml").write_bytes((PROJECT / FILE).read_bytes())
+    (tmp_path / "linux" / ".gitlab-ci.yml").write_text(FOREIGN)
     return _committed(tmp_path / "linux")
 
 
-def test_in_a_kernels_own_repository_there_are_no_tests_of_fsjoule(kernel: Pipeline) -> None:
-    assert running(kernel, MERGE_REQUEST) == sorted(BENCHED)
-    assert running(kernel, DEFAULT_BRANCH) == sorted(["pages", *MATRIX, *BISECT])
-    assert running(kernel, SCHEDULE) == sorted(["a-a", "pages", *MATRIX])
-    assert running(kernel, SCHEDULE, {"FSJOULE_BISECT": "1"}) == sorted(["a-a", "pages", *MATRIX, *BISECT])
-    assert running(kernel, TAG) == []
+def _changed(pipeline: Pipeline, file: str) -> None:
+    path = pipeline.repository / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    _git(pipeline.repository, "checkout", "-q", "-b", "change")
+    _git(pipeline.repository, "add", "-A")
+    _git(pipeline.repository, "commit", "-q", "-m", "change")
+
+
+def test_a_foreign_repository_keeps_its_jobs_and_gets_ours(kernel: Pipeline) -> None:
+    assert running(kernel, DEFAULT_BRANCH) == sorted(["lint", *BISECT])
+    assert running(kernel, SCHEDULE) == ["fsjoule:a-a", "lint"]
+    assert running(kernel, SCHEDULE, {"FSJOULE_BISECT": "1"}) == sorted(["fsjoule:a-a", "lint", *BISECT])
+    assert running(kernel, TAG) == ["lint"]
+    assert {job["stage"] for job in kernel.listed(TAG) if job["name"] != "lint"} == {"test"}
+    _changed(kernel, "fs/ext4/file.c")
+    board = ["evk:board", "evk:board-gate", "evk:board-note"]
+    assert running(kernel, MERGE_REQUEST) == sorted(["lint", *BENCHED, *board])
+
+
+def test_a_change_elsewhere_is_not_measured(kernel: Pipeline) -> None:
+    _changed(kernel, "Documentation/index.rst")
+    assert running(kernel, MERGE_REQUEST) == ["lint"]
+
+
+def test_nothing_of_the_repositorys_gets_into_our_jobs() -> None:
+    """Globals would: a job's own keyword goes before `default`, its own variable before the repository's."""
+    for name, job in expanded({"a_a": True, "bisect": True, "matrix": True, "pages": True}).items():
+        assert {"image", "before_script", "stage"} <= set(job), name
+        if "measuring" in name or ".ci/gate" in str(job["script"]):
+            assert {"FS", "SUITE", "GATE_POLICY", "GATE_ENVIRONMENT"} <= set(job["variables"]), name
+    document = yaml.safe_load_all((PROJECT / FILE).read_text())
+    assert not {"default", "variables", "stages", "workflow", "include"} & set(list(document)[1])
 
 
 def test_the_note_is_written_whatever_the_gate_said(pipeline: Pipeline) -> None:
-    note = next(job for job in pipeline.listed(MERGE_REQUEST) if job["name"] == "note")
+    note = next(job for job in pipeline.listed(MERGE_REQUEST) if job["name"] == "fsjoule:note")
     assert (note["when"], note["allow_failure"]) == ("always", True)
-    assert [need["job"] for need in note["needs"]] == ["gate"]
+    assert [need["job"] for need in note["needs"]] == ["fsjoule:gate"]
 
 
 def test_a_bisection_by_hand_waits_for_a_person_and_one_by_schedule_does_not(kernel: Pipeline) -> None:
     by_hand, scheduled = (
-        next(job for job in kernel.listed(variables) if job["name"] == "bisect")
+        next(job for job in kernel.listed(variables) if job["name"] == "fsjoule:bisect")
         for variables in (DEFAULT_BRANCH, SCHEDULE | {"FSJOULE_BISECT": "1"})
     )
     assert (by_hand["when"], by_hand["allow_failure"]) == ("manual", True)
     assert scheduled["when"] == "on_success"
-    job = expanded()["bisect"]
+    job = expanded()["fsjoule:bisect"]
     assert job["variables"]["GIT_DEPTH"] == "0", "a shallow clone cannot be bisected"
     assert job["cache"]["when"] == "always", "the next job goes on"
     assert (job["timeout"], job["variables"]["RUNNER_SCRIPT_TIMEOUT"]) == ("12 hours", "11h30m")
 
 
-def expanded() -> dict[str, Any]:
-    """The pipeline's jobs with what they extend, as far as this file goes: a map is merged, anything else replaced."""
-    jobs: dict[str, Any] = yaml.safe_load(PIPELINE.read_text())
+def expanded(inputs: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """The component's jobs with what they extend: a map is merged, anything else replaced."""
+    jobs = component(PROJECT, inputs or {})
 
     def whole(name: str) -> dict[str, Any]:
         own: dict[str, Any] = jobs[name]
@@ -153,38 +224,44 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_jobs_that_hold_a_board() -> None:
-    holding = {name: job for name, job in expanded().items() if name.startswith("board ")}
-    assert list(holding) == ["board imx6ul-evk"]
-    assert holding["board imx6ul-evk"]["variables"]["PLACE"] == "$PLACE_IMX6UL_EVK"
-    for job in holding.values():
+    holding = {name: job for name, job in expanded({"place": "evk-1"}).items() if "with-board" in str(job["script"])}
+    assert list(holding) == ["fsjoule:board", "fsjoule:board-gate"]
+    for name, job in holding.items():
+        assert job["variables"]["PLACE"] == "evk-1"
         assert job["interruptible"] is False
-        assert job["resource_group"] == f"board/{job['variables']['PLACE']}"
+        assert job["resource_group"] == "board/evk-1"
         assert job["retry"] == {"max": 1, "when": ["runner_system_failure"], "exit_codes": [4]}
-        assert job["script"][-1] == '.ci/with-board "$PLACE" .ci/bench'
+        assert job["script"][-1] == f'.ci/with-board "$PLACE" .ci/{"gate" if name.endswith("gate") else "bench"}'
         # After the job's own limit there would be no after_script.
         assert job["timeout"] == "4 hours"
         assert job["variables"]["RUNNER_SCRIPT_TIMEOUT"] == "3h40m"
         assert job["variables"]["RUNNER_AFTER_SCRIPT_TIMEOUT"] == "10m"
         assert job["after_script"][-2:] == ['.ci/release-board "$PLACE"', ".ci/keep"]
         assert job["tags"] == ["fsjoule-board"]
+        assert job["needs"] == [], "the board does not wait for the virtual gate"
         assert job["artifacts"]["when"] == "always"
-        assert job["artifacts"]["reports"]["junit"] == "junit.xml"
+    assert holding["fsjoule:board"]["artifacts"]["reports"]["junit"] == "junit.xml"
 
 
 def test_the_child_pipelines_variables_are_its_own() -> None:
     """FS and so on of the whole pipeline, forwarded, would go before those of the child's jobs."""
-    trigger = yaml.safe_load(PIPELINE.read_text())["matrix"]["trigger"]
-    assert trigger["forward"] == {"yaml_variables": False}
+    assert component(PROJECT, {})["fsjoule:matrix"]["trigger"]["forward"] == {"yaml_variables": False}
 
 
-def test_every_job_has_a_time_limit_and_a_cache() -> None:
+def test_every_job_has_a_time_limit_and_only_jobs_with_cards_a_cache() -> None:
     for name, job in expanded().items():
         assert job["timeout"], name
-        assert job["cache"]["paths"] == [".cache/"], name
+        cards = "FSJOULE_CACHE_DIR" in job["variables"]
+        assert cards == any(word in name for word in ("bench", "gate", "board", "a-a", "bisect")) & (
+            "note" not in name
+        ) & ("issue" not in name), name
+        assert ("cache" in job) == cards, name
+        if cards:
+            assert (job["cache"]["paths"], job["cache"]["when"]) == ([".cache/"], "always"), name
 
 
 def test_what_the_jobs_start_is_there_and_can_be_started() -> None:
-    started = set(re.findall(r"\.ci/[a-z-]+", PIPELINE.read_text())) - {".ci/kernel"}
+    started = set(re.findall(r"\.ci/[a-z-]+", (PROJECT / FILE).read_text())) - {".ci/kernel"}
     assert started
     for name in started:
         assert (PROJECT / name).stat().st_mode & 0o111, name

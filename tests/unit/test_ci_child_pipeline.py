@@ -33,14 +33,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     for name in ("PLACE_EVK", "PLACE_IMX6UL_EVK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
-    (tmp_path / ".gitlab-ci.yml").write_bytes((PROJECT / ".gitlab-ci.yml").read_bytes())
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "matrix.toml").write_text(MATRIX)
     return command_line(monkeypatch, capfd)
 
 
-def pipeline(run: CommandLine, folder: Path) -> dict[str, Any]:
-    done = run("ci", "matrix", "--output", "matrix.yml")
+def pipeline(run: CommandLine, folder: Path, *inputs: str) -> dict[str, Any]:
+    given = [word for each in inputs for word in ("--input", each)]
+    done = run("ci", "matrix", "--output", "matrix.yml", *given)
     assert done.code == 0, done.err
     program = Path(sys.executable).with_name("check-jsonschema")
     subprocess.run([program, "--builtin-schema", "vendor.gitlab-ci", folder / "matrix.yml"], check=True, timeout=120)
@@ -52,7 +52,7 @@ def test_a_board_without_a_place_is_absent(run: CommandLine, tmp_path: Path) -> 
     emulated = {name: job for name, job in document.items() if name.startswith("virtual ")}
     assert list(emulated) == ["virtual head ext4", "virtual head btrfs:zstd", "virtual 6.1 btrfs:zstd"]
     assert not [name for name in document if name.startswith("evk ")]
-    assert emulated["virtual 6.1 btrfs:zstd"]["extends"] == ".bench"
+    assert emulated["virtual 6.1 btrfs:zstd"]["extends"] == ".fsjoule:bench"
     assert emulated["virtual 6.1 btrfs:zstd"]["variables"] == {
         "ENVIRONMENT": "env/virtual.yaml",
         "KERNEL": "6.1",
@@ -65,15 +65,14 @@ def test_a_board_without_a_place_is_absent(run: CommandLine, tmp_path: Path) -> 
 
 def test_a_board_with_a_place_is_held(run: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PLACE_EVK", "evk-3")
-    document = pipeline(run, tmp_path)
+    document = pipeline(run, tmp_path, "prefix=joules", "board_tag=desk", "revision=v2")
     real = {name: job for name, job in document.items() if name.startswith("evk ")}
     assert len(real) == 4
     for job in real.values():
-        assert job["extends"] == ".board"
+        assert job["extends"] == ".joules:board"
         assert job["variables"]["PLACE"] == "evk-3"
-    parent = yaml.safe_load((PROJECT / ".gitlab-ci.yml").read_text())
-    assert document[".board"] == parent[".board"]
-    assert document["variables"] == parent["variables"]
+    assert document[".joules:board"]["tags"] == ["desk"]
+    assert document[".joules:light"]["variables"]["FSJOULE_REVISION"] == "v2"
 
 
 def test_the_projects_own_matrix_can_be_measured(run: CommandLine, tmp_path: Path) -> None:
@@ -107,8 +106,13 @@ def test_what_is_wrong_is_said_with_its_place(
     assert not (tmp_path / "matrix.yml").exists()
 
 
-def test_a_pipeline_without_the_templates(run: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / ".gitlab-ci.yml").write_text("lint:\n  script: make lint\n")
-    done = run("ci", "matrix", "--output", "matrix.yml")
-    assert done.code == 2
-    assert "the template .fsjoule is missing" in done.err
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("tags=desk", "the component has no input 'tags'\n  hint: choose from: prefix, stage, image"),
+        ("desk", "--input 'desk' is not NAME=VALUE"),
+    ],
+)
+def test_an_input_that_the_component_does_not_have(run: CommandLine, word: str, complaint: str) -> None:
+    done = run("ci", "matrix", "--output", "matrix.yml", "--input", word)
+    assert (done.code, complaint in done.err) == (2, True), done.err

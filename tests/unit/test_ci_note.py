@@ -75,6 +75,15 @@ def test_the_next_one_takes_its_place_wherever_it_stands(
     assert not [body for body in server.bodies() if "regressed" in body]
 
 
+def test_a_boards_note_is_another_one(run: CommandLine, server: GitLab) -> None:
+    note(run)
+    for said in ("posted", "updated"):
+        assert said in run("ci", "note", "note.md", "--name", "evk-1").err
+    assert [body.partition(",")[0] for body in server.bodies()] == ["<!-- fsjoule note", "<!-- fsjoule note evk-1"]
+    done = run("ci", "note", "note.md", "--name", "a -->")
+    assert (done.code, "'a -->' is no name for a note" in done.err) == (2, True)
+
+
 def test_somebody_elses_note_with_the_marker_is_left_alone(run: CommandLine, server: GitLab) -> None:
     quoted = "<!-- fsjoule note, pipeline 999 -->\nlook, I can do it too"
     server.add(quoted, author=1)

@@ -1,4 +1,4 @@
-"""The gate as a job: what it does before anything is measured."""
+"""Scripts of jobs: what the gate does before anything is measured, and cards between jobs."""
 
 from __future__ import annotations
 
@@ -73,3 +73,51 @@ def test_a_repository_without_a_kernel_file_is_taken_for_the_kernels_own(reposit
     assert done.returncode == 2
     assert "is not a kernel's source" in done.stderr
     assert not (repository / "note.md").exists()
+
+
+CARD_BYTES = 1 << 30
+
+
+def cards(project: Path, word: str) -> subprocess.CompletedProcess[str]:
+    variables = {"CI_PROJECT_DIR": str(project), "FSJOULE_CACHE_DIR": str(project / "cards")}
+    argv = [PROJECT / ".ci" / "cards", word]
+    return subprocess.run(argv, env=os.environ | variables, capture_output=True, text=True, timeout=300, check=True)
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    """A card of a gigabyte with 4 KiB of data, and the folder that a job's cache has."""
+    (tmp_path / ".cache").mkdir()
+    path = tmp_path / "cards" / "images" / "card.img"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.truncate(CARD_BYTES)
+        file.seek(CARD_BYTES // 2)
+        file.write(os.urandom(4096))
+    return path
+
+
+def test_cards_go_to_the_next_job_without_their_holes(tmp_path: Path, card: Path) -> None:
+    before = card.read_bytes()
+    cards(tmp_path, "pack")
+    packed = tmp_path / ".cache" / "fsjoule.tar.zst"
+    assert packed.stat().st_size < 64 * 1024
+    made = packed.stat().st_mtime_ns
+    card.unlink()
+    cards(tmp_path, "unpack")
+    assert card.read_bytes() == before
+    assert card.stat().st_blocks * 512 < 1 << 20
+    cards(tmp_path, "pack")
+    assert packed.stat().st_mtime_ns == made, "what did not change is not packed again"
+    card.with_name("another").touch()
+    cards(tmp_path, "pack")
+    assert packed.stat().st_mtime_ns > made
+
+
+def test_damaged_cards_are_built_again(tmp_path: Path, card: Path) -> None:
+    cards(tmp_path, "pack")
+    packed = tmp_path / ".cache" / "fsjoule.tar.zst"
+    packed.write_bytes(packed.read_bytes()[:100])
+    assert "the packed cards are damaged: they are built again" in cards(tmp_path, "unpack").stderr
+    assert not packed.exists()
+    assert not card.exists()

@@ -16,7 +16,7 @@ from fsjoule.store.index.location import VARIABLE
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120
-_PIPELINE: Final = Path(".gitlab-ci.yml")
+_PREFIX: Final = "fsjoule"
 
 app = typer.Typer(no_args_is_help=True, help="Commands for GitLab CI jobs (docs/ci.md).")
 
@@ -25,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Commands for GitLab CI jobs (docs/
 def note(
     file: Annotated[Path, typer.Argument(help="Output of `fsjoule gate --markdown FILE`; may be missing.")],
     job_url: Annotated[str, typer.Option(help="The job that measured; the note links to its artifacts.")] = "",
+    name: Annotated[str, typer.Option(help="Name of a further note, for example a board's place.")] = "",
 ) -> None:
     """Post the note on the merge request, or update the existing one.
 
@@ -41,7 +42,7 @@ def note(
         progress(f"{where}: the note is printed instead")
         typer.echo(text, nl=False)
         return
-    progress(f"note on merge request !{where.number}: {post_note(where, text)}")
+    progress(f"note on merge request !{where.number}: {post_note(where, text, name=name)}")
 
 
 @app.command("issue")
@@ -96,16 +97,42 @@ def confirmed(
         progress("no confirmed loss is without an answer")
 
 
+@app.command("verdict")
+def verdict(
+    results: Annotated[Path, typer.Argument(help="The gate's --results folder.")],
+    output: Annotated[Path, typer.Option(help="Folder for the reports.")] = Path(),
+) -> None:
+    """Write the newest gate's verdict as a job's reports: metrics.txt (OpenMetrics) and annotations.json (links).
+
+    Example: fsjoule ci verdict results --output "$CI_PROJECT_DIR"
+    """
+    from fsjoule.gitlab.verdict import ANNOTATIONS, METRICS, annotations_text, metrics_text, newest_gate
+
+    found = newest_gate(results)
+    if found is None:
+        progress(f"no gate has measured anything in {results}")
+        return
+    folder, gated = found
+    texts = {METRICS: metrics_text(gated), ANNOTATIONS: annotations_text(folder, os.environ)}
+    for name, text in texts.items():
+        if text is not None:
+            _write(output / name, text)
+
+
 @app.command("matrix")
 def matrix(
     output: Annotated[Path, typer.Option(help="File to write the child pipeline to.")],
     file: Annotated[
         Path | None, typer.Option("--matrix", help="What to measure (default: the project's .ci/matrix.toml).")
     ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=VALUE", help="An input of the component's; may be repeated."),
+    ] = None,
 ) -> None:
     """Write the child pipeline: one job per board, kernel and filesystem. Boards without a place are left out.
 
-    Example: fsjoule ci matrix --output matrix.yml
+    Example: fsjoule ci matrix --output matrix.yml --input tag=fsjoule-virtual
     """
     from fsjoule.gitlab.child_pipeline import child_pipeline, matrix_jobs, read_matrix
     from fsjoule.host.paths import project_dir
@@ -117,12 +144,24 @@ def matrix(
         file = next((at for at in (project / _MATRIX, ours / _MATRIX) if at.exists()), ours / _MATRIX)
     wanted = read_matrix(file)
     jobs = matrix_jobs(wanted, os.environ, ours, file=file)
-    text = child_pipeline(project / _PIPELINE, jobs, wanted)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{output} cannot be written: {error.strerror}") from error
+    text = child_pipeline(ours, {"prefix": _PREFIX} | _given(inputs or []), jobs, wanted)
+    _write(output, text)
     progress(f"{counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs)}")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _given(inputs: list[str]) -> dict[str, str]:
+    """NAME=VALUE words. Raises ConfigError for a word of another form."""
+    for word in inputs:
+        if "=" not in word:
+            raise ConfigError(f"--input {word!r} is not NAME=VALUE", hint="for example --input tag=fsjoule-virtual")
+    return {name: value for name, _, value in (word.partition("=") for word in inputs)}
 
 
 @app.command("push")

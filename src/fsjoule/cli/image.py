@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesystems, the cache.")
@@ -19,7 +21,12 @@ app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesys
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
     fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[str, typer.Option(help="The card's recipe, a file in images/.")] = DEFAULT_RECIPE,
+    recipe: Annotated[
+        str | None, typer.Option(help=f"The card's recipe, a file in images/ (default: {DEFAULT_RECIPE}).")
+    ] = None,
+    lg_env: Annotated[
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="Take the recipe of this environment's board.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Build it twice and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache, and print its path.
@@ -28,8 +35,14 @@ def image_build(
     """
     from fsjoule import images
 
+    if lg_env is not None:
+        if recipe is not None:
+            raise ConfigError("--recipe and --lg-env both name a recipe", hint="give one of them")
+        from fsjoule.lab import read_environment
+
+        recipe = read_environment(lg_env).profile.recipe
     make = images.check_card if check else images.build_card
-    card = make(kernel, fs, progress=progress, recipe=recipe)
+    card = make(kernel, fs, progress=progress, recipe=recipe or DEFAULT_RECIPE)
     if check:
         progress(f"both have the SHA-256 {card.facts.card_sha256}")
     out.print(str(card.path), soft_wrap=True)

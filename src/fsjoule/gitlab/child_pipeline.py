@@ -6,19 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
+from fsjoule.gitlab.component import component
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.runs.request import choose, planned
 
 HEAD: Final = "head"
-_TEMPLATES: Final = (".fsjoule", ".virtual", ".bench", ".board")
-_TOP: Final = ("default", "variables")
 _STAGE: Final = "board"
 _HINT: Final = "docs/ci.md explains the matrix"
 
@@ -128,29 +127,23 @@ def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
     planned(choice, profile, choice.kernels)
 
 
-def child_pipeline(pipeline: Path, jobs: tuple[MatrixJob, ...], matrix: Matrix) -> str:
-    """The child pipeline's YAML: the parent's templates, and the jobs. Raises ConfigError if a template is missing."""
-    try:
-        parent = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"the pipeline cannot be read: {error}", file=pipeline) from error
-    if not isinstance(parent, dict):
-        raise ConfigError("this is not a pipeline", file=pipeline)
-    found = cast("dict[str, Any]", parent)
-    for name in _TEMPLATES:
-        if name not in found:
-            raise ConfigError(f"the template {name} is missing", file=pipeline, hint="take it from fsjoule's")
+def child_pipeline(project: Path, inputs: Mapping[str, str], jobs: tuple[MatrixJob, ...], matrix: Matrix) -> str:
+    """The child pipeline's YAML: the component's templates, and the jobs.
+
+    `project` is a checkout of fsjoule, `inputs` are those of the parent's component. Raises ConfigError as `component`.
+    """
+    found = component(project, {**inputs, "stage": _STAGE})
     document = {
         # A child pipeline has no rules of its own: the job that triggers it has them.
         "workflow": {"rules": [{"when": "always"}]},
         "stages": [_STAGE],
-        **{name: found[name] for name in (*_TOP, *_TEMPLATES) if name in found},
-        **{job.name: _job(job, matrix) for job in jobs},
+        **{name: each for name, each in found.items() if name.startswith(".")},
+        **{job.name: _job(job, matrix, inputs["prefix"]) for job in jobs},
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _job(job: MatrixJob, matrix: Matrix) -> dict[str, object]:
+def _job(job: MatrixJob, matrix: Matrix, prefix: str) -> dict[str, object]:
     variables = {
         "ENVIRONMENT": job.environment,
         "KERNEL": "" if job.kernel == HEAD else job.kernel,
@@ -159,5 +152,5 @@ def _job(job: MatrixJob, matrix: Matrix) -> dict[str, object]:
         "REPEAT": str(matrix.repeat),
     }
     if job.place is None:
-        return {"extends": ".bench", "stage": _STAGE, "variables": variables}
-    return {"extends": ".board", "variables": variables | {"PLACE": job.place}}
+        return {"extends": f".{prefix}:bench", "variables": variables}
+    return {"extends": f".{prefix}:board", "variables": variables | {"PLACE": job.place}}

@@ -10,7 +10,8 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 
-_MARKER: Final = re.compile(r"<!-- fsjoule note, pipeline (\d+) -->")
+_MARKER: Final = re.compile(r"<!-- fsjoule note(?: ([^,>]+))?, pipeline (\d+) -->")
+_NAME: Final = re.compile(r"[\w.:/ -]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,24 @@ def links(job: Job) -> Iterator[str]:
         yield f"[reports and run folders]({job.url}/artifacts/browse)"
 
 
-def post_note(where: MergeRequest, text: str) -> str:
-    """Post the note or update the existing one; returns what was done. Raises GitLabError, without the token."""
-    body = f"<!-- fsjoule note, pipeline {where.pipeline} -->\n{text}"
+def post_note(where: MergeRequest, text: str, *, name: str = "") -> str:
+    """Post the note or update the existing one of this `name`; returns what was done.
+
+    Raises ConfigError for a name that cannot be one, GitLabError, without the token.
+    """
+    if name and not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for a note", hint="letters, digits and .:/_- make one, 64 at most")
+    body = f"<!-- fsjoule note{f' {name}' if name else ''}, pipeline {where.pipeline} -->\n{text}"
     what = f"the note of merge request !{where.number} at {where.server} could not be written"
     with signed_in(where.server, where.token, what) as (server, me):
         merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)
         for note in merge_request.notes.list(iterator=True, order_by="created_at", sort="asc"):
             marker = _MARKER.match(note.body)
             # Other users' notes cannot be edited; renewing a project token changes its user.
-            if marker is None or note.author["id"] != me:
+            if marker is None or (marker[1] or "") != name or note.author["id"] != me:
                 continue
-            if int(marker[1]) > where.pipeline:
-                return f"left alone: it belongs to a later pipeline, {marker[1]}"
+            if int(marker[2]) > where.pipeline:
+                return f"left alone: it belongs to a later pipeline, {marker[2]}"
             note.body = body
             note.save()
             return "updated"

@@ -78,9 +78,9 @@ def find_tool(name: str) -> str:
 
 
 def require_root(what: str) -> None:
-    """Raise LabError unless this process is root's: only root can give the board's files to the board's root."""
+    """Raise ConfigError unless this process is root's: only root can give the board's files to the board's root."""
     if os.geteuid() != 0:
-        raise LabError(f"{what} as root only", hint="run the same command with sudo; cached images need no root")
+        raise ConfigError(f"{what} as root only", hint="run the same command with sudo; cached images need no root")
 
 
 def run(
