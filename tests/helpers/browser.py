@@ -29,6 +29,29 @@ _OPTIONS = (
     "--hide-scrollbars",
 )
 
+# The contrast of each text with what is behind it, as WCAG 2 reckons it.
+CONTRASTS = """
+const scale = (text) => (text.startsWith("color(srgb") ? 255 : 1);  // what color-mix gives
+const rgb = (text) => (text.match(/[\\d.]+/g) || []).map((number, n) => Number(number) * (n < 3 ? scale(text) : 1));
+const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+const behind = (e) => {
+  for (let at = e; at; at = at.parentElement) {
+    const colour = rgb(getComputedStyle(at).backgroundColor);
+    if (colour.length === 3 || colour[3] > 0.99) return colour;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll('body *')]
+  .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .filter((e) => !['SCRIPT', 'STYLE', 'OPTION', 'NOSCRIPT'].includes(e.tagName))
+  .map((e) => {
+    const style = getComputedStyle(e);
+    const [a, b] = [light(rgb(e.namespaceURI.endsWith('svg') ? style.fill : style.color)), light(behind(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+"""
+
 
 class Browser:
     """One tab. Every error that a page writes to its console, or that loading it causes, is kept."""

@@ -12,6 +12,7 @@ from index_import_contract import ImportContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_runs import write_run
+from index_states_contract import StatesContract
 
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.store.index.database import index_url, open_index
@@ -124,3 +125,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         open_index(tmp_path / "file" / "below" / "index.sqlite", create=True)
     with pytest.raises(StorageError, match="cannot be opened"):
         open_index(tmp_path, create=True)
+
+
+class TestStates(_OnSqlite, StatesContract):
+    pass

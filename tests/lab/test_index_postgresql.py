@@ -15,6 +15,7 @@ from index_import_contract import ImportContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_runs import measurement_file, write_run
+from index_states_contract import StatesContract
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, select, text
 
@@ -157,3 +158,7 @@ def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: Postgr
             with pytest.raises(LabError, match=r"has been held by another process for 0.5 s"):
                 stats(other)
         assert stats(other).runs == 0
+
+
+class TestStates(_OnPostgresql, StatesContract):
+    pass

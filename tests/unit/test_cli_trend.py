@@ -1,22 +1,18 @@
-"""`fsjoule trend` as its user has it: text, JSON, charts and the page."""
+"""`fsjoule trend` as its user has it: text, JSON and charts."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sqlite3
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
 from nights import Nights, slower_at
 
-from fsjoule.cli import main
 from fsjoule.model.metrics import Metric
 from fsjoule.runs import confirm
 from fsjoule.runs.pairs import Pair
@@ -159,66 +155,6 @@ def test_charts_are_svg_in_themselves(run: CommandLine) -> None:
     texts = [text.text for text in ET.fromstring(files[0].read_text()).iter() if text.tag.endswith("text")]
     assert "btrfs randwrite-16k on virtual: throughput (simulated)" in texts
     assert any(text and re.fullmatch(r"-[67]\.\d %", text) for text in texts)
-
-
-class _Page(HTMLParser):
-    """Elements with their attributes, and the texts of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self._in_script = False
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        self._in_script = tag == "script"
-
-    def handle_data(self, data: str) -> None:
-        if self._in_script:
-            self.scripts.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_script = self._in_script and tag != "script"
-
-
-def test_the_page_holds_all_that_it_needs(run: CommandLine) -> None:
-    assert run("trend", "--page", "pages/trends.html").code == 0
-    text = Path("pages/trends.html").read_text()
-    assert not re.search(r"https?:|//[a-z]|url\(|@import|<\w[^>]*\ssrc=", text.replace("// ", ""))
-    page = _Page(text)
-    data: dict[str, Any] = json.loads(page.scripts[0])
-    assert {card["board"] for card in data["cards"]} == {"virtual", "colibri"}
-    assert len(data["cards"]) == 12
-    assert set(data["cards"][0]["views"]) == {"time", "kernel"}
-    first = data["cards"][0]
-    assert (first["title"], first["metric"]) == ("btrfs randwrite-16k", "throughput")
-    (track,) = first["views"]["time"]
-    assert [change["at"] for change in track["changes"]] == [21]
-    assert data["runs"][track["points"][21][0]][0] == "n00021"
-    assert data["kernels"] == [f"6.1.{100 + number}-armmp" for number in range(12)]
-    ids = {attributes.get("id") for _, attributes in page.seen}
-    assert {"board", "kernel", "fs", "metric", "view", "only", "cards", "found"} <= ids
-    listed = [attributes for tag, attributes in page.seen if tag == "li" and "data-card" in attributes]
-    assert [each["data-view"] for each in listed] == ["time", "time", "kernel", "kernel"]
-    # Simulated and real ones are told apart where both stand.
-    assert {card["board"]: card["simulated"] for card in data["cards"]} == {"virtual": True, "colibri": False}
-
-
-def test_a_name_cannot_break_out_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Nights(board="a&b<i>", filesystems=("ext4",), boots=1).write(Path("results"), 8)
-    with open_index("results/index.sqlite", create=True) as index:
-        import_runs(index, [Path("results")])
-    monkeypatch.setattr("sys.argv", ["fsjoule", "trend", "--page", "page.html"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    text = Path("page.html").read_text()
-    assert "<i>" not in text
-    assert json.loads(_Page(text).scripts[0])["cards"][0]["board"] == "a&b<i>"
 
 
 def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:

@@ -18,6 +18,7 @@ from fsjoule.model import IoPattern, KernelFacts, SeriesKey
 from fsjoule.runs import confirm
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.states import kept_states
 
 X86 = Path(__file__).parents[2] / "env" / "virtual-x86.yaml"
 
@@ -97,6 +98,12 @@ def history(run: CommandLine, nights: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return History(before, after, boots)
 
 
+def kept() -> list[tuple[str | None, str]]:
+    """The metrics and states of changes that the index keeps."""
+    with open_index("nights.sqlite") as opened:
+        return [(each.metric, each.state.value) for each in kept_states(opened)]
+
+
 CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", X86, "--policy", "policy.toml")
 
 
@@ -113,6 +120,7 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     # The meter was silent: of the energy nothing is known.
     assert "fresh boots could not decide" in done.out
     assert len(list(Path("results/confirmations").glob("*.json"))) == 2
+    assert kept() == [("throughput", "confirmed")]
     # The index made anew, nothing measured: it is still so.
     throughput = ("trend", "--index", "nights.sqlite", "--metric", "throughput")
     again = run(*throughput, "--by", "kernel")
@@ -135,6 +143,7 @@ def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
     *_, told = done.out.partition("1 change confirmed")
     assert "btrfs randwrite-16k: 6.1.107 is busy for " in told
     assert "btrfs_read" in told
+    assert kept() == [("throughput", "confirmed"), ("throughput", "explained")]
     assert "explain  fsjoule explain 6.1.106 6.1.107 --within results/" in done.err
 
 
@@ -144,6 +153,7 @@ def test_what_fresh_boots_refute_is_not_explained(run: CommandLine, history: His
     done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
     assert done.code == 0, done.err
     assert "busy for" not in done.out
+    assert kept() == []
     assert "explain" not in done.err
     assert history.boots.choices
     refused = run(*CONFIRM, "--explain")

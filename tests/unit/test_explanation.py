@@ -23,6 +23,11 @@ from fsjoule.runs.explain import explain_gated
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.queries import list_series, stats
+from fsjoule.store.index.records import Where
+from fsjoule.store.index.states import ChangeState, kept_states
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
@@ -239,6 +244,24 @@ def test_profiles_that_were_kept_are_explained(fsjoule: CommandLine, tmp_path: P
     first = told["functions"][0]
     assert (first["name"], first["module"], first["presence"]) == ("btrfs_read", "btrfs", "both")
     assert first["candidate_ns"] == pytest.approx(2 * first["baseline_ns"])
+
+
+def test_an_index_keeps_which_changes_are_explained(fsjoule: CommandLine, tmp_path: Path) -> None:
+    run = write_profiled(tmp_path / "results")
+    with open_index("index.sqlite", create=True) as index:
+        import_runs(index, [run])
+    words = ("explain", "6.1", "6.12", "--within", run, "--fs", "btrfs", "-k", "randread")
+    assert fsjoule(*words, "--index", "index.sqlite").code == 0
+    with open_index("index.sqlite") as index:
+        (state,) = kept_states(index)
+        (about,) = list_series(index, Where(series=(state.series,)))
+        assert set(state.kernels or ()) == set(stats(index).kernels)
+    assert (state.state, state.metric, state.ratio) == (ChangeState.EXPLAINED, None, None)
+    assert about.series.label.startswith("btrfs randread-16k")
+    # The explanation is there, whatever the index is.
+    other = fsjoule(*words, "--index", "none.sqlite")
+    assert other.code == 0
+    assert "warning: the index does not know of it: there is no index at" in other.err
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,11 @@ _GROUPS: Final = (
     "meter",
     "report",
     "suites",
+    "trend",
 )
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
-_COMMANDS: Final = ("advise", "compare", "explain", "gate", "trend")
+_COMMANDS: Final = ("advise", "compare", "explain", "gate")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "gate")
 

@@ -13,8 +13,10 @@ import typer
 from fsjoule.cli.common import All, Json, out, print_json, progress
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.store.files import check_writable
+from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
+    from fsjoule.store.reader import LoadedRun
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
@@ -41,6 +43,12 @@ def explain(
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Boots of each kernel (else 1).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the boots and all random choices (else a new one).")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
+    index: Annotated[
+        str | None,
+        typer.Option(
+            "--index", metavar="URL", envvar=VARIABLE, help="Keep in this index that the changes are explained."
+        ),
+    ] = None,
     everything: All = False,
     json_output: Json = False,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture there.")] = None,
@@ -71,9 +79,8 @@ def explain(
         from fsjoule.store.reader import load_run
 
         loaded = load_run(within)
-        names = listed(fs)
-        folder = loaded.path
-        found = explain_run(loaded, baseline, candidate, filesystems=names, workload=workload)
+        kernels = (baseline, candidate)
+        found = explain_run(loaded, *kernels, filesystems=listed(fs), workload=workload)
     else:
         from fsjoule.lab import read_environment
         from fsjoule.runs.explain import explain_measured
@@ -95,9 +102,25 @@ def explain(
             workload=workload,
         )
         again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
-        folder, found = explain_measured(choice, environment, say=progress, command=again)
-    _show(found, folder, json_output=json_output, everything=everything)
+        loaded, found = explain_measured(choice, environment, say=progress, command=again)
+        kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])
+    _show(found, loaded.path, json_output=json_output, everything=everything)
     _write_files(found, svg, folded)
+    if index is not None:
+        _keep(index, loaded, kernels, found)
+
+
+def _keep(index: str, loaded: LoadedRun, kernels: tuple[str, str], found: tuple[Explanation, ...]) -> None:
+    """The explanation is there, and stays, whatever the index says."""
+    from fsjoule.runs.explain import explained_states
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.states import keep_states
+
+    try:
+        with open_index(index) as opened:
+            keep_states(opened, explained_states(loaded, *kernels, found))
+    except FsjouleError as error:
+        progress(f"warning: the index does not know of it: {error.what}")
 
 
 def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explanation, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from fsjoule.cli.common import ending, out, progress
+from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
 
 app = typer.Typer(no_args_is_help=True, help="Reports of runs: a page, Allure's report with trends, a server for it.")
@@ -71,6 +72,10 @@ def build(  # noqa: PLR0917 - a command's options
     ] = None,
     history: _History = None,
     url: _Url = "",
+    forge: Annotated[
+        str | None,
+        typer.Option("--forge", metavar="URL", envvar=FORGE, help="The commits' project on a forge, for the trends."),
+    ] = None,
     most: _Most = _MOST,
 ) -> None:
     """Make Allure's report of the newest build of each board and suite, with history, and the page of trends.
@@ -81,7 +86,9 @@ def build(  # noqa: PLR0917 - a command's options
     """
     from fsjoule.report.allure.site import make_site
 
-    made = make_site(runs or _RESULTS, output, history=history or (), index=index, url=url, most=most, say=progress)
+    made = make_site(
+        runs or _RESULTS, output, history=history or (), index=index, url=url, forge=forge, most=most, say=progress
+    )
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)
 

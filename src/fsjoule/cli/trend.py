@@ -14,6 +14,7 @@ from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
+from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Where
@@ -21,6 +22,7 @@ from fsjoule.store.index.records import Order, Where
 if TYPE_CHECKING:
     from fsjoule.runs.confirm import Again
     from fsjoule.store.index.database import Index
+    from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.trend.changes import Change
     from fsjoule.verdicts.trend.trend import Trend
 
@@ -30,13 +32,21 @@ _RESULTS: Final = Path("results")
 _INDEX: Final = str(_RESULTS / DEFAULT_NAME)
 # Reading this many takes half a second, whatever the index holds.
 _LIMIT: Final = 60_000
-_COLOURS: Final = {"confirmed": "bold red", "nominated": "yellow", "refuted": "dim"}
+_COLOURS: Final = {
+    "confirmed": "bold red",
+    "explained": "bold red",
+    "bisected": "bold red",
+    "nominated": "yellow",
+    "accepted": "dim",
+    "refuted": "dim",
+}
 
 _Names = list[str] | None
 
 
-@app.command("trend")
+@app.callback(invoke_without_command=True)
 def trend(
+    context: typer.Context,
     *,
     series: Annotated[_Names, typer.Option("--series", help="Only these series, by key or the start of it.")] = None,
     board: Annotated[_Names, typer.Option("--board", help="Only these boards.")] = None,
@@ -79,6 +89,10 @@ def trend(
         Path | None,
         typer.Option("--page", metavar="FILE", help="Write a page with all histories, over time and over kernels."),
     ] = None,
+    forge: Annotated[
+        str | None,
+        typer.Option("--forge", metavar="URL", envvar=FORGE, help="With --page: the commits' project on a forge."),
+    ] = None,
     svg: Annotated[
         Path | None,
         typer.Option("--svg", metavar="DIR", help="Write charts of the histories with a change, or of all if few."),
@@ -91,6 +105,8 @@ def trend(
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
+    if context.invoked_subcommand is not None:
+        return
     from fsjoule.model.labels import listed
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
@@ -132,10 +148,10 @@ def trend(
     if confirm:
         with open_index(index) as opened:
             candidates = look(opened, by)
-        if lg_env is None:
-            raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
         again = _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept, explain=explain)
+    explained = [found_or_warned(each.explained) if explain else () for each in again]
     with open_index(index) as opened:
+        _keep(opened, again, explained)
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
     if json_output:
@@ -145,16 +161,58 @@ def trend(
     else:
         _show(found, index)
     if explain:
-        _explain(again, told=not json_output)
+        _explain(again, explained, told=not json_output)
     if page is not None and other is not None:
-        _write_page(page, found, other)
+        _write_page(page, forge, found, other)
     if svg is not None:
         _write_charts(svg, found)
 
 
+@app.command("accept")
+def accept(
+    series: Annotated[str, typer.Argument(metavar="SERIES", help="The series' key, or the start of it.")],
+    commit: Annotated[
+        str, typer.Argument(metavar="COMMIT", help="The commit, run or kernel since which it has another level.")
+    ],
+    *,
+    why: Annotated[
+        str, typer.Option("--why", metavar="TEXT", help="Why it is taken as it is; the page shows it.")
+    ] = "",
+    metric: Annotated[_Names, typer.Option("--metric", help="Only in these figures (default: the usual ones).")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="It is not accepted after all.")] = False,
+    index: Annotated[
+        str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
+    ] = _INDEX,
+) -> None:
+    """Accept a change: it is known, has a reason, and needs nobody's attention any more.
+
+    The index keeps it, also through a rebuild.
+
+    Example: fsjoule trend accept 0ad558d7 4f1c2d3e5a6b --why "checksums are on since this commit, as intended"
+    """
+    from fsjoule.model.labels import counted, listed
+    from fsjoule.report.trend import words
+    from fsjoule.statistics.finder import RupturesFinder
+    from fsjoule.store.change_points import remembered
+    from fsjoule.store.index.database import open_index
+    from fsjoule.verdicts.trend import states
+
+    if not undo and not why.strip():
+        raise ConfigError("an accepted change needs a reason", hint="say it with --why TEXT")
+    with open_index(index) as opened, remembered(RupturesFinder()) as finder:
+        found, changes = states.changes_at(opened, series, commit, metrics=_metrics(listed(metric)), finder=finder)
+        if undo:
+            count = states.take_back_acceptance(opened, changes)
+            progress(f"{counted(count, 'change')} not accepted any more")
+            return
+        states.accept(opened, found, changes, why.strip())
+    for change in changes:
+        out.print(f"{words.sentence(change, found)}, accepted", markup=False, highlight=False, soft_wrap=True)
+
+
 def _confirm(
     candidates: Trend,
-    environment: Path,
+    environment: Path | None,
     policy: Path | None,
     *,
     tree: Path | None,
@@ -162,6 +220,8 @@ def _confirm(
     kept: Path,
     explain: bool,
 ) -> list[Again]:
+    if environment is None:
+        raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
@@ -178,20 +238,31 @@ def _confirm(
     return done
 
 
-def _explain(again: list[Again], *, told: bool) -> None:
+def _keep(index: Index, again: list[Again], explained: list[tuple[Explanation, ...]]) -> None:
+    """Keep in the index what fresh boots have confirmed, and what their profiles explain."""
+    from fsjoule.store.index.states import keep_states
+    from fsjoule.verdicts.trend.states import outcomes
+
+    for each, why in zip(again, explained, strict=True):
+        keep_states(index, outcomes(each.confirmations, explained=bool(why)))
+
+
+def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, told: bool) -> None:
     """Say which functions cost what was confirmed; documents have no room for it."""
-    for each in again:
+    for each, why in zip(again, explained, strict=True):
         if told:
-            tell_after(found_or_warned(each.explained), everything=False)
+            tell_after(why, everything=False)
         if each.confirmed:
             progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
 
 
-def _write_page(file: Path, *trends: Trend) -> None:
-    from fsjoule.report.trend.page import trend_page
+def _write_page(file: Path, project: str | None, *trends: Trend) -> None:
+    from fsjoule.report.forge import forge_of
+    from fsjoule.report.trend.page import link_from, trend_page
 
     by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
-    _write(file, trend_page(by_time, by_kernel))
+    forge = forge_of(project) if project else None
+    _write(file, trend_page(by_time, by_kernel, forge=forge, link=link_from(file.parent)))
     progress(f"page: {file}")
 
 
@@ -250,14 +321,15 @@ def _show(found: Trend, index: str) -> None:
 
 def _show_change(change: Change, found: Trend, index: str) -> None:
     from fsjoule.report.trend import words
-    from fsjoule.verdicts.trend.changes import Status
+    from fsjoule.store.index.states import ChangeState
 
     text = Text(words.sentence(change, found) + ", ")
-    text.append(change.status.value, style=_COLOURS[change.status])
+    state = "nominated" if change.state is ChangeState.NEW else change.state.value
+    text.append(state, style=_COLOURS[state])
     out.print(text, soft_wrap=True)
-    if told := words.verdict(change):
+    for told in filter(None, (*words.kept(change), words.verdict(change))):
         out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
-    if change.status is Status.NOMINATED:
+    if change.state is ChangeState.NEW:
         if words.same_kernel(change):
             hint = "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,9 @@ from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.store.index.kernels import kernels_of
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.comparison import Compared
@@ -27,8 +30,8 @@ _KEEP: Final = "measure with --profile, on a board in guest time"
 
 def explain_measured(
     choice: Choice, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
-) -> tuple[Path, tuple[Explanation, ...]]:
-    """Measure pairs of boots of a paired, profiled choice's two kernels; the run folder, and what differs.
+) -> tuple[LoadedRun, tuple[Explanation, ...]]:
+    """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 
     Raises ConfigError for a board that is not in guest time and for two kernels that are one, and as
     `pairs.measure_pairs` does.
@@ -38,7 +41,7 @@ def explain_measured(
         raise ConfigError(f"both sides are kernel {choice.kernels[0]}: there is nothing to explain")
     run = measure_pairs(choice, environment, enough=lambda _pair: None, say=say, command=command)
     loaded = load_run(run.folder)
-    return run.folder, explain_run(loaded, *loaded.run.plan.kernels)
+    return loaded, explain_run(loaded, *loaded.run.plan.kernels)
 
 
 def explain_run(
@@ -68,6 +71,26 @@ def explain_run(
     chosen = [each for each in valid if series is None or each.series in series]
     sides = [_Side(name, kept, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
     return _explained(*sides)
+
+
+def explained_states(loaded: LoadedRun, baseline: str, candidate: str, found: Iterable[Explanation]) -> list[KeptState]:
+    """For the index: the changes of these series between the two kernels are explained, in any figure."""
+    kernels, explained = kernels_of(loaded.run), {each.series for each in found}
+    if not kernels.keys() >= {baseline, candidate}:
+        return []
+    measured = {each.series: each for each in loaded.measurements if each.valid}
+    labels = series_labels(list(measured))
+    older, newer = sorted((kernels[baseline], kernels[candidate]), key=lambda kernel: kernel.order)
+    return [
+        KeptState(
+            IndexedSeries(key, each.simulated or loaded.run.simulated).key,
+            ChangeState.EXPLAINED,
+            kernels=(older, newer),
+            run_id=loaded.run.run_id,
+        )
+        for key, each in measured.items()
+        if _title(labels, each) in explained
+    ]
 
 
 def explain_pair(baseline: tuple[str, LoadedRun], candidate: tuple[str, LoadedRun]) -> tuple[Explanation, ...]:
@@ -132,11 +155,14 @@ def _explained(baseline: _Side, candidate: _Side) -> tuple[Explanation, ...]:
         first, last = baseline.windows(key), candidate.windows(key)
         if first.windows and last.windows:
             unit = "operation" if each.throughput_mib_per_s is None else "MiB"
-            title = f"{labels[key]} {each.workload.slug}"
-            found.append(explain(title, unit, first, last, simulated=each.simulated))
+            found.append(explain(_title(labels, each), unit, first, last, simulated=each.simulated))
     if not found:
         raise _why_not(baseline, candidate)
     return tuple(found)
+
+
+def _title(labels: Mapping[SeriesKey, str], measurement: Measurement) -> str:
+    return f"{labels[measurement.series]} {measurement.workload.slug}"
 
 
 class _Kept:

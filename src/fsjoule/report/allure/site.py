@@ -20,6 +20,7 @@ from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configur
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import write_results
 from fsjoule.report.allure.words import TRENDS
+from fsjoule.report.forge import Forge, forge_of
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
 from fsjoule.store.index.database import Index, open_index
@@ -48,17 +49,20 @@ def make_site(
     history: Sequence[Path] = (),
     index: str | None = None,
     url: str = "",
+    forge: str | None = None,
     most: int = MOST,
     say: Say,
 ) -> Site:
     """Make a report of all run folders at and below `paths`, and replace an older one in `folder`.
 
     Run folders in `history` are earlier builds, whatever their date. The trends come from the runs, or from an `index`
-    that knows more of them. `url` is where the report will be read. The report names damaged and missing runs.
-    Raises ConfigError for a missing path, for a folder with other contents, and if no run can replace an older report;
+    that knows more of them. `url` is where the report will be read, `forge` the commits' project. The report names
+    damaged and missing runs. Raises ConfigError for a missing path, for what is no address of a project, for a folder
+    with other contents, and if no run can replace an older report;
     FsjouleError if Allure fails. An older report then stays.
     """
     _check_folder(folder)
+    commits = forge_of(forge) if forge else None
     builds = read_builds(paths, history=history, most=most)
     if not builds.current and (folder / _MARK).is_file():
         why = "; ".join(builds.problems)
@@ -72,7 +76,7 @@ def make_site(
         say(f"{counted(len(builds.current), 'run')}, history of {counted(len(builds.earlier), 'earlier build')}{rest}")
         generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
-        (made / TRENDS).write_text(_trends(builds, known, index, work), encoding="utf-8")
+        (made / TRENDS).write_text(_trends(builds, known, index, work, commits), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
     return Site(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
 
@@ -103,15 +107,17 @@ def _writing(folder: Path) -> Generator[tuple[Path, Path]]:
         raise StorageError(f"the report could not be written to {folder}: {error.strerror or error}") from error
 
 
-def _trends(builds: Builds, known: Sequence[Confirmation], location: str | None, work: Path) -> str:
+def _trends(
+    builds: Builds, known: Sequence[Confirmation], location: str | None, work: Path, forge: Forge | None
+) -> str:
     if location is not None:
         with open_index(location) as opened:
-            return _page(opened, known)
+            return _page(opened, known, forge)
     with open_index(str(work / "index.sqlite"), create=True) as opened:
         runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
         if runs:
             import_runs(opened, runs)
-        return _page(opened, known)
+        return _page(opened, known, forge)
 
 
 def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]]:
@@ -128,9 +134,9 @@ def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]
     return known, faults
 
 
-def _page(opened: Index, known: Sequence[Confirmation]) -> str:
+def _page(opened: Index, known: Sequence[Confirmation], forge: Forge | None) -> str:
     by_time, by_kernel = (
         trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
         for order in (Order.TIME, Order.KERNEL)
     )
-    return trend_page(by_time, by_kernel, report=FIRST_PAGE)
+    return trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=forge)

@@ -1,241 +1,345 @@
 "use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const FILTERS = ["board", "kernel", "fs", "workload", "metric", "view", "only"];
-  const AT_ONCE = 12, SHOWN_CHANGES = 6, HEIGHT = 200;
-  const ROOM = { left: 52, right: 10, top: 18, bottom: 24 };
-  const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
-  const short = (number) => (number === 0 ? "0" : String(Number(number.toPrecision(4))));
-  // Places in a point, as the page's maker writes them.
-  const [RUN, KERNEL, STARTED, FIGURE, LOW, HIGH, BOOTS, RUNS] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const FILTERS = ["search", "fs", "workload", "metric", "board", "kernel", "view", "state"];
+  const FEW = 8, CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
+  const { short, median } = charts;
   const kernelName = (number) => (number < 0 ? "unknown kernel" : data.kernels[number]);
+  const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const percent = (ratio) => `${ratio > 1 ? "+" : "−"}${(100 * Math.abs(ratio - 1)).toFixed(1)} %`;
 
-  // -------------------------------------------------------------------------------------------------- choosing
+  // An element; texts among its children can hold no markup.
+  function made(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    const { style = {}, ...rest } = properties;
+    Object.assign(element, rest);
+    for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);
+    element.append(...children);
+    return element;
+  }
+  const away = (href, text) => made("a", { href, target: "_blank", rel: "noopener" }, text);
+  const address = (template, ...commits) => commits.reduce((text, commit) => text.replace("{}", encodeURIComponent(commit)), template);
 
-  function options(id, values, all) {
-    byId(id).innerHTML = (all ? `<option value="">${all}</option>` : "") +
-      values.map(([value, text]) => `<option value="${escaped(value)}">${escaped(text)}</option>`).join("");
+  // ------------------------------------------------------------------------------------------------- the data
+
+  for (const one of data.series) {
+    one.text = [one.title, one.board, one.metric, one.about, one.simulated ? "simulated" : ""].join(" ").toLowerCase();
+    for (const tracks of Object.values(one.views)) {
+      for (const track of tracks) {
+        let seconds = 0;
+        track.at = track.at.map((step) => (seconds += step));
+        track.changes = [];
+      }
+    }
   }
-  const distinct = (name) => [...new Set(data.cards.map((card) => card[name]))].sort().map((value) => [value, value]);
-  options("board", distinct("board"), "all");
-  options("fs", distinct("fs"), "all");
-  options("workload", distinct("workload"), "all");
-  options("metric", distinct("metric"), "all");
-  options("kernel", data.kernels.map((name, number) => [String(number), name]), "all");
-  const asked = new URLSearchParams(location.hash.slice(1));
-  for (const id of FILTERS) {
-    const wanted = asked.get(id), box = byId(id);
-    if (wanted !== null && [...box.options].some((option) => option.value === wanted)) box.value = wanted;
+  for (const change of data.changes) {
+    change.one = data.series[change.series];
+    change.in = change.one.views[change.view][change.track];
+    change.in.changes.push(change);
   }
+  for (const one of data.series) {
+    for (const tracks of Object.values(one.views)) for (const track of tracks) track.changes.sort((a, b) => a.at - b.at);
+  }
+  const changesOf = (one, view) => one.views[view].flatMap((track) => track.changes);
+  const newest = (one, view) => changesOf(one, view).reduce((a, b) => (a && a.in.at[a.at] > b.in.at[b.at] ? a : b), null);
+
+  // ------------------------------------------------------------------------------------------------- choosing
+
+  const options = (id, values) => byId(id).replaceChildren(made("option", { value: "" }, "all"), ...values.map(([value, text]) => made("option", { value }, text)));
+  for (const id of ["fs", "workload", "metric", "board"]) {
+    options(id, [...new Set(data.series.map((one) => one[id]))].sort().map((value) => [value, value]));
+  }
+  options("kernel", data.kernels.map((name, number) => [String(number), name]));
   const chosen = () => Object.fromEntries(FILTERS.map((id) => [id, byId(id).value]));
-  const tracksOf = (card, view) => card.views[view] || [];
-  const changesOf = (card, view) => tracksOf(card, view).flatMap((track) => track.changes);
 
-  function matches(card, want) {
-    const tracks = tracksOf(card, want.view);
-    if (!tracks.length) return false;
-    if ((want.board && card.board !== want.board) || (want.fs && card.fs !== want.fs)) return false;
-    if ((want.workload && card.workload !== want.workload) || (want.metric && card.metric !== want.metric)) return false;
-    if (want.kernel && !tracks.some((track) => track.points.some((p) => p[KERNEL] === Number(want.kernel)))) return false;
-    const changes = changesOf(card, want.view);
-    if (want.only === "changed") return changes.length > 0;
-    return want.only !== "confirmed" || changes.some((change) => change.status === "confirmed");
-  }
-
-  // --------------------------------------------------------------------------------------------------- drawing
-
-  function ticks(low, high, most) {
-    const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 2.5, 5, 10].map((s) => s * power).find((s) => s >= rough * 0.999);
-    const found = [];
-    for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-6; n += 1) found.push(Number((n * step).toPrecision(12)));
-    return found;
-  }
-
-  function range(card, tracks) {
-    const points = tracks.flatMap((track) => track.points), figures = points.map((p) => p[FIGURE]).sort((a, b) => a - b);
-    // A single stall must not flatten all the rest, nor must its whisker.
-    const cut = Math.floor(figures.length / 20), kept = figures.slice(cut, figures.length - cut);
-    const from = kept[0], to = kept[kept.length - 1], span = Math.max(to - from, to * 0.02);
-    const within = (value) => Math.min(to + span / 2, Math.max(from - span / 2, value));
-    let low = within(Math.min(figures[0], ...points.map((p) => p[LOW])));
-    let high = within(Math.max(figures[figures.length - 1], ...points.map((p) => p[HIGH])));
-    const published = card.published;
-    const near = published !== null && published > low * 0.7 && published < high * 1.4;
-    if (near) { low = Math.min(low, published); high = Math.max(high, published); }
-    return { low: Math.max(0, low - span * 0.08), high: high + span * 0.12, near };
-  }
-
-  const median = (values) => {
-    const s = [...values].sort((a, b) => a - b), half = s.length >> 1;
-    return s.length % 2 ? s[half] : (s[half - 1] + s[half]) / 2;
+  const fits = (change, want) => {
+    if (want.state === "open") return !CLOSED.includes(change.state);
+    return !want.state || want.state === "any" || change.state === want.state;
   };
 
-  function draw(plot, card, want) {
-    const tracks = tracksOf(card, want.view), width = Math.max(240, plot.clientWidth);
-    const { low, high, near } = range(card, tracks);
-    const times = tracks.flatMap((track) => track.points.map((p) => Date.parse(p[STARTED])));
-    const first = Math.min(...times), last = Math.max(...times), long = Math.max(1, tracks[0].points.length - 1);
-    const inner = width - ROOM.left - ROOM.right - 12;
-    const share = want.view === "time" ? (p) => (Date.parse(p[STARTED]) - first) / Math.max(1, last - first) : (p, n) => n / long;
-    const x = (p, n) => ROOM.left + 6 + inner * share(p, n);
-    const floor = HEIGHT - ROOM.bottom;
-    const y = (value) => floor - ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (floor - ROOM.top);
-    const out = [], spots = [];
-    for (const tick of ticks(low, high, 4)) {
-      out.push(`<line class="grid" x1="${ROOM.left}" x2="${width - ROOM.right}" y1="${y(tick).toFixed(1)}" y2="${y(tick).toFixed(1)}"/>`);
-      out.push(`<text x="${ROOM.left - 7}" y="${(y(tick) + 4).toFixed(1)}" text-anchor="end">${short(tick)}</text>`);
-    }
-    out.push(...axis(tracks, want.view, width, x, first, last));
-    if (near) out.push(`<line class="published" x1="${ROOM.left}" x2="${width - ROOM.right}" y1="${y(card.published).toFixed(1)}" y2="${y(card.published).toFixed(1)}"/>`);
-    tracks.forEach((track, number) => {
-      const style = tracks.length > 1 ? ` style="--c:var(--k${number % data.trackColours})"` : "";
-      out.push(`<g${style}>`);
-      track.points.forEach((p, n) => {
-        const at = x(p, n).toFixed(1), faded = want.kernel && p[KERNEL] !== Number(want.kernel) ? " faded" : "";
-        const outside = p[FIGURE] < low || p[FIGURE] > high ? " outside" : "";
-        out.push(`<line class="whisker${faded}" x1="${at}" x2="${at}" y1="${y(p[LOW]).toFixed(1)}" y2="${y(p[HIGH]).toFixed(1)}"/>`);
-        out.push(`<circle class="${(faded + outside).trim()}" cx="${at}" cy="${y(p[FIGURE]).toFixed(1)}" r="${track.points.length > 120 ? 1.8 : 2.6}"/>`);
-        spots.push([x(p, n), y(p[FIGURE]), p, track]);
-      });
-      out.push(...levels(track, x, y), "</g>");
-      for (const change of track.changes) out.push(...marked(change, track, x, floor));
-    });
-    out.push('<line class="cursor" y1="18" y2="176" x1="-9" x2="-9"/>');
-    plot.innerHTML = `<svg viewBox="0 0 ${width} ${HEIGHT}" role="img" aria-label="${escaped(card.title)}">${out.join("")}</svg>`;
-    const svg = plot.firstChild, cursor = svg.querySelector(".cursor"), told = plot.nextElementSibling;
-    const rest = card.published !== null && !near ? `Published: ${short(card.published)} ${card.unit}, off the chart.` : "";
-    told.textContent = rest;
-    svg.onpointermove = svg.onpointerdown = (event) => {
-      const box = svg.getBoundingClientRect(), mx = (event.clientX - box.left) * (width / box.width), my = event.clientY - box.top;
-      const [px, , p, track] = spots.reduce((a, b) => (Math.hypot(a[0] - mx, (a[1] - my) / 4) <= Math.hypot(b[0] - mx, (b[1] - my) / 4) ? a : b));
-      cursor.setAttribute("x1", px);
-      cursor.setAttribute("x2", px);
-      told.textContent = spoken(p, card, track);
-    };
-    svg.onpointerleave = () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); told.textContent = rest; };
+  function matches(one, want) {
+    const tracks = one.views[want.view];
+    if (!tracks.length || ["fs", "workload", "metric", "board"].some((id) => want[id] && one[id] !== want[id])) return false;
+    if (!want.search.toLowerCase().split(/\s+/).every((word) => one.text.includes(word))) return false;
+    if (want.kernel && !tracks.some((track) => track.kernel.includes(Number(want.kernel)))) return false;
+    return !want.state || changesOf(one, want.view).some((change) => fits(change, want));
   }
 
-  function axis(tracks, view, width, x, first, last) {
-    const y = HEIGHT - 7;
-    const text = (at, anchor, name) => `<text x="${at.toFixed(1)}" y="${y}" text-anchor="${anchor}">${escaped(name)}</text>`;
-    if (view === "time") {
-      const day = (t) => new Date(t).toISOString().slice(0, last - first < 3 * 864e5 ? 16 : 10).replace("T", " ");
-      return first === last ? [text(x(tracks[0].points[0], 0), "start", day(first))]
-        : [text(ROOM.left, "start", day(first)), text(width - ROOM.right, "end", day(last))];
+  // -------------------------------------------------------------------------------------------------- changes
+
+  function commitLinks(before, since) {
+    const [older, newer] = [data.runs[before][1], data.runs[since][1]], parts = [];
+    if (newer) parts.push(", commit ", data.forge ? away(address(data.forge.commit, newer), newer.slice(0, 12)) : newer.slice(0, 12));
+    if (newer && older && older !== newer && data.forge) parts.push(" (", away(address(data.forge.difference, older, newer), `difference from ${older.slice(0, 12)}`), ")");
+    return parts;
+  }
+
+  function runLink(run) {
+    const [id, , href] = data.runs[run];
+    return href ? away(href, `run ${id}`) : `run ${id}`;
+  }
+
+  function listed(change, named) {
+    const { in: track, at } = change, kernels = [at - 1, at].map((n) => kernelName(track.kernel[n]));
+    const item = made("li", {},
+      made("span", { className: `state ${change.state} ${change.worse ? "worse" : "better"}` }, change.state),
+      made("span", { className: `change ${change.worse ? "worse" : "better"}` }, change.text));
+    const where = made("span", { className: "text" }, `since ${kernels[1]}, `, runLink(track.run[at]), ` of ${day(track.at[at]).slice(0, 10)}`,
+      ...commitLinks(track.run[at - 1], track.run[at]), `; before: ${kernels[0]}, `, runLink(track.run[at - 1]));
+    if (named) item.append(made("span", { className: "named" }, opener(change.one), ` on ${change.one.board}, ${change.one.metric} `, ...badge(change.one)), made("small", {}, where));
+    else item.append(where);
+    if (change.told) item.append(made("small", {}, change.told));
+    return item;
+  }
+
+  const badge = (one) => (one.simulated ? [made("span", { className: "badge" }, "simulated")] : []);
+
+  function opener(one) {
+    const button = made("button", { type: "button", className: "open" }, one.title);
+    button.onclick = () => open(one);
+    return button;
+  }
+
+  function showChanges(found, want) {
+    const some = found.filter((change) => fits(change, want) && (!want.kernel || change.kernels.includes(Number(want.kernel))));
+    const few = show.all ? some : some.slice(0, FEW);
+    byId("found").replaceChildren(...few.map((change) => listed(change, true)));
+    byId("none").hidden = some.length > 0;
+    byId("rest").hidden = few.length === some.length;
+    byId("rest").textContent = `${some.length - few.length} more`;
+    const states = ["new", "confirmed", "explained", "bisected", "accepted", "refuted"];
+    byId("counted").textContent = states.map((state) => [some.filter((change) => change.state === state).length, state])
+      .filter(([count]) => count).map(([count, state]) => `${count} ${state}`).join(", ");
+  }
+
+  // --------------------------------------------------------------------------------------------------- series
+
+  let lines = [];
+  const inView = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      inView.unobserve(target);
+      lines.push([target, charts.sparkline(target, target.one, target.view)]);
     }
-    const points = tracks[0].points, found = [];
-    let free = 0;
-    points.forEach((p, n) => {
-      const name = kernelName(p[KERNEL]).split(" ")[0], wide = name.length * 6.2, end = n === points.length - 1 && n > 0;
-      const from = end ? width - ROOM.right - wide : Math.max(ROOM.left - 6, x(p, n) - (n ? wide / 2 : 8));
-      const lastWide = kernelName(points[points.length - 1][KERNEL]).split(" ")[0].length * 6.2;
-      if (from < free || (!end && n < points.length - 1 && from + wide > width - ROOM.right - lastWide - 10)) return;
-      found.push(text(from, "start", name));
-      free = from + wide + 10;
+  }, { rootMargin: "400px" });
+
+  function coloured(element, one) {
+    const [light, dark] = data.colours[one.fs];
+    element.style.setProperty("--light", light);
+    element.style.setProperty("--dark", dark);
+  }
+
+  function row(one, view) {
+    const spark = made("div", { className: "spark", one, view, onclick: () => open(one) });
+    coloured(spark, one);
+    const last = one.views[view].map((track) => track.figure[track.figure.length - 1]), change = newest(one, view);
+    const way = change && (change.worse ? "worse" : "better");
+    const item = made("li", {},
+      made("span", { className: "name" }, opener(one), made("small", {}, `${one.board}, ${one.metric} `, ...badge(one))),
+      spark,
+      made("span", { className: "figure" }, `${last.map(short).join(", ")} ${one.unit}`),
+      change
+        ? made("span", {}, made("span", { className: `change ${way}` }, change.text), made("small", {}, made("span", { className: `state ${change.state} ${way}` }, change.state), ` ${day(change.in.at[change.at]).slice(0, 10)}`))
+        : made("small", {}, "no change"));
+    inView.observe(spark);
+    return item;
+  }
+
+  // Series with the largest open loss first, then those with another change, then the rest as they come.
+  function rank(one, view) {
+    const found = changesOf(one, view), open = found.filter((change) => change.worse && !CLOSED.includes(change.state));
+    return open.length ? 2 + Math.max(...open.map((change) => Math.abs(Math.log(change.ratio)))) : found.length ? 1 : 0;
+  }
+
+  function showLines(found, want) {
+    for (const [, line] of lines) charts.forget(line);
+    lines = [];
+    inView.disconnect();
+    byId("rows").replaceChildren(...found.map((one) => row(one, want.view)));
+  }
+
+  // ------------------------------------------------------------------------------------------------- heat map
+
+  function showHeat(found, want) {
+    const shown = found.map((one) => [one, one.views.kernel[0]]).filter(([, track]) => track);
+    const used = [...new Set(shown.flatMap(([, track]) => track.kernel))].sort((a, b) => a - b);
+    const kernels = want.kernel ? used.filter((number) => number === Number(want.kernel)) : used;
+    const head = made("tr", {}, made("th", { scope: "col" }, "series"), ...kernels.map((number) => made("th", { scope: "col", className: "kernel" }, kernelName(number).split(" ")[0])));
+    const body = shown.map(([one, track]) => {
+      const usual = median(track.figure), place = new Map(track.kernel.map((number, n) => [number, n]));
+      const cells = kernels.map((number) => cell(one, track, place.get(number), usual));
+      return made("tr", {}, made("th", { scope: "row" }, opener(one), ` ${one.board}, ${one.metric}`), ...cells);
     });
+    byId("heat-table").replaceChildren(made("table", { className: "heat" }, made("thead", {}, head), made("tbody", {}, ...body)));
+  }
+
+  function cell(one, track, n, usual) {
+    if (n === undefined) return made("td");
+    const ratio = track.figure[n] / usual, off = ratio - 1, worse = off < 0 === one.more;
+    const little = Math.abs(off) < LITTLE, text = little ? "" : `${off > 0 ? "+" : "−"}${Math.round(100 * Math.abs(off))}`;
+    const title = `${one.title}, ${one.metric}: ${short(track.figure[n])} ${one.unit} on ${kernelName(track.kernel[n])}, ${percent(ratio)}`;
+    const href = data.runs[track.run[n]][2];
+    const inner = href && text ? away(href, text) : text;
+    const found = made("td", { title, className: little ? "" : worse ? "worse" : "better" }, inner);
+    found.style.setProperty("--share", `${Math.round(100 * Math.min(1, Math.abs(off) / FULL))}%`);
     return found;
   }
 
-  function levels(track, x, y) {
-    const starts = [0, ...track.changes.map((change) => change.at), track.points.length];
-    return starts.slice(1).map((end, number) => {
-      const part = track.points.slice(starts[number], end);
-      if (!part.length) return "";
-      const at = y(median(part.map((p) => p[FIGURE]))).toFixed(1);
-      return `<path class="level" d="M${x(part[0], starts[number]).toFixed(1)} ${at}H${x(part[part.length - 1], end - 1).toFixed(1)}"/>`;
-    });
+  // --------------------------------------------------------------------------------------------- one series
+
+  const dialog = byId("one");
+  let shown = null;
+
+  function open(one) {
+    shown = { one, view: byId("view").value };
+    if (!one.views[shown.view].length) shown.view = shown.view === "time" ? "kernel" : "time";
+    byId("one-title").replaceChildren(`${one.title}: ${one.metric} `, ...badge(one));
+    byId("one-about").textContent = `${one.board}, ${one.about}`;
+    byId("one-way").textContent = `${one.unit || "ratio"}, ${one.more ? "more is better ↑" : "less is better ↓"}.`;
+    const tracks = one.views[shown.view];
+    byId("one-tracks").replaceChildren(...(tracks.length < 2 ? [] : tracks.map((track, n) => {
+      const [light, dark] = data.tracks[n % data.tracks.length];
+      return made("span", { style: { "--light": light, "--dark": dark } }, track.label || "one kernel per run");
+    })));
+    coloured(byId("one-plot"), one);
+    byId("one-found").replaceChildren(...changesOf(one, shown.view).map((change) => listed(change, false)));
+    if (!dialog.open) dialog.showModal();
+    draw();
+    pairs();
+    remember();
   }
 
-  function marked(change, track, x, floor) {
-    const before = change.at - 1;
-    const at = (x(track.points[before], before) + x(track.points[change.at], change.at)) / 2;
-    const kind = `${change.status} ${change.way}`, text = (change.ratio > 1 ? "+" : "−") + (100 * Math.abs(change.ratio - 1)).toFixed(1) + " %";
-    const mark = change.status === "refuted"
-      ? `<path class="mark ${kind}" d="M${at - 3.5} 5.5l7 7m0 -7l-7 7"/>`
-      : `<path class="mark ${kind}" d="M${at} 4l5 5l-5 5l-5 -5z"/>`;
-    const right = at < ROOM.left + 60;
-    return [
-      `<line class="change ${kind}" x1="${at.toFixed(1)}" x2="${at.toFixed(1)}" y1="14" y2="${floor}"/>`, mark,
-      `<text x="${(at + (right ? 9 : -9)).toFixed(1)}" y="13" text-anchor="${right ? "start" : "end"}">${text}</text>`,
-    ];
+  function draw() {
+    if (shown.chart) shown.chart.remove();
+    const { one, view } = shown, fromZero = byId("zero").checked;
+    shown.chart = charts.chart(byId("one-plot"), one, view, { fromZero, kernelName, told, opened });
+    const { low, outside, spots } = shown.chart, off = outside ? ` ${outside} ${outside === 1 ? "point lies" : "points lie"} outside of it.` : "";
+    byId("one-axis").textContent = (low > 0 ? `The y axis is cut: it begins at ${short(low)}.` : "The y axis begins at 0.") + off +
+      (one.published === null ? "" : ` Published: ${short(one.published)} ${one.unit}.`);
+    byId("point").max = spots.length - 1;
+    // uPlot knows its scales when this task is done.
+    queueMicrotask(() => { if (shown) shown.chart.pick(spots.length - 1); });
   }
 
-  function spoken(p, card, track) {
-    const run = data.runs[p[RUN]], several = p[RUNS] > 1 ? `${p[RUNS]} runs, the newest ${run[0]}` : `run ${run[0]}`;
-    const commit = run[1] ? `, commit ${run[1].slice(0, 12)}` : "", label = track.label ? ` (${track.label})` : "";
-    return `${short(p[FIGURE])} ${card.unit} (${short(p[LOW])} to ${short(p[HIGH])}, ${p[BOOTS]} boot${p[BOOTS] === 1 ? "" : "s"}), ` +
-      `${kernelName(p[KERNEL])}${label}, ${p[STARTED].slice(0, 16).replace("T", " ")}, ${several}${commit}`;
+  const spoken = ({ track, n }, { unit }) => `${short(track.figure[n])} ${unit} (${short(track.low[n])} to ${short(track.high[n])}, ` +
+    `${track.boots[n]} boot${track.boots[n] === 1 ? "" : "s"}), ${kernelName(track.kernel[n])}${track.label ? ` (${track.label})` : ""}, ${day(track.at[n])}`;
+
+  function told(place) {
+    const spot = shown.chart ? shown.chart.spots[place] : null;
+    if (!spot) return;
+    const { track, n } = spot, run = track.run[n], board = data.runs[run][3];
+    const several = track.runs && track.runs[n] > 1 ? [`${track.runs[n]} runs, the newest `] : [];
+    const button = (id, text) => made("button", { type: "button", onclick: () => { byId(id).value = place; compare(); } }, text);
+    byId("point").value = place;
+    byId("point").setAttribute("aria-valuetext", spoken(spot, shown.one));
+    byId("one-told").replaceChildren(`${spoken(spot, shown.one)}, `, ...several, runLink(run), ...commitLinks(run, run),
+      board ? `, place ${board} ` : " ", button("from", "compare from here"), " ", button("to", "to here"));
   }
 
-  // --------------------------------------------------------------------------------------------------- showing
-
-  let waiting = [];
-
-  function element(card, want) {
-    const article = document.createElement("article"), [light, dark] = data.colours[card.fs];
-    article.className = "card";
-    article.style.setProperty("--light", light);
-    article.style.setProperty("--dark", dark);
-    const tracks = tracksOf(card, want.view);
-    const legend = tracks.length > 1
-      ? `<div class="tracks">${tracks.map((track, n) => `<span style="--c:var(--k${n % data.trackColours})">${escaped(track.label || "one kernel a run")}</span>`).join("")}</div>` : "";
-    article.innerHTML = `<h3>${escaped(card.title)}${card.simulated ? '<span class="badge">simulated</span>' : ""}</h3>` +
-      `<p>${escaped(card.metric)}${card.unit ? ", " + escaped(card.unit) : ""} · ${escaped(card.about)}</p>${legend}<div class="plot"></div><p class="told"></p>`;
-    article.drawn = () => draw(article.querySelector(".plot"), card, want);
-    return article;
+  function opened(place) {
+    const { track, n } = shown.chart.spots[place], href = data.runs[track.run[n]][2];
+    if (href) away(href, "").click();
   }
 
-  function next() {
-    const want = chosen(), box = byId("cards");
-    for (const card of waiting.splice(0, AT_ONCE)) {
-      const made = element(card, want);
-      box.append(made);
-      made.drawn();
+  function pairs() {
+    const { spots } = shown.chart, change = newest(shown.one, shown.view);
+    for (const id of ["from", "to"]) {
+      byId(id).replaceChildren(...spots.map((spot, place) => made("option", { value: place },
+        `${day(spot.track.at[spot.n])}, ${kernelName(spot.track.kernel[spot.n])}${spot.track.label ? ` (${spot.track.label})` : ""}, run ${data.runs[spot.track.run[spot.n]][0]}`)));
     }
+    const placed = (n) => spots.findIndex((spot) => spot.track === change.in && spot.n === n);
+    byId("from").value = change ? placed(change.at - 1) : 0;
+    byId("to").value = change ? placed(change.at) : spots.length - 1;
+    compare();
   }
 
-  function fill() {
-    while (waiting.length && byId("end").getBoundingClientRect().top < innerHeight + 800) next();
+  function compare() {
+    const { one, chart } = shown, [a, b] = ["from", "to"].map((id) => chart.spots[Number(byId(id).value)]);
+    const figure = ({ track, n }) => track.figure[n], ratio = figure(b) / figure(a), off = Math.abs(ratio - 1);
+    const apart = a.track.low[a.n] > b.track.high[b.n] || b.track.low[b.n] > a.track.high[a.n];
+    const word = off < SHOWN ? "the same" : `${(100 * off).toFixed(1)} % ${one.words[ratio > 1 ? 1 : 0]}`;
+    const way = off < SHOWN ? "" : ratio > 1 === one.more ? "better" : "worse", runs = [a, b].map(({ track, n }) => track.run[n]);
+    byId("compared").replaceChildren(made("span", { className: `change ${way}` }, word), `: ${short(figure(a))} to ${short(figure(b))} ${one.unit}; `,
+      `the intervals ${apart ? "are apart" : "overlap"}`, ...commitLinks(...runs), ". A verdict: ",
+      made("code", {}, `fsjoule compare ${data.runs[runs[0]][0]} ${data.runs[runs[1]][0]}`));
+  }
+
+  dialog.addEventListener("close", () => {
+    shown.chart.remove();
+    shown = null;
+    remember();
+  });
+  byId("close").onclick = () => dialog.close();
+  byId("zero").onchange = draw;
+  byId("point").oninput = () => shown.chart.pick(Number(byId("point").value));
+  byId("from").onchange = byId("to").onchange = compare;
+
+  // -------------------------------------------------------------------------------------------------- showing
+
+  // What is chosen stands in the address, so that a link carries it.
+  function remember() {
+    const want = chosen(), entries = FILTERS.filter((id) => want[id] && !(id === "view" && want[id] === "time")).map((id) => [id, want[id]]);
+    if (byId("show-heat").checked) entries.push(["show", "heat"]);
+    if (shown) entries.push(["series", shown.one.key]);
+    const hash = new URLSearchParams(entries).toString();
+    if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  }
+
+  function recall() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const id of FILTERS) {
+      const wanted = asked.get(id) ?? "", box = byId(id);
+      if (box.tagName === "INPUT") box.value = wanted;
+      else box.value = [...box.options].some((option) => option.value === wanted) ? wanted : box.options[0].value;
+    }
+    byId(asked.get("show") === "heat" ? "show-heat" : "show-lines").checked = true;
+    show();
+    const one = data.series.find(({ key }) => key === asked.get("series"));
+    if (one) open(one);
   }
 
   function show() {
-    const want = chosen(), found = data.cards.filter((card) => matches(card, want));
-    const numbers = new Set(found.map((card) => card.number));
-    // Cards come with changes first, as their maker has sorted them; those of this view before those of the other.
-    waiting = [...found].sort((a, b) => Number(changesOf(b, want.view).length > 0) - Number(changesOf(a, want.view).length > 0));
-    byId("cards").replaceChildren();
-    byId("count").textContent = `${found.length} of ${data.cards.length} histories` + (found.length > AT_ONCE ? ", drawn as they are scrolled to" : "");
-    next();  // whatever the window's height is: while a page loads it may have none
-    fill();
-    let shown = 0, hidden = 0;
-    for (const item of byId("found").children) {
-      const fits = item.dataset.view === want.view && numbers.has(Number(item.dataset.card)) &&
-        (want.only !== "confirmed" || item.dataset.status === "confirmed") &&
-        (!want.kernel || item.dataset.kernels.split(" ").includes(want.kernel));
-      item.hidden = !fits || (shown >= SHOWN_CHANGES && !show.all);
-      shown += fits && !item.hidden;
-      hidden += fits && item.hidden;
-    }
-    byId("none").hidden = shown > 0 || !byId("found").children.length;
-    byId("rest").hidden = !hidden;
-    byId("rest").textContent = `${hidden} more`;
-    const hash = new URLSearchParams(Object.entries(want).filter(([id, value]) => value && !(id === "view" && value === "time"))).toString();
-    if (hash !== location.hash.slice(1)) location.replace(`#${hash}`);
+    const want = chosen(), heat = byId("show-heat").checked;
+    const found = data.series.filter((one) => matches(one, want));
+    const ranks = new Map(found.map((one) => [one, rank(one, want.view)]));
+    found.sort((a, b) => ranks.get(b) - ranks.get(a));
+    byId("count").textContent = `${found.length} of ${data.series.length}`;
+    showChanges(data.changes.filter((change) => change.view === want.view && ranks.has(change.one)), want);
+    byId("rows").hidden = heat;
+    byId("heat").hidden = !heat;
+    if (heat) showHeat(found, want);
+    else showLines(found, want);
+    remember();
   }
 
+  function beside(step) {
+    const all = [...document.querySelectorAll("#rows .open, #heat-table .open")], here = all.indexOf(document.activeElement);
+    const next = all[here < 0 ? (step > 0 ? 0 : all.length - 1) : here + step];
+    if (next) next.focus();
+  }
+
+  let later = 0;
+  byId("search").addEventListener("input", () => { clearTimeout(later); later = setTimeout(show, 80); });
   byId("filters").addEventListener("change", () => { show.all = false; show(); });
-  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("filters").addEventListener("submit", (event) => { event.preventDefault(); show(); });
+  for (const radio of document.getElementsByName("show")) radio.addEventListener("change", show);
   byId("rest").addEventListener("click", () => { show.all = true; show(); });
-  addEventListener("scroll", fill, { passive: true });
-  let last = innerWidth, later = 0;
-  addEventListener("resize", () => {
-    fill();
-    if (innerWidth === last) return;
-    last = innerWidth;
-    clearTimeout(later);
-    later = setTimeout(() => { for (const card of byId("cards").children) card.drawn(); }, 120);
+  addEventListener("hashchange", recall);
+  addEventListener("keydown", (event) => {
+    const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName) && event.target.type !== "radio";
+    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+    if (event.key === "/" && !typing) { event.preventDefault(); byId("search").focus(); byId("search").select(); }
+    else if (event.key === "Escape" && event.target.id === "search") { event.target.value = ""; show(); event.target.blur(); }
+    else if ((event.key === "j" && !typing) || (event.key === "ArrowDown" && event.target.id === "search")) { event.preventDefault(); beside(1); }
+    else if (event.key === "k" && !typing) beside(-1);
   });
-  show();
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(later);
+    later = setTimeout(() => { show(); if (shown) draw(); }, 120);
+  });
+  recall();
 })();

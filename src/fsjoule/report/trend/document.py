@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
+from fsjoule.report.trend import words
 from fsjoule.suites.published.catalogue import figure_of_slug
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
@@ -72,6 +73,8 @@ def _change(change: Change, trend: Trend) -> dict[str, object]:
         "ratio": change.ratio,
         "worse": change.worse,
         "status": change.status.value,
+        "state": change.state.value,
+        "known": list(words.kept(change)),
         "since": _names(change.since, trend),
         "last": _names(change.last, trend),
         "before": _names(change.before, trend),

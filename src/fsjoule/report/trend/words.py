@@ -12,6 +12,7 @@ from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
+from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change, Status
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
@@ -80,6 +81,20 @@ def verdict(change: Change) -> str:
 def _rate(told: Confirmation) -> str:
     rate = told.alpha if told.outcome is Confirmed.CONFIRMED else told.beta
     return f"wrong with at most {100 * rate:g} %"
+
+
+def kept(change: Change) -> Iterator[str]:
+    """What the index has of it, newest first: who accepted it why, the culprit, the run that explains it."""
+    for each in reversed(change.kept):
+        match each.state:
+            case ChangeState.ACCEPTED:
+                yield f"accepted on {each.made_utc[:10]}: {each.why}"
+            case ChangeState.BISECTED:
+                yield f"first bad commit {each.commit}" if each.commit else "bisected"
+            case ChangeState.EXPLAINED:
+                yield f"explained by run {each.run_id}" if each.run_id else "explained"
+            case _:
+                pass
 
 
 def confirm_command(change: Change, trend: Trend, index: str | None = None) -> str:

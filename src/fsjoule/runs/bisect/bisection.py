@@ -16,17 +16,20 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.outcomes import Builds
-from fsjoule.kernels.tree.repository import open_repository
+from fsjoule.kernels.tree.repository import Repository, open_repository
+from fsjoule.model.labels import counted
 from fsjoule.runs.bisect.boards import Boards, Opening
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.builds import TreeBuilds
 from fsjoule.runs.bisect.explanation import profile_pair
+from fsjoule.runs.bisect.kept_culprit import keep_answer
 from fsjoule.runs.bisect.question import Request, asked_of, begin, check_boards, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.runs.request import Choice
 from fsjoule.store.bisection import BisectionLog, Line, bisection_log
 from fsjoule.store.files import check_writable
+from fsjoule.store.index.database import open_index
 from fsjoule.verdicts.bisection.state import State
 
 _SYMBOLS: Final = "CONFIG_KALLSYMS"
@@ -73,6 +76,8 @@ def bisect(request: Request) -> State:
         if request.further:
             search.go_on()
         found = search.run()
+        if request.index:
+            _keep_culprit(request, found, repository)
         if request.explained:
             try:
                 found = profile_pair(log, builds, boots, request.say)
@@ -87,6 +92,19 @@ def _boards(request: Request, choice: Choice) -> list[Opening]:
         return BoardBoots(choice, environment, request.metrics, request.select, cards, request.say, request.command)
 
     return [partial(on, each) for each in (request.environment, *request.others)]
+
+
+def _keep_culprit(request: Request, found: State, repository: Repository) -> None:
+    """The answer is there, and stays, whatever the index says."""
+    assert request.index
+    try:
+        with open_index(request.index) as index:
+            kept = keep_answer(index, found, repository)
+    except FsjouleError as error:
+        request.say(f"warning: the index does not know of it: {error.what}")
+    else:
+        if kept:
+            request.say(f"kept in the index: {counted(kept, 'change')} of its trends, bisected")
 
 
 def _check_symbols(frozen: Frozen) -> None:

@@ -4,6 +4,7 @@
 
     kernels ──┐
     series ───┴─< measurements >── runs
+         └──< change_states, which no run folder holds
 
 Names of columns end in their unit, as everywhere. Text is compared by bytes on both databases, which sorts times and
 `kernels.sort_key`s correctly.
@@ -119,4 +120,22 @@ measurements: Final = Table(
     # In the order of reading a series; the last columns serve the list of series without the table.
     Index("measurements_by_series", "series", "valid", "started_utc", "kernel", "run"),
     Index("measurements_by_kernel", "kernel"),
+)
+change_states: Final = Table(
+    "change_states",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("series", Integer, ForeignKey("series.id", name="change_states_series"), nullable=False),
+    Column("metric", PlainText),  # null: all metrics
+    Column("ratio", Double),  # of the change, whose direction counts; null: any
+    Column("before_utc", PlainText),  # start of the points that the change lies between
+    Column("after_utc", PlainText),
+    Column("before_kernel", Integer, ForeignKey("kernels.id", name="change_states_before_kernel")),
+    Column("after_kernel", Integer, ForeignKey("kernels.id", name="change_states_after_kernel")),
+    Column("state", PlainText, nullable=False),
+    Column("made_utc", PlainText, nullable=False),
+    Column("run_id", PlainText),  # which showed it
+    Column("commit_id", PlainText),  # the culprit
+    Column("why", PlainText),  # in the words of whoever accepted it
+    Index("change_states_by_series", "series", "metric"),
 )

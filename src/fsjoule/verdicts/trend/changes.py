@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
@@ -11,6 +11,7 @@ from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Order
+from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 
@@ -25,13 +26,24 @@ class Change:
     """A history has another level from `since` on; `last` is the point before it.
 
     `before` and `after` are the points whose kernels fresh boots should compare. `confirmation` is their answer, if
-    any; an undecided one leaves the change nominated.
+    any; an undecided one leaves the change nominated. `kept` are the index's states of it, oldest first.
     """
 
     history: History
     nomination: Nomination
     status: Status = Status.NOMINATED
     confirmation: Confirmation | None = None
+    kept: tuple[KeptState, ...] = ()
+
+    @property
+    def state(self) -> ChangeState:
+        """The furthest that is known of it. What somebody accepted stays so, whatever boots say."""
+        known = {each.state for each in self.kept}
+        if ChangeState.ACCEPTED in known:
+            return ChangeState.ACCEPTED
+        if self.status is not Status.NOMINATED:
+            known.add(ChangeState(self.status.value))
+        return max(known, key=list(ChangeState).index, default=ChangeState.NEW)
 
     @property
     def ratio(self) -> float:
@@ -65,13 +77,18 @@ def changes_of(
     confirmations: Sequence[Confirmation],
     order: Order,
     kernels: Mapping[int, Kernel],
+    *,
+    kept: Sequence[KeptState] = (),
 ) -> list[Change]:
     """The changes of all histories: confirmed first, refuted last, larger before smaller."""
     by_history: dict[tuple[str, str], list[Confirmation]] = {}
     for each in confirmations:
         by_history.setdefault((each.series, each.metric), []).append(each)
+    states: dict[str, list[KeptState]] = {}
+    for one in kept:
+        states.setdefault(one.series, []).append(one)
     changes = [
-        _judged(Change(history, nomination), by_history, order, kernels)
+        _with_states(_judged(Change(history, nomination), by_history, order, kernels), states, order, kernels)
         for history in found
         for nomination in nominate([point.figure for point in history.points], finder).nominations
     ]
@@ -97,14 +114,47 @@ def _judged(
 
 def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels: Mapping[int, Kernel]) -> bool:
     """Whether the change is between the confirmed points, wherever the detector sees it now, in their direction."""
-    if (confirmation.nominated_ratio < 1) != (change.ratio < 1):
+    before, after = confirmation.before, confirmation.after
+    sides = (Kernel(before.kernel_release, before.kernel_version), Kernel(after.kernel_release, after.kernel_version))
+    between = (before.started_utc, after.started_utc)
+    return _same_direction(confirmation.nominated_ratio, change) and _lies(change, order, kernels, between, sides)
+
+
+def _with_states(
+    change: Change, states: Mapping[str, Sequence[KeptState]], order: Order, kernels: Mapping[int, Kernel]
+) -> Change:
+    """The change with the states that are about it."""
+    found = tuple(
+        each
+        for each in states.get(change.history.series.key, ())
+        if each.metric in (None, change.history.metric.value)
+        and _same_direction(each.ratio, change)
+        and _lies(change, order, kernels, each.between_utc, each.kernels)
+    )
+    return replace(change, kept=found) if found else change
+
+
+def _same_direction(ratio: float | None, change: Change) -> bool:
+    return ratio is None or (ratio < 1) == (change.ratio < 1)
+
+
+def _lies(
+    change: Change,
+    order: Order,
+    kernels: Mapping[int, Kernel],
+    between_utc: tuple[str, str] | None,
+    sides: tuple[Kernel, Kernel] | None,
+) -> bool:
+    """Whether the change begins after the first of two points, and not after the second.
+
+    Over time the points' times count if they are known, else their kernels.
+    """
+    if order is Order.TIME and between_utc is not None:
+        return between_utc[0] < change.since.started_utc <= between_utc[1]
+    since, last = (kernels.get(point.kernel or 0) for point in (change.since, change.last))
+    if sides is None or since is None or last is None:
         return False
-    sides = (confirmation.before, confirmation.after)
-    if order is Order.TIME:
-        begin, end = (side.started_utc for side in sides)
-        at = change.since.started_utc
-    else:
-        begin, end = (Kernel(side.kernel_release, side.kernel_version).order for side in sides)
-        kernel = kernels.get(change.since.kernel or 0)
-        at = kernel.order if kernel else ""
-    return begin < at <= end
+    begin, end = (side.order for side in sides)
+    if order is Order.KERNEL:
+        return begin < since.order <= end
+    return begin <= last.order < since.order <= end

@@ -13,6 +13,7 @@ from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, reference_runs, run_names
 from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.states import kept_states
 from fsjoule.verdicts.trend.changes import Change, changes_of
 from fsjoule.verdicts.trend.history import USUAL, History, histories, several_kernels
 
@@ -74,7 +75,7 @@ def trend_of(
         for history in histories(rows, asked, order, kernels=found.kernels, labels=labels, wanted=metrics)
     ]
     detector = RupturesFinder()
-    changes = changes_of(made, finder or detector, confirmations, order, found.kernels)
+    changes = changes_of(made, finder or detector, confirmations, order, found.kernels, kept=kept_states(index))
     points = (
         (point for history in made for point in history.points)
         if all_names
