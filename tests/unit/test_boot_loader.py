@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import lzma
 import os
@@ -16,7 +17,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.images.block_map import make_block_map
 from fsjoule.images.boot_files import write_boot_files
-from fsjoule.images.boot_loader import Loader, LoaderFile, _member, boot_loader, loader_key
+from fsjoule.images.boot_loader import Loader, LoaderFile, _config, _member, boot_loader, loader_key
 from fsjoule.images.load_addresses import addresses_in, collision
 from fsjoule.images.loader_header import device_tree_of, header_of
 from fsjoule.images.partition_table import partition_table
@@ -228,6 +229,18 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "usr" / "u-boot-with-spl.bin").touch()
     with pytest.raises(ConfigError, match=r"u-boot-sunxi has no usr/u-boot-spl.bin(.|\n)*usr/u-boot-with-spl.bin"):
         _member(tmp_path, "spl", "u-boot-sunxi", "usr/u-boot-spl.bin")
+
+
+def test_a_build_configuration_is_unpacked_up_to_its_limit(tmp_path: Path) -> None:
+    assert _config(tmp_path, "u-boot-sunxi", "usr/lib/u-boot/orangepi/u-boot.bin") == ""
+    file = tmp_path / "usr/share/doc/u-boot-sunxi/configs/config.orangepi.gz"
+    file.parent.mkdir(parents=True)
+    for content, why in ((gzip.compress(bytes(64 * MIB)), "more than 4194304 bytes"), (b"", "neither gzip nor xz")):
+        file.write_bytes(content)
+        with pytest.raises(ConfigError, match=f"u-boot-sunxi has a damaged config.orangepi.gz: .*{why}"):
+            _config(tmp_path, "u-boot-sunxi", "usr/lib/u-boot/orangepi/u-boot.bin")
+    file.write_bytes(gzip.compress(b"CONFIG_ARM=y\n"))
+    assert _config(tmp_path, "u-boot-sunxi", "usr/lib/u-boot/orangepi/u-boot.bin") == "CONFIG_ARM=y\n"
 
 
 def test_a_partition_holds_its_piece(tmp_path: Path) -> None:

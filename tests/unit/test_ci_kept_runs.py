@@ -14,8 +14,7 @@ from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
 from fsjoule.errors import ResultError
-from fsjoule.gitlab import kept_runs as runs
-from fsjoule.gitlab.kept_runs import PACKAGE
+from fsjoule.gitlab.kept_runs import PACKAGE, Registry, pull_runs, unpack_run
 from fsjoule.store.reader import load_run
 
 FILE = "run.tar.gz"
@@ -106,7 +105,7 @@ def sparse(**headers: str) -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        pytest.param(b"no archive", "could not be opened", id="no archive"),
+        pytest.param(b"no archive", "truncated header", id="no archive"),
         pytest.param(packed(("a", b"x" * 99))[:60], "", id="cut short"),
         pytest.param(packed(("a", bytes(range(256))))[:20] + b"\0" * 200, "", id="damaged"),
         pytest.param(packed(("../../outside", b"x")), "outside of the folder", id="out of the folder"),
@@ -222,13 +221,33 @@ def test_no_run_is_an_error(run: CommandLine, tmp_path: Path) -> None:
     assert "there is no run folder" in done.err
 
 
-def test_bytes_are_counted_while_they_are_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever the headers said of sizes."""
-    monkeypatch.setattr(runs, "_MOST_BYTES", 150)
-    content = packed(("a", b"x" * 100), ("b", b"y" * 100))
-    with (
-        tarfile.open(fileobj=io.BytesIO(content)) as archive,
-        pytest.raises(ResultError, match="too large for a run folder"),
-    ):
-        runs._unpack(archive, tmp_path)
-    assert not any((tmp_path / "b").read_bytes())
+@pytest.mark.parametrize(
+    ("limits", "why"), [({"most_bytes": 150}, "too large"), ({"most_files": 1}, "too many files for a run folder")]
+)
+def test_an_archive_is_unpacked_up_to_its_limits(limits: dict[str, int], why: str, tmp_path: Path) -> None:
+    (tmp_path / "packed").write_bytes(packed(("a", b"x" * 100), ("b", b"y" * 100)))
+    with pytest.raises(ResultError, match=why):
+        unpack_run(tmp_path / "packed", tmp_path, **limits)
+    assert (tmp_path / "a").read_bytes() == b"x" * 100
+    assert not (tmp_path / "b").exists()
+    unpack_run(tmp_path / "packed", tmp_path / "all", most_bytes=200, most_files=2)
+    assert len(list((tmp_path / "all").iterdir())) == 2
+
+
+def test_a_header_is_not_read_whatever_size_it_claims(run: CommandLine, server: GitLab) -> None:
+    """64 MiB of an extended header are 64 KiB of archive; tarfile would read them at once."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo("header")
+        member.type, member.size = tarfile.XHDTYPE, 64 << 20
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    server.packages[PACKAGE, NIGHT, FILE] = content.getvalue()
+    assert "a header has more than" in run("ci", "pull", "history").err
+
+
+def test_a_package_is_downloaded_up_to_its_limit(server: GitLab, tmp_path: Path) -> None:
+    server.packages[PACKAGE, NIGHT, FILE] = b"no archive" * 100
+    where = Registry(server.url, server.project, JOB_TOKEN)
+    for most_bytes, why in ((999, "it is too large for a run folder"), (1000, "invalid header")):
+        found = pull_runs(where, tmp_path / "history", most=1, most_bytes=most_bytes)
+        assert found.problems == (f"{NIGHT}: {why}",)

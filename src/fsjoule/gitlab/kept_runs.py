@@ -7,11 +7,10 @@ name. A job's own token may upload, list and download packages.
 from __future__ import annotations
 
 import errno
-import gzip
 import io
 import re
+import shutil
 import tarfile
-import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from gitlab.v4.objects import Project
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.gitlab.server import needed, told_without_token
 from fsjoule.host.inside import list_inside, read_inside
+from fsjoule.host.unpacking import DAMAGED, tar_within
 from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import load_run
 
@@ -38,8 +38,12 @@ _FILE: Final = "run.tar.gz"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
 _MOST_BYTES: Final = 1 << 30
+_MOST_FILES: Final = 1 << 16
+# Of an archive: each file has a header of one block or more, and fills its last one.
+_HEADERS_BYTES: Final = 2048
 _PART_BYTES: Final = 1 << 20
 _TOO_LARGE: Final = "it is too large for a run folder"
+_TOO_MANY: Final = "it has too many files for a run folder"
 # A run folder's name: the start time, the board and the run's id.
 _NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 _AHEAD: Final = timedelta(days=1)  # clocks differ
@@ -47,11 +51,6 @@ _AHEAD: Final = timedelta(days=1)  # clocks differ
 _BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 _DEEPEST: Final = 2  # measurements/<name>/<file>
 _MODE: Final = 0o644
-# Errors of unpacking a file that is no archive, or a part of one. Python 3.11's tarfile does not check the numbers in
-# an extended header.
-_DAMAGED: Final = (
-    tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, LookupError
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,9 @@ def _pack(folder: Path, packed: Path) -> list[str]:
     problems: list[str] = []
     size_bytes = 0
     with tarfile.open(packed, "w:gz") as archive:
-        for names in _walk(folder, (), problems):
+        for number, names in enumerate(_walk(folder, (), problems), 1):
+            if number > _MOST_FILES:
+                raise ResultError(_TOO_MANY)
             content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
             if content is None:
                 continue  # removed meanwhile
@@ -148,11 +149,11 @@ def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator
             problems.append(f"{where}/{name}: a run folder has no folder there")
 
 
-def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
+def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> Pulled:
     """Download those of the `most` newest run folders that are not in the folder `into` yet.
 
-    A folder that cannot be unpacked or is not a run is named and left out. Raises StorageError if `into` cannot be
-    written, GitLabError when the server cannot be reached or refuses.
+    A folder that has more than `most_bytes`, cannot be unpacked or is not a run is named and left out. Raises
+    StorageError if `into` cannot be written, GitLabError when the server cannot be reached or refuses.
     """
     fetched, problems = 0, list[str]()
     try:
@@ -162,9 +163,9 @@ def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
             missing = [name for name in wanted if not (into / name).exists()]
             for name in missing:
                 try:
-                    _pull(project, name, into)
+                    _pull(project, name, into, most_bytes)
                     fetched += 1
-                except (*_DAMAGED, ResultError) as error:
+                except (*DAMAGED, ResultError) as error:
                     problems.append(f"{name}: {error}")
                 except GitlabGetError as error:
                     if error.response_code != HTTPStatus.NOT_FOUND:
@@ -175,57 +176,62 @@ def pull_runs(where: Registry, into: Path, *, most: int) -> Pulled:
     return Pulled(fetched, len(wanted) - len(missing), tuple(problems))
 
 
-def _pull(project: Project, name: str, into: Path) -> None:
+def _pull(project: Project, name: str, into: Path, most_bytes: int) -> None:
     """Download one run; its folder appears only when it is complete."""
     with TemporaryDirectory(prefix=".pull-", dir=into) as work:
         packed = Path(work) / _FILE
         with packed.open("wb") as file:
-            project.generic_packages.download(
-                PACKAGE, name, _FILE, streamed=True, action=file.write, chunk_size=_PART_BYTES
-            )
-        with tarfile.open(packed) as archive:
-            # A header may understate: `_unpack` counts the bytes.
-            sizes = [member.size for member in archive]
-            if min(sizes, default=0) < 0:
-                raise ResultError("a file in its archive has a size below 0")
-            if sum(sizes) > _MOST_BYTES:
-                raise ResultError(_TOO_LARGE)
-            _unpack(archive, Path(work))
+
+            def write(part: bytes) -> None:
+                if file.tell() + len(part) > most_bytes:
+                    raise ResultError(_TOO_LARGE)
+                file.write(part)
+
+            project.generic_packages.download(PACKAGE, name, _FILE, streamed=True, action=write, chunk_size=_PART_BYTES)
+        unpack_run(packed, Path(work), most_bytes=most_bytes)
         load_run(Path(work) / name)
         (Path(work) / name).rename(into / name)
 
 
-def _unpack(archive: tarfile.TarFile, into: Path) -> None:
-    """Unpack files and folders below the empty folder `into`, without owners and modes.
+def unpack_run(packed: Path, into: Path, *, most_bytes: int = _MOST_BYTES, most_files: int = _MOST_FILES) -> None:
+    """Unpack files and folders below the folder `into`, without owners and modes.
 
-    Raises ResultError for links, devices, names that lead out of the folder, and too many bytes. tarfile's own filters
-    came with Python 3.11.4; Debian 12 has 3.11.2.
+    Raises ResultError for links, devices, names that lead out of the folder, too many files and too many bytes; DAMAGED
+    for what is no archive. tarfile's own filters came with Python 3.11.4; Debian 12 has 3.11.2.
     """
-    left_bytes = _MOST_BYTES
-    for member in archive:
-        if not (member.isreg() or member.isdir()):
-            raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
-        # An unprintable name is not text, or contains control characters.
-        if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
-            raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
-        path = into / member.name
-        try:
-            if member.isdir():
-                path.mkdir(parents=True, exist_ok=True)
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = archive.extractfile(member)
-            assert content is not None, "it is a file"
-            with content, path.open("xb") as file:
-                while part := content.read(min(_PART_BYTES, left_bytes + 1)):
-                    left_bytes -= len(part)
-                    if left_bytes < 0:
-                        raise ResultError(_TOO_LARGE)
-                    file.write(part)
-        except OSError as error:
-            if error.errno not in _BAD_NAME:
-                raise
-            raise ResultError(f"{member.name!r} in its archive cannot be made: {error.strerror}") from error
+    left_bytes = most_bytes
+    with tar_within(packed, most_bytes + most_files * _HEADERS_BYTES) as archive:
+        for number, member in enumerate(archive, 1):
+            if member.size < 0:  # tarfile would go back and never end
+                raise ResultError("a file in its archive has a size below 0")
+            left_bytes -= member.size  # of a sparse file with its holes
+            if left_bytes < 0:
+                raise ResultError(_TOO_LARGE)
+            if number > most_files:
+                raise ResultError(_TOO_MANY)
+            _unpack(archive, member, into)
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
+    if not (member.isreg() or member.isdir()):
+        raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
+    # An unprintable name is not text, or contains control characters.
+    if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
+        raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
+    path = into / member.name
+    try:
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = archive.extractfile(member)
+        assert content is not None, "it is a file"
+        with content, path.open("xb") as file:
+            shutil.copyfileobj(content, file, _PART_BYTES)
+    except OSError as error:
+        if error.errno not in _BAD_NAME:
+            raise
+        raise ResultError(f"{member.name!r} in its archive cannot be made: {error.strerror}") from error
 
 
 def _versions(project: Project) -> Iterator[str]:

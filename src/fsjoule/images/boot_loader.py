@@ -7,7 +7,6 @@ it) and `packages.json`. Files of the user's are not copied.
 from __future__ import annotations
 
 import difflib
-import gzip
 import hashlib
 import json
 import shutil
@@ -20,6 +19,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.unpacking import DAMAGED, unzipped
 from fsjoule.images.load_addresses import addresses_in
 from fsjoule.images.loader_header import damage, device_tree_of, header_of, header_words
 from fsjoule.kernels.card_layout import Address, BootLoader, LoaderPiece, overlap
@@ -31,6 +31,7 @@ STAGE_VERSION: Final = 2
 
 _NOTES: Final = "packages.json"
 _CONFIG: Final = "config"
+_MOST_CONFIG_BYTES: Final = 1 << 22  # they have some 100 KiB
 _TIMEOUT_S: Final = 120.0
 
 
@@ -127,7 +128,7 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Raises ConfigError if a package has no such file, LabError (transient) if it cannot be fetched.
+    Raises ConfigError if a package has no such file or a damaged one, LabError (transient) if it cannot be fetched.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -179,7 +180,12 @@ def _config(tree: Path, package: str, file: str) -> str:
     """The build configuration beside a file of one of Debian's U-Boots: usr/lib/u-boot/TARGET/FILE."""
     target = Path(file).parent.name
     config = tree / "usr" / "share" / "doc" / package / "configs" / f"config.{target}.gz"
-    return gzip.decompress(config.read_bytes()).decode() if config.is_file() else ""
+    if not config.is_file():
+        return ""
+    try:
+        return unzipped(config.read_bytes(), most_bytes=_MOST_CONFIG_BYTES).decode()
+    except DAMAGED as error:
+        raise ConfigError(f"the package {package} has a damaged {config.name}: {error}") from error
 
 
 def _content(recipe: Recipe, name: str, path: Path) -> bytes:

@@ -11,10 +11,10 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, file_sha256, folder_digest
+from fsjoule.host.unpacking import unpack_tar
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
 from fsjoule.kernels.recipe import Boot, Recipe
-from fsjoule.kernels.unpacking import unpack_tar
 
 _IMAGES: Final = ("", "arch/arm/boot", "arch/arm64/boot", "arch/x86/boot", "boot")
 # Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from fsjoule.kernels.unpacking import MOST_FILE_BYTES, unzstd
+from fsjoule.host.unpacking import MOST_FILE_BYTES, unzstd
 
 _MAGIC: Final = b"HdrS"
 _MAGIC_OFFSET: Final = 0x202

@@ -20,11 +20,11 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.host.unpacking import unzipped, unzstd
 from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
 from fsjoule.kernels.image import architecture_of, kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import Recipe
-from fsjoule.kernels.unpacking import unzipped, unzstd
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 3

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from fsjoule.host.unpacking import MOST_FILE_BYTES
 from fsjoule.kernels.legacy_image import legacy_image
-from fsjoule.kernels.unpacking import MOST_FILE_BYTES
 
 _MAGIC: Final = bytes.fromhex("18286f01")  # Linux: arch/arm/boot/compressed/head.S
 _MAGIC_AT: Final = 0x24

@@ -13,7 +13,7 @@ import pytest
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.kernels.unpacking import unpack_tar, unzipped, unzstd
+from fsjoule.host.unpacking import unpack_tar, unzipped, unzstd
 
 MIB = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Unpacks what a kernel comes in, with limits: a small download may expand without end, or link to the host's files."""
+"""Unpacks what others have packed, with limits: a few bytes may expand without end, or link to the host's files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import os
 import shutil
 import tarfile
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
 
@@ -24,10 +26,10 @@ _XZ_MAGIC: Final = b"\xfd7zXZ\0"
 _ZSTD_TIMEOUT_S: Final = 60.0
 # `make modules_install` makes them. They lead to the computer that built the kernel, and nothing reads them.
 _TO_SOURCE: Final = ("build", "source")
-# Python 3.11's tarfile does not check the numbers in an extended header.
-_DAMAGED: Final = (
-    tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, ArithmeticError, LookupError,
-    RuntimeError,  # a loop of links
+# Errors of reading what is no archive, or a part of one. Python 3.11's tarfile does not check the numbers in extended
+# headers.
+DAMAGED: Final = (
+    tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError, ArithmeticError, LookupError
 )  # fmt: skip
 
 
@@ -39,12 +41,22 @@ def unpack_tar(archive: Path, into: Path, *, most_bytes: int = MOST_TREE_BYTES) 
     """
     into.mkdir(parents=True, exist_ok=True)
     try:
-        with archive.open("rb") as packed, _stream(packed) as content:
-            reader = cast("IO[bytes]", _Bounded(content, most_bytes))
-            with tarfile.open(fileobj=reader, mode="r:") as members:
-                _unpack(members, into, most_bytes)
-    except _DAMAGED as error:
+        with tar_within(archive, most_bytes) as members:
+            _unpack(members, into, most_bytes)
+    except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         raise ConfigError(f"{archive} cannot be unpacked: {error}", hint="build it again") from error
+
+
+@contextmanager
+def tar_within(archive: Path, most_bytes: int) -> Generator[tarfile.TarFile]:
+    """A tar (plain, gzip or xz), to be read from its begin to its end, and not beyond `most_bytes` unpacked bytes.
+
+    Its members are not checked: names may lead anywhere, sizes be below 0. Reading raises DAMAGED, OSError.
+    """
+    with archive.open("rb") as packed, _stream(packed) as content:
+        reader = cast("IO[bytes]", _Bounded(content, most_bytes))
+        with tarfile.open(fileobj=reader, mode="r:") as members:
+            yield members
 
 
 def unzipped(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
