@@ -27,6 +27,7 @@ from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.run_rows import find_runs
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.schemas import MEASUREMENT, encode
 
 TOKEN = "planted-4711"
 
@@ -267,3 +268,19 @@ def test_a_run_knows_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == JobFacts("7", "board", "rack3", "https://lava.example.org/scheduler/job/7")
     assert found is not None
     assert found.text == "job 7 on board of rack3"
+
+
+@pytest.mark.parametrize("slug", ["../../outside", "a/b", "x" * 300])
+def test_a_measurement_that_would_be_outside_of_its_run_is_refused(
+    slug: str, lava: Lava, tmp_path: Path, fsjoule: CommandLine
+) -> None:
+    """Whoever submits a job writes its log."""
+    made = make_run()
+    text = encode(MEASUREMENT, made.measurements[0], "it").decode()
+    own = f'"slug": "{made.measurements[0].slug}"'
+    assert text.count(own) == 1
+    packed = base64.b64encode(zlib.compress(text.replace(own, f'"slug": "{slug}"').encode())).decode()
+    lava.has(7, [*run_lines(of_job(made)), f"fsjoule-kept measurement 1/1 {packed}"])
+    done = fsjoule("lava", "pull", lava.url, 7, "--results", tmp_path / "results" / "here")
+    assert (done.code, "slug: " in done.err, "its name is" in done.err) == (2, True, True), done.err
+    assert not (tmp_path / "results").exists()

@@ -11,6 +11,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
+from fsjoule.host.inside import wrong_name
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import LabStep, Measurement, MeterInfo, Run, Workload
 
@@ -55,6 +56,8 @@ def check_measurement(measurement: Measurement) -> None:
     m, series = measurement, measurement.series
     _refuse(_wrong_times(("started_utc", m.started_utc)))
     _refuse(_negative("the measurement", number=m.number, repetition=m.repetition, boot=m.boot))
+    if why := wrong_name(f"{m.number:02d}-{m.slug}"):  # it names a folder
+        raise ValueError(f"slug: {m.slug[:80]!r}: {why}")
     _refuse(_too_long((m.slug, m.kernel, series.suite, series.board, series.storage)))
     _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
