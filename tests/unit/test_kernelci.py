@@ -24,6 +24,7 @@ from fsjoule.kernelci.api import EVENTS_AT_ONCE, Api
 from fsjoule.kernelci.job import Job, bring_kernel, definition_of
 from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
 from fsjoule.lab import read_environment
+from fsjoule.runs.request import choose
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
 DTB = "imx6ul-14x14-evk.dtb"
@@ -72,7 +73,18 @@ def a_poller(
     say: Callable[[str], None] = print,
     platform: str = "imx6ul",
 ) -> poller.Poller:
-    lab = poller.Lab(RUNTIME, platform, read_environment(ENVIRONMENT), tmp_path / "results", (), "mylab", 3600)
+    environment, results = read_environment(ENVIRONMENT), tmp_path / "results"
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels="6.1",
+        repeat=1,
+        provision=None,
+        results=results,
+        seed=None,
+        environment=environment,
+    )
+    lab = poller.Lab(RUNTIME, platform, environment, results, choice, (), "mylab", 3600)
     return poller.Poller(Api(kernelci.api, TOKEN), lab, kcidb, say, again_s=0.01)
 
 

@@ -11,9 +11,10 @@ import pytest
 from kernelci_server import KCIDB_TOKEN, TOKEN, KernelCI, kernelci_server
 
 from fsjoule.errors import ConfigError, KernelCIError
+from fsjoule.host.web import is_address
 from fsjoule.kernelci.api import Api
 from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
-from fsjoule.kernelci.web import asked, download, is_address
+from fsjoule.kernelci.web import asked, download
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def poll(
     planned(choice, environment.profile, choice.kernels)
     given = (("--suite", suite), ("--fs", fs), ("--repeat", repeat))
     options = [word for name, value in given if value is not None for word in (name, str(value))]
-    lab = Lab(runtime, platform, environment, results, (*options, *(more or ())), origin, hours * 3600)
+    lab = Lab(runtime, platform, environment, results, choice, (*options, *(more or ())), origin, hours * 3600)
     poller = Poller(server, lab, database, progress)
     with interrupts.handled(), poller.alone():
         with interrupts.interruptible():

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, KernelCIError
-from fsjoule.kernelci.web import asked, is_address
+from fsjoule.host.web import is_address
+from fsjoule.kernelci.web import asked
 
 TOKEN_VARIABLE: Final = "KCI_API_TOKEN"  # noqa: S105 - its name, not a token
 # The API's limit for events with their nodes.

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, ValidationError
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.plaintext import plain_line
+from fsjoule.host.web import is_address
 from fsjoule.kernelci.api import is_node
-from fsjoule.kernelci.web import asked, download, is_address
+from fsjoule.kernelci.web import asked, download
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
@@ -27,6 +29,7 @@ _ARCHITECTURES: Final = {"arm": ("armhf", "armel"), "arm64": ("arm64",), "x86_64
 _MOST_BYTES: Final = {"kernel": 512 * MIB, "dtb": 16 * MIB, "modules": 4096 * MIB}
 _ARCHIVES: Final = (".tar", ".tar.gz", ".tar.xz")
 _DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
+_SHOWN: Final = 80
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -119,6 +122,12 @@ def check(definition: Definition, platform: str, recipe: Recipe) -> None:
         raise ConfigError(f"the job has no {' and no '.join(missing)}")
     if recipe.boot.dtb is not None and "dtb" not in definition.artifacts:
         raise ConfigError(f"the job has no dtb, and this board needs {recipe.boot.dtb}")
+    for part in _MOST_BYTES.keys() & definition.artifacts.keys():
+        said = definition.integrity.sha256.get(part)
+        if said is not None and not _DIGEST.fullmatch(said):
+            raise ConfigError(
+                f"the SHA-256 of the job's {part} is not 64 hexadecimal digits: {plain_line(said)[:_SHOWN]!r}"
+            )
 
 
 def bring_kernel(job: Job, definition: Definition, into: Path) -> Path:
@@ -140,13 +149,12 @@ def bring_kernel(job: Job, definition: Definition, into: Path) -> Path:
             if suffix is None:
                 raise ConfigError(f"the job's modules are no archive that is known here: {name}", hint="modules.tar.xz")
             name = f"modules{suffix}"
-        said = definition.integrity.sha256.get(part)
         download(
             url,
             folder / name,
             f"the {part} of job {job.node}",
             most_bytes=_MOST_BYTES[part],
-            sha256=said if said and _DIGEST.fullmatch(said) else None,
+            sha256=definition.integrity.sha256.get(part),
         )
     (folder / "metadata.json").write_text(json.dumps({"git_describe": job.revision}), encoding="utf-8")
     return folder

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, KernelCIError
-from fsjoule.kernelci.web import asked, is_address
+from fsjoule.host.web import is_address
+from fsjoule.kernelci.web import asked
 
 VARIABLE: Final = "KCIDB_REST"
 # KernelCI's tools have address and token in one: https://TOKEN@db.kernelci.org

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from fsjoule import kernels
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
+from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.plaintext import plain_line
@@ -29,8 +30,10 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import Run, RunStatus
 from fsjoule.report.kcidb import to_kcidb
+from fsjoule.runs.request import Choice
 from fsjoule.store.files import write_file
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.suites import check_modules
 
 _START: Final = "1970-01-01T00:00:00.000000"
 _HOPS: Final = 8
@@ -47,6 +50,7 @@ _SENT: Final = "submission.json"
 # A job is ours from its claim until KernelCI knows its outcome.
 _CLAIM: Final = "claim.json"
 _OUTCOME: Final = "outcome.json"
+_REFUSED: Final = "refused"
 _KEY: Final = 16
 _FAILED: Final = 1  # a bench's exit code: invalid measurements
 # A bench runs what its lab has configured, and needs no token.
@@ -58,7 +62,7 @@ _PANIC: Final = "did not boot: Kernel panic"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """This lab in KernelCI's words (`runtime`, `platform`), and what it measures: options of the bench.
+    """This lab in KernelCI's words (`runtime`, `platform`), and what it measures: `choice`, as options of the bench.
 
     `origin` is its name in KCIDB. A bench is ended after `limit_s`.
     """
@@ -67,6 +71,7 @@ class Lab:
     platform: str
     environment: EnvironmentFile
     results: Path
+    choice: Choice
     options: tuple[str, ...]
     origin: str
     limit_s: float
@@ -198,7 +203,7 @@ class Poller:
                 # Before the bench: what it has measured must not depend on the network.
                 build = self._build(job)
                 kernel = bring_kernel(job, definition, folder / "kernel")
-                kernels.take_kernels([str(kernel)], progress=self.say, recipe=self.lab.environment.profile.recipe)
+                self._check_kernel(kernel)
         except ConfigError as error:
             return Outcome("incomplete", "invalid_job_params", error.what)
         except FsjouleError as error:
@@ -214,6 +219,13 @@ class Poller:
         if outcome.result != "pass":
             self.say(f"job {job.node}: see {log}")
         return outcome
+
+    def _check_kernel(self, kernel: Path) -> None:
+        """Raise ConfigError for a kernel that cannot boot, or lacks what the bench needs; LabError."""
+        choice, recipe = self.lab.choice, self.lab.environment.profile.recipe
+        needed = modules_of(choice.filesystems)
+        for taken in kernels.take_kernels([str(kernel)], progress=self.say, recipe=recipe, modules=needed):
+            check_modules(choice.suite, choice.filesystems, taken.facts)
 
     def _bench(self, kernel: Path, log: Path, limit_s: float) -> int | None:
         """Measure; its exit code, None after `limit_s`. An interrupt ends the bench first."""
@@ -264,6 +276,9 @@ class Poller:
             try:
                 self._tell(number, outcome)
             except KernelCIError as error:
+                if _refused(error):
+                    self._give_up(number, error)
+                    return
                 if attempt == _TRIES or not error.transient:
                     raise
                 with interrupts.interruptible():
@@ -293,7 +308,16 @@ class Poller:
                 with interrupts.interruptible():
                     self._tell(number, outcome)
             except KernelCIError as error:
-                self.say(f"warning: {error.what}; the end of job {number} ({outcome.result}) is told later")
+                if _refused(error):
+                    self._give_up(number, error)
+                else:
+                    self.say(f"warning: {error.what}; the end of job {number} ({outcome.result}) is told later")
+
+    def _give_up(self, number: str, error: KernelCIError) -> None:
+        """The end of a job that KernelCI does not want to hear: its node was deleted, for example."""
+        claim = self.folder / number / _CLAIM
+        claim.replace(claim.with_name(f"{_CLAIM}.{_REFUSED}"))
+        self.say(f"warning: {error.what}; the end of job {number} is not told again")
 
     def _send_figures(self) -> None:
         """Send what has not been sent. A failure is said, and the next round tries again."""
@@ -308,10 +332,10 @@ class Poller:
             except ValueError:
                 self._set_aside(figures, "it is not JSON", "unreadable")
             except KernelCIError as error:
-                if error.transient or error.denied:
+                if not _refused(error):
                     self.say(f"warning: {error.what}; {figures} is sent later")
                     return
-                self._set_aside(figures, error.what, "refused")
+                self._set_aside(figures, error.what, _REFUSED)
             else:
                 write_file(sent, json.dumps({"id": number, "url": self.kcidb.url}).encode())
                 self.say(f"figures of job {figures.parent.name}: KCIDB has them as {number}")
@@ -319,6 +343,11 @@ class Poller:
     def _set_aside(self, figures: Path, why: str, as_what: str) -> None:
         aside = figures.replace(figures.with_name(f"{figures.name}.{as_what}"))
         self.say(f"warning: {why}; the figures are kept as {aside} and not sent again")
+
+
+def _refused(error: KernelCIError) -> bool:
+    """Whether what was sent is refused, whoever sends it and whenever."""
+    return not (error.transient or error.denied)
 
 
 def outcome_of(code: int | None, run: Run | None, log: Path) -> Outcome:

@@ -1,56 +1,26 @@
-"""Requests to KernelCI's servers: bounded in time and size, and errors that contain no token."""
+"""Requests to KernelCI's servers: their JSON and files, and errors that contain no token."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
-
-import requests
-from requests.auth import AuthBase
-from urllib3.exceptions import HTTPError, ProtocolError
 
 from fsjoule.errors import KernelCIError, StorageError
 from fsjoule.host.plaintext import plain_line
+from fsjoule.host.web import Answer, AnswerError, answered
 
-_TIMEOUT_S: Final = 60.0  # for the next bytes
 _ANSWER_S: Final = 300.0
 _DOWNLOAD_S: Final = 1800.0
 _MOST_ANSWER: Final = 1 << 26
-_PART: Final = 1 << 16
 _REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _SHOWN: Final = 300
-_HOPS: Final = 5
 # Refusals that pass by themselves: too slow, too often.
 _LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-_ADDRESS: Final = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
-
-
-class _Signed(AuthBase):
-    """Sends the token; requests would prefer a password in ~/.netrc to a header of ours."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._token:
-            r.headers["Authorization"] = f"Bearer {self._token}"
-        return r
-
-
-def is_address(url: str) -> bool:
-    """Whether it is the address of a web server, without a password."""
-    try:
-        return _ADDRESS.fullmatch(url) is not None and bool(urlsplit(url).hostname)
-    except ValueError:
-        return False
 
 
 def asked(
@@ -63,10 +33,11 @@ def asked(
     document: object = None,
 ) -> Any:  # noqa: ANN401 - any JSON
     """The JSON of an answer. Raises KernelCIError, transient if the server cannot be reached or has a fault."""
-    with _answer(method, url, what, token, params=query, json=document) as answer:
-        content = b"".join(_parts(answer, url, _MOST_ANSWER, _ANSWER_S))
-        if answer.status_code != HTTPStatus.OK:
-            raise _refused(answer.status_code, content, url, what)
+    more = {"authorization": f"Bearer {token}" if token else "", "query": query, "document": document}
+    with _answer(method, url, what, most_bytes=_MOST_ANSWER, limit_s=_ANSWER_S, **more) as answer:
+        content = answer.content()
+    if answer.status != HTTPStatus.OK:
+        raise _refused(answer.status, content, url, what)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -78,12 +49,16 @@ def download(
 ) -> None:
     """Fetch a file, without any token. Raises KernelCIError if it is not there, too large, cut off or damaged."""
     digest = hashlib.sha256()
+    # What is stored compressed stays so: its digest is the file's.
+    plain = {"Accept-Encoding": "identity"}
     try:
-        # What is stored compressed stays so: its digest is the file's.
-        with _answer("GET", url, what, "", headers={"Accept-Encoding": "identity"}) as answer, file.open("wb") as kept:
-            if answer.status_code != HTTPStatus.OK:
-                raise _refused(answer.status_code, b"", url, what)
-            for part in _parts(answer, url, most_bytes, limit_s):
+        with (
+            _answer("GET", url, what, most_bytes=most_bytes, limit_s=limit_s, headers=plain) as answer,
+            file.open("wb") as kept,
+        ):
+            if answer.status != HTTPStatus.OK:
+                raise _refused(answer.status, b"", url, what)
+            for part in answer.parts():
                 digest.update(part)
                 kept.write(part)
     except OSError as error:
@@ -95,46 +70,12 @@ def download(
 
 
 @contextmanager
-def _answer(method: str, url: str, what: str, token: str, **more: Any) -> Generator[requests.Response]:  # noqa: ANN401
+def _answer(method: str, url: str, what: str, **more: Any) -> Generator[Answer]:  # noqa: ANN401 - as `answered` has it
     try:
-        with requests.Session() as session, _sent(session, method, url, token, more) as answer:
+        with answered(method, url, **more) as answer:
             yield answer
-    except (requests.RequestException, HTTPError, ValueError) as error:
-        # The cause is cut off: it carries the request, and so the token.
-        cut = isinstance(error, ProtocolError | requests.exceptions.ChunkedEncodingError)
-        why = "broke off" if cut else f"cannot be reached: {type(error).__name__}"
-        raise KernelCIError(f"{what}: {_host(url)} {why}", transient=True) from None
-
-
-def _sent(session: requests.Session, method: str, url: str, token: str, more: dict[str, Any]) -> requests.Response:
-    """The answer's head. requests would read a redirect's body without limit, and make a GET of a changed PUT."""
-    first = _host(url)
-    for _ in range(_HOPS + 1):
-        signed = _Signed(token if _host(url) == first else "")
-        answer = session.request(
-            method, url, auth=signed, timeout=_TIMEOUT_S, stream=True, allow_redirects=False, **more
-        )
-        if method != "GET" or not answer.is_redirect:
-            return answer
-        answer.close()
-        url = urljoin(url, answer.headers["Location"])
-        # The address of a stored file may be signed, behind a question mark.
-        if not is_address(url.partition("?")[0]):
-            raise KernelCIError(f"{first} sends us to what is no address of a web server")
-        more.pop("params", None)
-    raise KernelCIError(f"{first} sends us to more than {_HOPS} other addresses")
-
-
-def _parts(answer: requests.Response, url: str, most_bytes: int, limit_s: float) -> Iterator[bytes]:
-    size, deadline = 0, time.monotonic() + limit_s
-    # The bytes that have come, not as many as asked for: a server that sends one a minute is noticed.
-    while part := answer.raw.read1(_PART, decode_content=True):
-        size += len(part)
-        if size > most_bytes:
-            raise KernelCIError(f"{url} is larger than {most_bytes >> 20} MiB")
-        if time.monotonic() > deadline:
-            raise KernelCIError(f"{url} took longer than {limit_s:g} s", transient=True)
-        yield part
+    except AnswerError as error:
+        raise KernelCIError(f"{what}: {_host(url)} {error}", transient=error.transient) from None
 
 
 def _refused(status: int, content: bytes, url: str, what: str) -> KernelCIError:

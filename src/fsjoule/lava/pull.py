@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-import requests
 import yaml
-from requests.auth import AuthBase
-from urllib3.exceptions import HTTPError
 
 from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
+from fsjoule.host.web import AnswerError, answered, is_address
 from fsjoule.lava.kept import Kept, kept_in
 from fsjoule.model import JobFacts, Run
 from fsjoule.store.folder import FETCHED, RunFolder, folder_name
@@ -26,7 +23,6 @@ from fsjoule.store.reader import load_run
 
 TOKEN_VARIABLE: Final = "FSJOULE_LAVA_TOKEN"  # noqa: S105 - its name, not a token
 _API: Final = "api/v0.2"
-_TIMEOUT_S: Final = 60.0  # for the next bytes
 _MOST_BYTES: Final = 1 << 28
 _TRIED: Final = "2026.10 is the version that fsjoule was tried with"
 # Lines of a job's programs; the second kind is read when the job has been cancelled.
@@ -46,7 +42,7 @@ class Server:
     answer_limit_s: float = 900.0
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"https?://[^/@?#\s]+(/[^@?#\s]*)?", self.url):
+        if not is_address(self.url):
             raise ConfigError(
                 f"{_without_user(self.url)!r} is no address of a LAVA server",
                 hint=f"https://lava.example.org, and the token in {TOKEN_VARIABLE}",
@@ -56,18 +52,6 @@ class Server:
 def _without_user(url: str) -> str:
     """The address for a message: a password in it is not for logs."""
     return re.sub(r"//[^/]*@", "//...@", plain_line(url))
-
-
-class _Signed(AuthBase):
-    """Sends the token; requests would prefer a password in ~/.netrc to a header of ours."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._token:
-            r.headers["Authorization"] = f"Token {self._token}"
-        return r
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +70,14 @@ def pull(server: Server, job: int, into: Path) -> Pulled:
     Raises LavaError if the server cannot be reached, refuses, has no such job or is of another kind; ResultError if
     the job has no measurements of fsjoule; StorageError if `into` cannot be written.
     """
-    with requests.Session() as session:
-        session.auth = _Signed(server.token)
-        version = _version(session, server)
-        state = _object(_get(session, server, f"jobs/{job}/", f"job {job}"), server, version)
-        if state.get("state") != "Finished":
-            raise LavaError(
-                f"job {job} of {server.url} is {plain_line(str(state.get('state')))}", hint="wait until it has ended"
-            )
-        where = f"the log of job {job} of {server.url}"
-        log = _get(session, server, f"jobs/{job}/logs/", where)
+    version = _version(server)
+    state = _object(_get(server, f"jobs/{job}/", f"job {job}"), server, version)
+    if state.get("state") != "Finished":
+        raise LavaError(
+            f"job {job} of {server.url} is {plain_line(str(state.get('state')))}", hint="wait until it has ended"
+        )
+    where = f"the log of job {job} of {server.url}"
+    log = _get(server, f"jobs/{job}/logs/", where)
     kept = kept_in(_log(log, where, version), where)
     if kept is None:
         raise ResultError(
@@ -153,8 +135,8 @@ def _rebuilt(kept: Kept, facts: JobFacts, into: Path) -> Path:
     return folder.path
 
 
-def _version(session: requests.Session, server: Server) -> str:
-    answer = _object(_get(session, server, "system/version/", "the version"), server, "")
+def _version(server: Server) -> str:
+    answer = _object(_get(server, "system/version/", "the version"), server, "")
     version = answer.get("version")
     if not isinstance(version, str):
         raise _strange(server, "")
@@ -164,7 +146,7 @@ def _version(session: requests.Session, server: Server) -> str:
 def _object(content: bytes, server: Server, version: str) -> dict[str, Any]:
     try:
         found: Any = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _strange(server, version) from error
     if not isinstance(found, dict):
         raise _strange(server, version)
@@ -186,29 +168,15 @@ def _log(content: bytes, where: str, version: str) -> list[str]:
         raise LavaError(f"{where} is not as LAVA writes it: LAVA {version}", hint=_TRIED) from error
 
 
-def _get(session: requests.Session, server: Server, path: str, what: str) -> bytes:
+def _get(server: Server, path: str, what: str) -> bytes:
+    token = f"Token {server.token}" if server.token else ""
+    url = f"{server.url.rstrip('/')}/{_API}/{path}"
     try:
-        with session.get(f"{server.url.rstrip('/')}/{_API}/{path}", timeout=_TIMEOUT_S, stream=True) as answer:
-            _check(answer.status_code, server, what)
-            content = b"".join(_limited(answer, server.answer_limit_s))
-    except (requests.RequestException, HTTPError, UnicodeError, ValueError) as error:
-        # The cause is cut off: it carries the request, and so the token.
-        raise LavaError(f"{server.url} cannot be reached: {type(error).__name__}") from None
-    return content
-
-
-def _limited(answer: requests.Response, limit_s: float) -> list[bytes]:
-    parts: list[bytes] = []
-    size, deadline = 0, time.monotonic() + limit_s
-    # The bytes that have come, not as many as asked for: a server that sends one a minute is noticed.
-    while part := answer.raw.read1(1 << 16, decode_content=True):
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise LavaError("LAVA's answer is too large")
-        if time.monotonic() > deadline:
-            raise LavaError(f"LAVA's answer took longer than {limit_s:.0f} s")
-        parts.append(part)
-    return parts
+        with answered("GET", url, most_bytes=_MOST_BYTES, limit_s=server.answer_limit_s, authorization=token) as answer:
+            _check(answer.status, server, what)
+            return answer.content()
+    except AnswerError as error:
+        raise LavaError(f"{server.url} {error}") from None
 
 
 def _check(status: int, server: Server, what: str) -> None:
