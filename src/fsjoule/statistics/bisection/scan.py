@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache, reduce
 from typing import Final
 
 import numpy as np
@@ -45,7 +46,7 @@ def next_scan(
 ) -> Measure | Scanned:
     """The next boot of a scan, of which there may be `left`, or what it found. `evidence` has the scan's boots, too."""
     tested = [point for point in points if point not in evidence.untestable]
-    chances = {point: _chance(question, evidence.boots, point) for point in tested}
+    chances = {point: _chance(question, _told(question, evidence.boots, point)) for point in tested}
     worse = [point for point in tested if chances[point][0] >= 1 - question.alpha / len(points)]
     clear = tuple(p for p in tested if p not in worse and chances[p][1] <= question.beta * _MISSED_SHARE)
     booted = [boot.position for boot in evidence.boots if boot.purpose is Purpose.SCAN]
@@ -65,16 +66,25 @@ def next_scan(
     return Measure(first, Purpose.SCAN, standing, runners_up=tuple(then[:2]))
 
 
-def _chance(question: Question, boots: Sequence[Boot], point: int) -> tuple[float, float]:
+def _told(question: Question, boots: Sequence[Boot], point: int) -> tuple[Boot, ...]:
+    """The boots that tell of a point, as those of a range of two positions: the ends, and the point."""
+    places = {0: 0, point: 1, question.positions - 1: 0}
+    return tuple(
+        replace(boot, position=places[boot.position])
+        for boot in boots
+        if boot.variant is Variant.PLAIN and boot.position in places
+    )
+
+
+# A boot of one point changes nothing for the others.
+@lru_cache(maxsize=256)
+def _chance(question: Question, boots: tuple[Boot, ...]) -> tuple[float, float]:
     """How probable it is that a point is worse than the ends, over all metrics and in the one that shows most.
 
     Neither is known before it has booted often enough.
     """
-    search = Search.start(replace(question, positions=2))
-    for boot in boots:
-        if boot.variant is Variant.PLAIN and boot.position in {0, point, question.positions - 1}:
-            search = search.after(replace(boot, position=int(boot.position == point)))
-    if sum(boot.position for boot in search.boots) < _LEAST:
+    if sum(boot.position for boot in boots) < _LEAST:
         return 0.0, 1.0
+    search = reduce(Search.after, boots, Search.start(replace(question, positions=2)))
     posterior = search.posterior(np.array([False, True]))
     return posterior.loss, posterior.overlooked
