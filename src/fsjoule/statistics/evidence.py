@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Final
 
@@ -86,8 +87,15 @@ class Evidence:
     relative_noise: Floats
 
 
-def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None) -> Evidence:
-    """The evidence after each pair.
+def evidence(
+    baseline: Floats,
+    candidate: Floats,
+    hypotheses: Hypotheses,
+    known: KnownNoise | None = None,
+    *,
+    last_only: bool = False,
+) -> Evidence:
+    """The evidence after each pair, or with `last_only` after the last one alone: shape (..., 1).
 
     Both arrays have the shape (..., pairs): logarithms, less is worse, in the order of time. The leading axes can hold
     any number of trials.
@@ -96,13 +104,17 @@ def evidence(baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known:
     prior = _sigma_prior(known)
     done = np.zeros((*baseline.shape[:-1], len(effects), len(_SIGMAS)))
     after: list[tuple[Floats, Floats, Floats]] = []
-    for pair in range(baseline.shape[-1]):
+    last = baseline.shape[-1] - 1
+    for pair in range(last + 1):
         start = pair - pair % BLOCK_PAIRS
+        if last_only and pair not in (start + BLOCK_PAIRS - 1, last):
+            continue
         block = slice(start, pair + 1)
         likelihood = done + _log_likelihood(baseline[..., block], candidate[..., block], effects)
         if pair + 1 == start + BLOCK_PAIRS:
             done = likelihood
-        after.append(_weigh(likelihood + prior, hypotheses))
+        if pair == last or not last_only:
+            after.append(_weigh(likelihood + prior, hypotheses))
     regressed, not_regressed, noise = (np.stack(parts, axis=-1) for parts in zip(*after, strict=True))
     return Evidence(regressed, not_regressed, noise)
 
@@ -161,15 +173,24 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
     residuals = runs[..., None, :] - effects[:, None] * is_candidate
     squares = np.square(residuals)
     total = np.full((*residuals.shape[:-1], len(_SIGMAS)), -np.inf)
-    for stalled in product((0.0, 1.0), repeat=len(is_candidate)):
+    for weights, total_weight, scale, chance in _stalled(baseline.shape[-1]):
+        distance = squares @ weights.T - np.square(residuals @ weights.T) / total_weight
+        total = np.logaddexp(total, (scale - distance) / 2 + chance)
+    return total
+
+
+@cache
+def _stalled(pairs: int) -> list[tuple[Floats, Floats, Floats, float]]:
+    """For each set of stalled boots of a block: weights, their sum, their scale, and the logarithm of its chance."""
+    sets: list[tuple[Floats, Floats, Floats, float]] = []
+    for stalled in product((0.0, 1.0), repeat=2 * pairs):
         which = np.array(stalled)
         weights = 1 / (np.square(_SIGMAS)[:, None] + which * STALL_SD**2)
         total_weight = weights.sum(axis=-1)
-        distance = squares @ weights.T - np.square(residuals @ weights.T) / total_weight
         scale = np.log(weights).sum(axis=-1) - np.log(total_weight)
         chance = which.sum() * math.log(STALL_PROBABILITY) + (1 - which).sum() * math.log1p(-STALL_PROBABILITY)
-        total = np.logaddexp(total, (scale - distance) / 2 + chance)
-    return total
+        sets.append((weights, total_weight, scale, float(chance)))
+    return sets
 
 
 def _sigma_prior(known: KnownNoise | None) -> Floats:

@@ -115,7 +115,7 @@ class SequentialTest:
         if not used:
             return State(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
-        found = evidence(baseline, candidate, self._hypotheses, self._known_noise)
+        found = evidence(baseline, candidate, self._hypotheses, self._known_noise, last_only=True)
         regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
         not_regressed = float(found.not_regressed[-1]) / -math.log(self._rates.beta)
         decision = Outcome.UNDECIDED

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -132,12 +133,12 @@ def possible_positions(question: Question, pools: Mapping[int, str]) -> npt.NDAr
 
 def gathered(question: Question, evidence: Evidence) -> Search:
     """All plain boots of the evidence, one after the other; recorded ones unless fresh boots contradict them."""
-    every, fresh = Search.start(question), Search.start(question)
-    for boot in evidence.boots:
-        every = every.after(boot)
-        fresh = fresh if boot.purpose is Purpose.RECORDED else fresh.after(boot)
-    if len(fresh.boots) in (0, len(every.boots)):
+    plain = [boot for boot in evidence.boots if boot.variant is Variant.PLAIN]
+    every = reduce(Search.after, plain, Search.start(question))
+    own = [boot for boot in plain if boot.purpose is not Purpose.RECORDED]
+    if len(own) in (0, len(plain)):
         return every
+    fresh = reduce(Search.after, own, Search.start(question))
     possible = possible_positions(question, evidence.pools)
     loss, alone = every.posterior(possible).loss, fresh.posterior(possible).loss
     contradicted = max(alone, 1 - alone) >= _SURE and (loss > 1 / 2) != (alone > 1 / 2)
