@@ -7,13 +7,13 @@ which means the lab here.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
 import pytest
 
-from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
 from fsjoule.host.output import GuardedOutput, cannot_be_written
 
@@ -25,6 +25,15 @@ _INVALID: Final = 1
 # Precedence if several things failed: a bug is not the lab's fault, and wrong input does not pass by itself.
 _ORDER: Final = (BUG, ConfigError.exit_code, LabError.exit_code)
 _SHOWN: Final = 10
+# Warnings of labgrid and pyserial when a part of the lab dies. As errors they would fail a measurement whose second try
+# has worked.
+_LEAKS: Final = (
+    ("unclosed <socket", ResourceWarning),
+    (r"subprocess \d+ is still running", ResourceWarning),
+    ("There is no current event loop", DeprecationWarning),
+    ("unhandled exception during event notification", UserWarning),
+    (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
+)
 _HELP: Final = "hint: pytest --help lists the options, fsjoule's in their own group; docs/first-bench.md"
 
 
@@ -47,6 +56,13 @@ def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
     changed = cast("Any", parser)
     for name in ("parse", "parse_known_args"):
         setattr(changed, name, guarded(getattr(changed, name)))
+
+
+def forgive_leaks(config: pytest.Config) -> None:
+    for message, category in _LEAKS:
+        config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")
+        # At its end pytest collects garbage with the filters that it had before it asked its plugins.
+        warnings.filterwarnings("ignore", message, category)
 
 
 def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int | pytest.ExitCode]:
@@ -173,6 +189,8 @@ def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]
 
 def code_of(error: BaseException) -> int:
     """The exit code for an exception of a test or a fixture."""
+    from fsjoule import lab  # noqa: PLC0415 - labgrid takes longer to import than all else that a bench's end needs
+
     match error:
         case MeasurementInvalid():
             return _INVALID

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import warnings
 from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, nullcontext
@@ -27,7 +26,7 @@ from fsjoule.host.terminal import PlainConsole
 from fsjoule.lava.signals import signals_of
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
-from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, guard_parser
+from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_parser
 from fsjoule.runs.request import Choice, choose, choose_resumed
 from fsjoule.runs.session import Session
 
@@ -35,15 +34,6 @@ _FAILURES_IN_A_ROW: Final = 2
 _DEFAULT_SUITE: Final = "quick"
 _DEFAULT_KERNEL: Final = "6.1"
 _DEFAULT_RESULTS: Final = "results"
-# Warnings of labgrid and pyserial when a part of the lab dies. As errors they would fail a measurement whose second try
-# has worked.
-_LEAKS: Final = (
-    ("unclosed <socket", ResourceWarning),
-    (r"subprocess \d+ is still running", ResourceWarning),
-    ("There is no current event loop", DeprecationWarning),
-    ("unhandled exception during event notification", UserWarning),
-    (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
-)
 _SESSION: Final = pytest.StashKey[Session]()
 _PLAN: Final = pytest.StashKey[Plan]()
 # Whether a collected test needs a board and there is none.
@@ -119,7 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_bench(config):
         _preview(config)
         return
-    _forgive_leaks(config)
+    forgive_leaks(config)
     # After any signal the board is off, the place released and the run folder final; the exit code tells the signal.
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
@@ -171,13 +161,6 @@ def _preview(config: pytest.Config) -> None:
     except FsjouleError as error:
         pytest.exit(str(error), returncode=error.exit_code)
     config.option.lg_env = None
-
-
-def _forgive_leaks(config: pytest.Config) -> None:
-    for message, category in _LEAKS:
-        config.addinivalue_line("filterwarnings", f"ignore:{message}:{category.__name__}")
-        # At its end pytest collects garbage with the filters that it had before it asked its plugins.
-        warnings.filterwarnings("ignore", message, category)
 
 
 def _end_by_signal(config: pytest.Config) -> None:

@@ -90,7 +90,7 @@ LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 MAIN = """\
 import json, pytest, sys
 from fsjoule.pytest_exit import ExitCode
-options = ["-p", "no:cacheprovider", "-q", "."]
+options = ["-p", "no:cacheprovider", "-p", "no:unraisableexception", "-q", "--tb=no", "."]
 codes = [
     int(pytest.main([*options, "-k", case], plugins=[ExitCode(lambda: lost)])) for case, lost in json.load(sys.stdin)
 ]
@@ -253,12 +253,12 @@ def test_a_crash_is_a_bug_and_told_as_one(tmp_path: Path) -> None:
 
 LEAKING = """\
 import socket, pytest
+from fsjoule import pytest_exit
 
 class Forgiving:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
-        from fsjoule import pytest_plugin
-        pytest_plugin._forgive_leaks(config)
+        pytest_exit.forgive_leaks(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self):
