@@ -134,6 +134,16 @@ def test_a_single_boot_decides_nothing(fsjoule: CommandLine, tmp_path: Path) -> 
     done = fsjoule("advise", tmp_path, "--profile", "logger")
     assert "cannot be told apart" in done.out
     assert "a single boot shows no spread" in done.out
+    assert re.search(r"ext4 .* \d+\.\d \(one boot\)", done.out)
+    document = fsjoule("advise", tmp_path, "--profile", "logger", "--json").document
+    wait = _of(document, "ext4")["wait_p99_s"]
+    assert (wait["n"], wait["low"], wait["high"]) == (1, None, None)
+
+
+def test_if_no_two_can_be_told_apart_it_is_said_once(fsjoule: CommandLine, tmp_path: Path) -> None:
+    write_parts(tmp_path, "aaaaaa", {"ext4": PLAIN, "btrfs": PLAIN, "f2fs": PLAIN}, boots=2)
+    text = " ".join(fsjoule("advise", tmp_path, "--profile", "logger").out.split())
+    assert re.search(r"energy no two can be told apart \(\d more boots of each would help\) ", text)
 
 
 def test_what_was_not_measured_is_named_with_its_command(fsjoule: CommandLine, tmp_path: Path) -> None:

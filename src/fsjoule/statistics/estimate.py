@@ -14,12 +14,19 @@ _STEPS = 80  # of a bisection, each of which halves the interval
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over `n` boots with its interval; one boot shows no spread, only the instrument's uncertainty."""
+    """A mean over `n` boots with its interval.
+
+    One boot shows no spread: its interval has only the instrument's uncertainty, and it is `unknown` without one.
+    """
 
     value: float
     low: float
     high: float
     n: int
+
+    @property
+    def unknown(self) -> bool:
+        return self.n == 1 and self.low == self.high
 
     def mapped(self, function: Callable[[float], float]) -> Estimate:
         """The estimate of a monotonic function of the figure."""
@@ -36,15 +43,17 @@ def estimate_of(
     makes it smaller. Both parts are added in quadrature, and the coverage factor is Student's, with effective degrees
     of freedom by Welch and Satterthwaite (JCGM 100:2008, 4.2.3, G.4.1). No interval begins below zero.
     """
-    from scipy.stats import t
+    from scipy.special import ndtri, stdtrit
 
     if not figures:
         return None
     mean, n = statistics.fmean(figures), len(figures)
     of_boots = statistics.stdev(figures) / math.sqrt(n) if n > 1 else 0.0
     combined = math.hypot(of_boots, instrument)
-    degrees = (n - 1) * (combined / of_boots) ** 4 if of_boots else math.inf
-    half = float(t.ppf((1 + confidence) / 2, degrees)) * combined
+    upper = (1 + confidence) / 2
+    # Without a spread of boots there is only the instrument, whose degrees of freedom are not limited.
+    factor = stdtrit((n - 1) * (combined / of_boots) ** 4, upper) if of_boots else ndtri(upper)
+    half = float(factor) * combined
     return Estimate(mean, max(0.0, mean - half), mean + half, n)
 
 

@@ -97,7 +97,8 @@ def _relation(one: Relation) -> dict[str, object]:
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
-    """An estimate; a bound that is infinite (a battery that an interval's lower end does not empty) is null."""
+    """An estimate; a bound is null if one boot does not show it, or if it is infinite (a battery that lasts)."""
     if estimate is None:
         return None
-    return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
+    told = {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
+    return told | {"low": None, "high": None} if estimate.unknown else told

@@ -50,7 +50,8 @@ def _in_ms(estimate: Estimate | None) -> Estimate | None:
 def _cell(estimate: Estimate | None, tone: Tone) -> Cell:
     if estimate is None:
         return Cell(ABSENT)
-    return Cell(short_figure(estimate.value), f"({short_figure(estimate.low)} to {short_figure(estimate.high)})", tone)
+    low, high = short_figure(estimate.low), short_figure(estimate.high)
+    return Cell(short_figure(estimate.value), "(one boot)" if estimate.unknown else f"({low} to {high})", tone)
 
 
 def _tone(advice: Advice, axis: Axis | None, one: Figures) -> Tone:

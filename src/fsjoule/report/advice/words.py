@@ -153,9 +153,17 @@ def _relations(here: Sequence[Relation], criteria: Criteria) -> Iterable[str]:
         yield f"{label} is less than {_listed(others)}"
     if same := [f"{one.one} and {one.other}" for one in here if one.same]:
         yield f"within {100 * criteria.smallest_effect:g} %: {', '.join(same)}"
+    yield from _open([one for one in here if one.less is None and not one.same], of=len(here))
+
+
+def _open(here: Sequence[Relation], *, of: int) -> Iterable[str]:
+    """Pairs that cannot be told apart, by what would help."""
+    by_need: dict[str, list[str]] = {}
     for one in here:
-        if one.less is None and not one.same:
-            yield f"{one.one} and {one.other} cannot be told apart{_more(one)}"
+        by_need.setdefault(_more(one), []).append(f"{one.one} and {one.other}")
+    for need, pairs in by_need.items():
+        which = "no two" if len(pairs) == of > 1 else ", ".join(pairs)
+        yield f"{which} can be told apart{need}" if len(pairs) == of > 1 else f"{which} cannot be told apart{need}"
 
 
 def _other(one: Relation) -> str:
