@@ -22,6 +22,7 @@ from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
 from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.lava.pull import Server, pull
+from fsjoule.lava.signals import Signals
 from fsjoule.model import JobFacts, Run
 from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
@@ -284,3 +285,20 @@ def test_a_measurement_that_would_be_outside_of_its_run_is_refused(
     done = fsjoule("lava", "pull", lava.url, 7, "--results", tmp_path / "results" / "here")
     assert (done.code, "slug: " in done.err, "its name is" in done.err) == (2, True, True), done.err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_that_a_second_job_has_resumed_is_pulled_whole_and_stays_the_first_ones(
+    lava: Lava, tmp_path: Path
+) -> None:
+    made = make_run()
+    *earlier, last = made.measurements
+    said: list[str] = []
+    signals = Signals(said.append)
+    signals.opened(replace(of_job(made), measurements=()), tmp_path / "gone", earlier)
+    signals.stored(last)
+    signals.closed(of_job(made))
+    lava.has(8, said)
+    pulled = pull(Server(lava.url), 8, tmp_path / "results")
+    found = load_run(pulled.path)
+    assert found.measurements == made.measurements
+    assert found.run.job == JobFacts("7", "virtual", "bench", "", pulled=True)

@@ -86,7 +86,9 @@ def pull(server: Server, job: int, into: Path) -> Pulled:
         )
     url = f"{server.url.rstrip('/')}/scheduler/job/{job}"
     device = plain_line(str(state.get("actual_device") or ""))
-    facts = replace(kept.run.job or JobFacts(str(job), device, "", ""), url=url)
+    facts = kept.run.job or JobFacts(str(job), device, "", "")
+    if facts.number == str(job):  # a resumed run is the job's that began it
+        facts = replace(facts, url=url)
     try:
         into.mkdir(parents=True, exist_ok=True)
         return _stored(kept, facts, into)

@@ -40,18 +40,21 @@ class Signals:
     `ext4-read-16k.throughput`; with several kernels the label comes first. The cases of an invalid measurement fail,
     with its reasons in the log and without figures. A figure that a valid measurement lacks is skipped.
 
-    The log also gets the run's documents, from which `fsjoule lava pull` makes the run anew.
+    The log also gets the run's documents, from which `fsjoule lava pull` makes the run anew. If a run is
+    resumed, the documents of earlier jobs are among them.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._several_kernels = False
 
-    def opened(self, run: Run, folder: Path) -> None:
+    def opened(self, run: Run, folder: Path, earlier: Sequence[Measurement] = ()) -> None:
         self._several_kernels = len(run.plan.kernels) > 1
         case(f"run-{run.run_id}", self._say, passed=True)
         self._keep(kept.folder_lines(folder))
         self._keep(kept.run_lines(run))
+        for measurement in earlier:
+            self._keep(kept.measurement_lines(measurement))
         self._signal(_SET, "start", safe(run.plan.suite) + ("-simulated" if run.simulated else ""))
 
     def stored(self, measurement: Measurement) -> None:

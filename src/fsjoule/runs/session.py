@@ -7,7 +7,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,8 +47,8 @@ _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set
 class Observer(Protocol):
     """Hears of a run as it goes on."""
 
-    def opened(self, run: Run, folder: Path) -> None:
-        """The run's folder is there, and nothing is measured yet."""
+    def opened(self, run: Run, folder: Path, earlier: Sequence[Measurement]) -> None:
+        """The run's folder is there, with what was measured before it was resumed (`earlier`)."""
         ...
 
     def stored(self, measurement: Measurement) -> None: ...
@@ -219,7 +219,7 @@ class Session:
                 folder.keep(PROGRAMS_FILE, encode_programs(programs))
             self.say(f"results go to {folder.path}")
             if self.observer is not None:
-                self.observer.opened(bench.run, folder.path)
+                self.observer.opened(bench.run, folder.path, kept)
             try:
                 yield bench
             except BaseException as error:
