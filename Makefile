@@ -6,7 +6,7 @@
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
 # make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
-# make test-lava      drive the virtual lab with a real LAVA server: half an hour or less; fetches 400 MiB at first
+# make test-lava      drive the virtual lab with a real LAVA server, end N jobs at random moments (SEED): half an hour; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make test-flashing  flash by UMS 20 times, by TFTP and in place, with faults (docs/flashing.md): SEED=16 WAYS=ums,tftp,in-place
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
@@ -80,7 +80,7 @@ test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline
 
 test-lava: setup
-	$(AS_ROOT) $(BIN)/pytest --durations 25 -o faulthandler_timeout=3600 tests/lava
+	$(AS_ROOT) env ENDS=$(N) SEED=$(SEED) $(BIN)/pytest --durations 25 -o faulthandler_timeout=3600 tests/lava
 
 test-faults: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"

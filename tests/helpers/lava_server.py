@@ -30,9 +30,13 @@ from fsjoule.host.watched import run_watched, size_mib
 PACKAGES: Final = ("lava-server", "lavacli")
 WORKER: Final = "bench"
 USER: Final = "admin"
+# A virtual lab, which is a device of that name and type.
+DEVICE: Final = "virtual"
+# A password of the shell in which a device file is made. No job has any use for it.
+INDEX_PASSWORD: Final = "mellon"
 _PASSWORD: Final = "for-tests-only"
 _SECRET: Final = "t0ken-for-tests-only"
-_LIMIT_S: Final = 120.0
+_LIMIT_S: Final = 600.0
 _BUILD_LIMIT_S: Final = 1800.0
 _LISTENING: Final = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
 # $0 is the system, $1 the server's own folder, $2 PostgreSQL's. Nothing in the system itself is written to.

@@ -16,47 +16,16 @@ from pathlib import Path
 import pytest
 from bench_runs import PROJECT
 from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
-from lava_server import USER, WORKER, RefusedError, Server, server
+from lava_server import DEVICE, INDEX_PASSWORD, USER, WORKER, RefusedError, Server
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import descendants
 from fsjoule.model import JobFacts, RunStatus
 from fsjoule.store.reader import load_run
-from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
-NAME = "virtual"
-# A password of the shell in which a device file is made. No job has any use for it.
-INDEX_PASSWORD = "mellon"
 FIRST = ("--", "-k", "mkfs")
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
-    folder = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("FSJOULE_STATE_DIR", str(folder))
-        for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV"):
-            monkeypatch.delenv(name, raising=False)
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def place(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[LavaPlace]:
-    handle = lab.up(NAME, owner_pid=os.getpid(), progress=print)
-    variables = {"FSJOULE_STATE_DIR": str(state), "FSJOULE_INDEX": f"postgresql://writer:{INDEX_PASSWORD}@host/runs"}
-    yield LavaPlace(NAME, tmp_path_factory.mktemp("lava"), handle.environment | variables)
-    assert lab.down(NAME)
-
-
-@pytest.fixture(scope="module")
-def lava(place: LavaPlace, tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """The server, with the place as a device."""
-    with server(tmp_path_factory.mktemp("server")) as running:
-        told = ("--worker", WORKER, "--server", running.url)
-        running.add_device(NAME, NAME, place.device("--template", "--wait", "120", *told))
-        yield running
 
 
 @contextlib.contextmanager
@@ -74,15 +43,15 @@ def unplugged_console(name: str) -> Generator[None]:
 
 
 def test_a_health_check_makes_a_board_without_console_bad_and_a_whole_one_good(lava: Server, place: LavaPlace) -> None:
-    with unplugged_console(NAME):
+    with unplugged_console(DEVICE):
         job = place.fsjoule("job", "--smoke", "--health-check", "--lg-env", place.lg_env)
-        lava.health_check(NAME, job)
-        wait_for(lambda: lava.device(NAME)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(NAME)))
-    bad = lava.job(lava.device(NAME)["last_health_report_job"])
+        lava.health_check(DEVICE, job)
+        wait_for(lambda: lava.device(DEVICE)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(DEVICE)))
+    bad = lava.job(lava.device(DEVICE)["last_health_report_job"])
     assert (bad["health_check"], bad["health"]) == (True, "Incomplete")
-    lava.set_health(NAME, "UNKNOWN")
-    wait_for(lambda: lava.device(NAME)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
-    good = lava.job(lava.device(NAME)["last_health_report_job"])
+    lava.set_health(DEVICE, "UNKNOWN")
+    wait_for(lambda: lava.device(DEVICE)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
+    good = lava.job(lava.device(DEVICE)["last_health_report_job"])
     assert (good["health_check"], good["health"]) == (True, "Complete")
     cases = {each["name"]: each["result"] for each in lava.results(good["id"]) if each["name"] != "job"}
     assert cases["mark-reaches-meter"] == "pass"
@@ -104,7 +73,7 @@ def test_two_jobs_for_one_place_run_one_after_the_other_and_their_figures_are_th
         [folder] = (place.folder / "results").glob(f"*-{run_id}")
         run = load_run(folder)
         assert run.run.status is RunStatus.COMPLETE
-        assert run.run.job == JobFacts(str(number), NAME, WORKER, f"{lava.url}/scheduler/job/{number}")
+        assert run.run.job == JobFacts(str(number), DEVICE, WORKER, f"{lava.url}/scheduler/job/{number}")
         expected = dict(pair for each in run.measurements for pair in figures_of(each))
         figures = {each["name"]: each for each in told if each["name"] in expected}
         assert figures.keys() == expected.keys()
