@@ -12,11 +12,14 @@ import pytest
 from results_factory import MadeRun, make_run, make_trace
 
 from fsjoule.errors import ResultError
-from fsjoule.model import RunStatus, Trace
+from fsjoule.model import Projection, RunStatus, Trace
 from fsjoule.report import style
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.facts import measurement_facts
+from fsjoule.report.numbers import ABSENT
 from fsjoule.report.page import render_page
 from fsjoule.report.summary import summarise
+from fsjoule.report.tables import fio_table
 from fsjoule.report.trace_chart import binned, trace_chart
 
 _VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -179,3 +182,37 @@ def test_a_trace_without_marks_is_drawn(made: MadeRun) -> None:
     bare = replace(made.measurements[0], window=None, idle_window=None, energy=None)
     trace = replace(make_trace(), marks=())
     assert "power (simulated)" in trace_chart(bare, trace, width=300)
+
+
+def test_bars_and_table_show_the_same_figure(made: MadeRun) -> None:
+    card = Projection("emmc", 0.1, 10.0, 40.0, 2.0, 0.5, 100.0, 20.0, 4.0)
+    measurements = [replace(m, projected=card if m.throughput_mib_per_s else None) for m in made.measurements]
+    summary = summarise(made.run, measurements)
+    table = {row[3].text for row in fio_table(summary).rows if row[3].text != ABSENT}
+    for with_card in (False, True):
+        chart = throughput_chart(summary, with_card=with_card)
+        assert chart is not None
+        bars = re.findall(r'aria-label="MiB/s: ([\d.]+);[^"]*"[^>]*aria-roledescription="bar"', chart)
+        assert len(bars) == len(table)
+        assert ({f"{float(bar):.2f}" for bar in bars} == {f"{float(text):.2f}" for text in table}) is not with_card
+        assert ("Throughput with card" in chart) is with_card
+
+
+def test_facts_of_a_measurement_say_what_they_mean(made: MadeRun) -> None:
+    measurement = next(m for m in made.measurements if m.fio is not None and m.energy is not None)
+    assert measurement.fio is not None
+    assert measurement.energy is not None
+    late = replace(
+        measurement,
+        # The largest percentile is the middle of a bin of fio's histogram, which may lie above the exact maximum.
+        fio=replace(
+            measurement.fio, latency_max_ns=5_000_000, latency_percentiles_ns={"50.0": 1_000_000, "99.99": 5_070_000}
+        ),
+        energy=replace(measurement.energy, lost_ticks=3, missed_ticks=0),
+    )
+    facts = dict(measurement_facts(late))
+    assert "p50 1.000, p99.99 5.000, max 5.000" in facts["completion latency, ms"]
+    assert facts["device reads"] == "120 requests, 480 KiB in all"
+    assert facts["samples that did not arrive"] == "3, bridged by the meter's own sums"
+    assert "samples that were not taken" not in facts
+    assert "slack" not in " ".join((*facts, *facts.values()))

@@ -13,7 +13,7 @@ from typing import Final
 from fsjoule.model import Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
-from fsjoule.report.numbers import change_text, range_text
+from fsjoule.report.numbers import change_text
 from fsjoule.report.summary import Summary
 from fsjoule.report.words import means
 from fsjoule.statistics.criteria import Criteria
@@ -27,6 +27,7 @@ ALIKE: Final = "alike"
 _ENERGY: Final = (Metric.ENERGY, Metric.OPERATION_ENERGY)
 # A sentence or a cell names this many filesystems; the rest is counted.
 _NAMED: Final = 3
+_FINE: Final = 0.2  # percent; a narrower interval needs another decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _cell(one: Contest) -> Cell:
 
 
 def _than(others: Mapping[str, Judged]) -> str:
-    """`12.3 % faster than btrfs (95 %: +10.1 to +14.2 %), 31.0 % faster than f2fs (...)`; the nearest of many."""
+    """`12.3 % faster than btrfs (95 %: 10.1 to 14.2 %), 31.0 % faster than f2fs (...)`; the nearest of many."""
     told = [f"{_change(one)} than {name}{_interval(one)}" for name, one in list(others.items())[:_NAMED]]
     rest = len(others) - len(told)
     return ", ".join(told) + (f", and than {counted(rest, 'other')}" if rest > 0 else "")
@@ -132,7 +133,13 @@ def _change(one: Judged) -> str:
 
 
 def _interval(one: Judged) -> str:
-    return "" if one.interval is None else f" (95 %: {range_text(one.interval)})"
+    """The interval of the gain, in the direction of the change's word; a bound below zero is a loss."""
+    if one.interval is None:
+        return ""
+    bounds = [100 * (bound - 1) for bound in (one.interval.low, one.interval.high)]
+    low, high = bounds if one.metric.more_is_better else (-bounds[1], -bounds[0])
+    decimals = 1 if high - low >= _FINE else 2
+    return f" (95 %: {low:.{decimals}f} to {high:.{decimals}f} %)"
 
 
 def _undecided(first: str, level: Mapping[str, Judged]) -> str:
@@ -148,12 +155,13 @@ def _undecided(first: str, level: Mapping[str, Judged]) -> str:
     ahead = f"{first} {_than({name: nearest})}"
     if nearest.outcome is Outcome.TOO_FEW:
         needed = max(boots + 1, boots + (nearest.basis.more_baseline or 0))
-        return f"{ahead}, but {counted(boots, 'boot')} of each are too few: {needed} may tell"
+        too_few = f"{counted(boots, 'boot')} of each {'is' if boots == 1 else 'are'} too few"
+        return f"{ahead}, but {too_few}: {needed} may tell"
     return f"{ahead}, but boots spread too much: {100 * nearest.matters:g} % would matter"
 
 
 def _headline(contests: Sequence[Contest]) -> str:
-    """`ext4 is faster in 4 of 6 operations. 8 of 12 figures have no winner: 8 too few boots.`, for example."""
+    """`ext4 is faster in 4 of 6 operations. 8 of 12 figures have no single winner: 8 too few boots.`, for example."""
     sentences: list[str] = []
     if won := _won(contests, lambda one: one.decided):
         sentences.append(f"{won}.")
@@ -165,7 +173,7 @@ def _headline(contests: Sequence[Contest]) -> str:
     if rest:
         counts = Counter(_reason(one) for one in rest)
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-        sentences.append(f"{len(rest)} of {counted(len(contests), 'figure')} have no winner: {reasons}.")
+        sentences.append(f"{len(rest)} of {counted(len(contests), 'figure')} have no single winner: {reasons}.")
     return " ".join(sentences)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from fsjoule.model import Planned, Run, RunStatus
 from fsjoule.model.labels import counted
+
+# How the reason of a run ends that came to its end without all measurements: faults cost them, not the end.
+NOT_TAKEN: Final = "were not taken"
 
 
 def ended_text(run: Run, taken: Iterable[int]) -> str:
@@ -14,13 +18,28 @@ def ended_text(run: Run, taken: Iterable[int]) -> str:
     if run.status is RunStatus.RUNNING:
         why = "it is still being measured"
     stored = set(taken)
-    entry = _last(run, stored)
+    entry = None if why.endswith(NOT_TAKEN) else _last(run, stored)
     total = len(run.plan.entries)
     if entry is None:
-        return f"All {counted(total, 'planned measurement')} had been tried: {why}."
+        told = f"{len(stored)} of {counted(total, 'planned measurement')} are stored: {why}."
+    else:
+        told = f"It ended at measurement {entry.number:02d} of {total}, {_name(run, entry)}: {why}."
+    return told + _last_fault(run, stored, entry)
+
+
+def _name(run: Run, entry: Planned) -> str:
     kernel = f" on kernel {entry.kernel}" if len(run.plan.kernels) > 1 else ""
-    where = f"{entry.slug} in repetition {entry.repetition}{kernel}"
-    return f"It ended at measurement {entry.number:02d} of {total}, {where}: {why}."
+    return f"{entry.slug} in repetition {entry.repetition}{kernel}"
+
+
+def _last_fault(run: Run, stored: set[int], ended_at: Planned | None) -> str:
+    """The fault that cost the last measurement before the end; empty if it is the end itself, or if there was none."""
+    lost = [fault for fault in run.faults if fault.number not in stored]
+    if not lost or (ended_at is not None and lost[-1].number == ended_at.number):
+        return ""
+    named = [_name(run, entry) for entry in run.plan.entries if entry.number == lost[-1].number]
+    what = lost[-1].what.partition("\n")[0].rstrip(".")
+    return f" The last fault before, at {named[0]}: {what}." if named else ""
 
 
 def _last(run: Run, stored: set[int]) -> Planned | None:

@@ -93,7 +93,7 @@ def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
 
 
 def _line(base: alt.Chart, at: float, dash: list[int]) -> alt.Chart:
-    return base.mark_rule(color=style.AXIS, strokeDash=dash).encode(x=alt.datum(at))
+    return base.mark_rule(color=style.AXIS, strokeDash=dash, aria=False).encode(x=alt.datum(at))
 
 
 def _rows(findings: Findings, metric: Metric) -> Rows:

@@ -21,6 +21,8 @@ _VEGA_LITE: Final = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2]
 _LONGEST: Final = 300  # a longer text fits into no chart
 _GEOMETRY: Final = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
 _LONG_NUMBER: Final = re.compile(r"\d+\.\d{3,}")
+# A mark without data, which would be an element with a meaning and no name.
+_EMPTY: Final = re.compile(r'<g class="[^"]*" role="graphics-symbol" aria-roledescription="[^"]*"/>')
 
 
 def specification(*layers: alt.Chart, width: int, height: int) -> dict[str, object]:
@@ -46,7 +48,7 @@ def draw(spec: Mapping[str, object], data: Mapping[str, Rows], title: str, *, si
         "title": _short(f"{title} (simulated)" if simulated else title),
     }
     drawn = vl_convert.vegalite_to_svg(json.dumps(full, allow_nan=False), vl_version=_VEGA_LITE)
-    return _GEOMETRY.sub(_rounded, drawn)
+    return _GEOMETRY.sub(_rounded, _EMPTY.sub("", drawn))
 
 
 def _plain(value: Any, text: Callable[[str], str]) -> Any:  # noqa: ANN401 - whatever JSON has

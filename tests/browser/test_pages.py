@@ -1,0 +1,137 @@
+"""The pages of runs, comparisons and gates as a reader sees them: on a desk and on a phone, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from axe import serious_findings
+from browser import DESK, PHONE, Browser, browser
+from compared_runs import in_guest_time, write_kernels
+from results_factory import make_run
+from rivals import MKFS, READ, WRITE, rivals
+from whole_runs import write_whole
+
+from fsjoule.model import Measurement, Planned, Provision, Run, RunStatus
+from fsjoule.model.metrics import Metric
+from fsjoule.report.comparison.page import render_page as comparison_page
+from fsjoule.report.gating.page import render_page as gate_page
+from fsjoule.report.run import write_report
+from fsjoule.runs.gate import keep_gate
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.index.records import Where
+from fsjoule.verdicts.compare import compare_sides
+from fsjoule.verdicts.recorded_gate import gate_recorded
+from fsjoule.verdicts.sides import Sources
+
+MODES = [(size, dark) for size in (DESK, PHONE) for dark in (False, True)]
+PAGES = ("answered", "aborted", "kernels", "forty", "alone", "invalid", "gated", "compare", "gate")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    here = tmp_path_factory.mktemp("pages")
+    made = make_run(repeat=1)
+    few = rivals({"ext4": 1.0, "btrfs": 0.8}, workloads=(READ, WRITE), boots=1, meter=False)
+    runs = {
+        "answered": rivals({"ext4": 1.0, "btrfs": 0.8, "f2fs": 0.99}, workloads=(READ, WRITE, MKFS), boots=8),
+        "forty": rivals({f"ext4 option_{'x' * n}={n}": 1 + n / 50 for n in range(40)}, boots=1),
+        "alone": rivals({"ext4": 1.0}, boots=1, meter=False),
+        "invalid": [replace(m, invalid_reasons=("no mark of the end",)) for m in few],
+    }
+    folders = {name: write_whole(here / name, _run(made.run, found), found) for name, found in runs.items()}
+    aborted = replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted (SIGINT)")
+    folders["aborted"] = write_whole(here / "aborted", aborted, made.measurements[:9], trace=made.traces.get)
+    speeds = {"6.1": 1.0, "6.12": 0.9}
+    folders["kernels"] = write_kernels(here / "kernels", speeds=speeds, boots=2, change=in_guest_time)
+    folders["gated"] = gated = write_kernels(here / "gated", speeds=speeds, boots=10)
+    answer = gate_recorded(
+        f"6.1@{gated}", f"6.12@{gated}", "", Where(), Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY)), command=()
+    )
+    keep_gate(answer, gated)
+    found = {name: write_report(folder) for name, folder in folders.items()}
+    with Sources("") as sources:
+        baseline, candidate = (sources.side(f"{kernel}", Where(), tuple(Metric)) for kernel in speeds)
+    found |= {"compare": here / "compare.html", "gate": here / "gate.html"}
+    found["compare"].write_text(comparison_page(compare_sides(baseline, candidate), found["compare"]), encoding="utf-8")
+    found["gate"].write_text(gate_page(answer, found["gate"]), encoding="utf-8")
+    return found
+
+
+def _run(like: Run, measurements: Sequence[Measurement]) -> Run:
+    entries = tuple(
+        Planned(m.number, m.repetition, m.kernel, m.series.filesystem, m.workload, "quick", Provision.SCRATCH)
+        for m in measurements
+    )
+    filesystems = tuple(dict.fromkeys(m.series.filesystem for m in measurements))
+    return replace(like, plan=replace(like.plan, entries=entries, filesystems=filesystems))
+
+
+@pytest.fixture(scope="module")
+def opened() -> Generator[Browser]:
+    with browser() as one:
+        yield one
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_reads_well(opened: Browser, pages: Mapping[str, Path], name: str) -> None:
+    opened.errors()
+    for size, dark in MODES:
+        opened.open(pages[name].as_uri(), size, dark=dark)
+        opened.screenshot(f"{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
+        wide: list[str] = opened.script(_WIDE)
+        assert wide == [], "what is wider than its place hides columns"
+        sizes: list[float] = opened.script(_SIZES)
+        assert min(sizes) >= 11
+        if size == DESK:
+            assert serious_findings(opened) == []
+    assert opened.errors() == []
+
+
+def test_a_report_begins_with_the_answer(opened: Browser, pages: Mapping[str, Path]) -> None:
+    opened.open(pages["answered"].as_uri())
+    answer = "document.querySelector('header .answer')"
+    told = str(opened.script(f"return {answer}.innerText"))
+    assert "ext4" in told or "f2fs" in told
+    # It is seen without scrolling, and so is the first line of the table below it.
+    assert opened.script(f"return {answer}.getBoundingClientRect().bottom < innerHeight")
+    assert opened.script(
+        "return document.querySelector('.answers tbody tr').getBoundingClientRect().bottom < innerHeight"
+    )
+
+
+def test_a_gate_and_an_aborted_run_say_so_first(opened: Browser, pages: Mapping[str, Path]) -> None:
+    opened.open(pages["gated"].as_uri())
+    assert str(opened.script("return document.querySelector('.answer').innerText")).startswith("Gate: regressed: ")
+    opened.open(pages["aborted"].as_uri())
+    told = str(opened.script("return document.querySelector('main section').innerText"))
+    assert "It ended at measurement " in told
+    assert "interrupted (SIGINT)" in told
+
+
+def test_a_figure_has_one_scale_and_runs_are_one_click_away(opened: Browser, pages: Mapping[str, Path]) -> None:
+    for name in ("compare", "gate"):
+        opened.open(pages[name].as_uri())
+        titles: list[str] = opened.script(
+            "return [...document.querySelectorAll('figure svg')].map((e) => e.textContent.match(/^[^:]*: change/)?.[0])"
+        )
+        assert len(titles) == len(set(titles)) >= 2, "one plot, and so one scale, per figure"
+        opened.script("document.querySelector('.contents a').click()")
+        opened.wait(lambda: "Gate: regressed" in str(opened.script("return document.body.innerText")))
+        assert opened.script("return location.href") == pages["gated"].resolve().as_uri()
+
+
+# Elements whose content is wider than they are, and the page itself.
+_WIDE = """
+return [document.documentElement, ...document.querySelectorAll('section, table, .answer, td, th, dd')]
+  .filter((e) => e.checkVisibility() && e.scrollWidth > Math.max(e.clientWidth, 1) + 1)
+  .map((e) => `${e.tagName} ${e.scrollWidth} > ${e.clientWidth}: ${e.innerText.slice(0, 80)}`).slice(0, 5);
+"""
+
+# Letters of charts are drawn in the chart's own units.
+_SIZES = """
+return [...document.querySelectorAll('main *')].filter((e) => !e.closest('svg') && e.innerText && e.checkVisibility())
+  .map((e) => parseFloat(getComputedStyle(e).fontSize));
+"""
