@@ -53,7 +53,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     keep_gate(answer, gated)
     found = {name: write_report(folder) for name, folder in folders.items()}
     with Sources("") as sources:
-        baseline, candidate = (sources.side(f"{kernel}", Where(), tuple(Metric)) for kernel in speeds)
+        baseline, candidate = (sources.side(f"{kernel}@{gated}", Where(), tuple(Metric)) for kernel in speeds)
     found |= {"compare": here / "compare.html", "gate": here / "gate.html"}
     found["compare"].write_text(comparison_page(compare_sides(baseline, candidate), found["compare"]), encoding="utf-8")
     found["gate"].write_text(gate_page(answer, found["gate"]), encoding="utf-8")
