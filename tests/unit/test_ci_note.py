@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_the_first_one_is_posted_with_links(run: CommandLine, server: GitLab) ->
     assert body.startswith("<!-- fsjoule note, pipeline 1000 -->\n**fsjoule gate: regressed**")
     assert f"[reports and run folders]({JOB}/artifacts/browse)" in body
     assert "commit abc12345 · [pipeline](https://gitlab.example/group/linux/-/pipelines/1000)" in body
+
+
+def test_it_links_to_the_verdicts_page(run: CommandLine, server: GitLab, tmp_path: Path) -> None:
+    links = [{"external_link": {"label": "The verdict", "url": f"{JOB}/artifacts/file/results/1/report.html"}}]
+    (tmp_path / "annotations.json").write_text(json.dumps({"fsjoule": links}))
+    assert note(run).code == 0
+    assert f"\n[The verdict]({JOB}/artifacts/file/results/1/report.html) · commit" in server.bodies()[0]
+    (tmp_path / "annotations.json").write_text("[]")
+    done = note(run)
+    assert (done.code, "the job's annotations are damaged" in done.err) == (2, True)
 
 
 def test_the_next_one_takes_its_place_wherever_it_stands(

@@ -122,16 +122,19 @@ def test_markdown_is_fit_for_a_note(run: CommandLine, tmp_path: Path) -> None:
     done = gate(run, recorded(tmp_path, 0.9), "--markdown", "note.md")
     assert done.code == 1
     lines = (tmp_path / "note.md").read_text().splitlines()
-    assert lines[0].startswith("**fsjoule gate: regressed**: btrfs randwrite-16k ")
+    assert lines[0].startswith("**fsjoule gate: regressed** on virtual: btrfs randwrite-16k ")
     assert "(simulated)" in lines[0]
-    assert lines[2].startswith("| series | figure |")
+    columns = [name.strip() for name in lines[2].strip("|").split("|")]
+    assert columns == ["series", "figure", "change", "95 % interval", "means", "baseline to candidate"]
     rows = [line for line in lines if line.startswith("| btrfs")]
     assert rows
     assert "regressed" in rows[0]
     for title in (" more figure", "To repeat it"):
         assert any(line.startswith("<details>") and title in line for line in lines), title
     assert sum(line == "</details>" for line in lines) == sum(line.startswith("<details>") for line in lines)
-    assert any(line.startswith("fsjoule gate --baseline 6.1@") for line in lines)
+    [command] = [line for line in lines if line.startswith("fsjoule gate --baseline 6.1@results/")]
+    assert "note.md" not in command, "another checkout writes no note"
+    assert str(tmp_path) not in "\n".join(lines)
     assert done.out.startswith("regressed: btrfs randwrite-16k ")
 
 

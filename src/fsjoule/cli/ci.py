@@ -35,8 +35,9 @@ def note(
     Example: fsjoule ci note note.md --job-url "$GATE_JOB_URL"
     """
     from fsjoule.gitlab.note import job_of, merge_request_of, note_text, post_note
+    from fsjoule.gitlab.verdict import ANNOTATIONS
 
-    text = note_text(_told(file), job_of(os.environ, job_url))
+    text = note_text(_told(file), job_of(os.environ, job_url), _told(file.with_name(ANNOTATIONS)))
     where = merge_request_of(os.environ)
     if isinstance(where, str):
         progress(f"{where}: the note is printed instead")

@@ -263,18 +263,19 @@ def _again(*more: str) -> tuple[str, ...]:
 def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: bool) -> None:
     from fsjoule.report.gating.markdown import to_markdown
 
+    checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
     if json_output:
         from fsjoule.report.gating.document import to_document
 
         print_json(to_document(gated))
     elif markdown == _HERE:
-        typer.echo(to_markdown(gated), nl=False)
+        typer.echo(to_markdown(gated, checkout=checkout), nl=False)
     else:
         from fsjoule.report.gating.text import print_gate
 
         print_gate(out, gated, everything=everything)
     if markdown not in (None, _HERE):
-        _write("markdown", Path(markdown), partial(to_markdown, gated))
+        _write("markdown", Path(markdown), partial(to_markdown, gated, checkout=checkout))
 
 
 def _write(name: str, file: Path, content: Callable[[], str]) -> None:

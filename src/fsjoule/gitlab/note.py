@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -57,14 +58,27 @@ def job_of(variables: Mapping[str, str], url: str) -> Job:
     return Job(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
 
 
-def note_text(told: str | None, job: Job) -> str:
-    """The note: the gate's text, or why there is none, and links."""
+def note_text(told: str | None, job: Job, annotations: str | None = None) -> str:
+    """The note: the gate's text, or why there is none, and links; also those of the job's `annotations`.
+
+    Raises ConfigError if they are damaged.
+    """
     if told is None or not told.strip():
         # A job that has begun has a URL.
         why = "its job ended without one; its log says why" if job.url else "its job did not run"
         told = f"**fsjoule gate: no answer**: {why}\n"
-    below = " · ".join(links(job))
+    below = " · ".join([*_annotated(annotations), *links(job)])
     return told.rstrip() + "\n" + (f"\n{below}\n" if below else "")
+
+
+def _annotated(annotations: str | None) -> Iterator[str]:
+    if annotations is None:
+        return
+    try:
+        for each in json.loads(annotations)["fsjoule"]:
+            yield f"[{each['external_link']['label']}]({each['external_link']['url']})"
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError("the job's annotations are damaged", hint="fsjoule ci verdict writes them") from error
 
 
 def links(job: Job) -> Iterator[str]:

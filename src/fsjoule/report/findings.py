@@ -127,6 +127,18 @@ def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Ta
     return finding_table(title, findings, _GATED, simulated=simulated)
 
 
+def note_table(findings: Sequence[Tested], *, simulated: bool) -> Table:
+    """Few enough columns for a note on a merge request, which is as wide as a discussion."""
+    return finding_table("", findings, _NOTED, simulated=simulated)
+
+
+def _sides(one: Tested) -> str:
+    return f"{figure_text(one.baseline)} to {figure_text(one.candidate)} {one.metric.unit}"
+
+
+_NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to candidate"): _sides}
+
+
 def _evidence(one: Tested) -> str:
     """The share of the evidence that either decision takes."""
     state = one.basis

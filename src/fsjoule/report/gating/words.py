@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from pathlib import Path
+from typing import Final
 
 from fsjoule.model.labels import counted
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.gated import Gated, GateVerdict
+
+_OUTPUTS: Final = ("--results", "--markdown", "--html")
 
 
 def headline(gated: Gated) -> str:
@@ -73,3 +78,20 @@ def rules(gated: Gated) -> str:
 def command(gated: Gated) -> str:
     """The command that repeats the gate, quoted for a shell."""
     return shlex.join(gated.command)
+
+
+def command_in(gated: Gated, checkout: Path) -> str:
+    """The same for somebody else's checkout: without output files, and with paths relative to `checkout`."""
+    words: list[str] = []
+    for word in gated.command:
+        if words and words[-1] in _OUTPUTS:
+            words.pop()
+        elif not word.startswith(tuple(f"{option}=" for option in _OUTPUTS)):
+            words.append(relative(word, checkout))
+    return shlex.join(words)
+
+
+def relative(word: str, checkout: Path) -> str:
+    """A path in `checkout`, alone or as in KERNEL@PATH, relative to it; any other word as it is."""
+    inside = re.sub(rf"(^|[@=]){re.escape(str(checkout))}/", r"\1", word)
+    return "." if inside == str(checkout) else inside
