@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 from bisectors import Bisector, Case, Run, World, bayesect, git_bisect, ours, pinpoint
-from output import Cell, Report, Share, arguments
+from output import Cell, Report, Share, arguments, told
 
 from fsjoule.statistics.bisection.limits import three_phases
 
@@ -94,7 +94,8 @@ def main() -> None:
             if case.holes and name != "fsjoule":
                 continue  # none of the others takes clusters of skips as they come
             one = partial(bisect, case, METHODS[name], options.seed)
-            trials = list(pool.map(one, range(options.trials), chunksize=max(1, options.trials // (8 * options.jobs))))
+            runs = pool.map(one, range(options.trials), chunksize=max(1, min(10, options.trials // (8 * options.jobs))))
+            trials = list(told(runs, options.trials, f"{case.name}, {name}"))
             report.rows.append(row(case, name, trials))
     report.show(as_json=options.json)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +17,8 @@ from scipy import stats
 
 Cell = str | int | float | None
 Row = Mapping[str, Cell]
+_TELL_S: Final = 10.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,19 @@ def arguments(description: str, *, trials: int) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="of all randomness")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     return parser
+
+
+def told(results: Iterable[T], total: int, name: str, *, every_s: float = _TELL_S) -> Iterator[T]:
+    """The same results; stderr tells how many have come, and how long the rest takes at this speed."""
+    begin = last = time.monotonic()
+    for number, result in enumerate(results, start=1):
+        yield result
+        now = time.monotonic()
+        if now - last >= every_s or number == total:
+            last = now
+            left = timedelta(seconds=round((now - begin) / number * (total - number)))
+            rest = f"{left} left" if number < total else f"took {timedelta(seconds=round(now - begin))}"
+            print(f"{name}: {number} of {total}, {rest}", file=sys.stderr, flush=True)
 
 
 def _positive(text: str) -> int:
