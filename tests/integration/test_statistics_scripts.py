@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
 from change_points import follow, recorded
 from detectors import detectors
-from output import Share
+from output import Share, told
 from rules import otava, threshold, verdict, welch
 from scipy import stats
 from simulation import PLAIN, Scenario, trials
@@ -77,3 +79,28 @@ def test_recorded_series_are_whole_and_all_detectors_take_them() -> None:
         for _, values in series[:3]:
             told = follow(finder, values)
             assert all(0 < place < len(values) for place in told.places), name
+
+
+def test_a_script_that_is_interrupted_shows_the_trials_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module("bisection_rates")
+
+    def ended(runs: Iterable[object], total: int, name: str) -> Iterator[object]:
+        yield from islice(told(runs, total, name), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "told", ended)
+    asked = ["--trials", "8", "--case", "gain of 5 %", "--method", "fsjoule", "--json"]
+    monkeypatch.setattr(sys, "argv", ["bisection_rates", *asked])
+    module.main()
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["trials"], row["right %"]) == (3, 100)
+
+
+def test_long_scripts_tell_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(told(range(3), 3, "a case", every_s=0)) == [0, 1, 2]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == ["a case: 1 of 3", "a case: 2 of 3", "a case: 3 of 3"]
+    assert lines[0].endswith(" left")
+    assert "took" in lines[-1]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ def row(case: Case, name: str, trials: list[Timed]) -> dict[str, Cell]:
     return {
         "case": case.name,
         "method": name,
+        "trials": len(runs),
         "right %": round(100 * sum(run.says == expected for run in runs) / len(runs), 2),
         **Share(sum(run.says == "wrong" for run in runs), len(runs)).cells("wrong"),
         "no answer %": round(100 * sum(run.says == "no answer" for run in runs) / len(runs), 2),
@@ -89,16 +91,28 @@ def main() -> None:
     report = Report("Bisections of 1000 positions", {"trials": options.trials, "seed": options.seed, "noise %": 2})
     cases = [case for case in CASES if options.case is None or case.name in options.case]
     methods = options.method or list(METHODS)
-    with ProcessPoolExecutor(options.jobs) as pool:
+    pool = ProcessPoolExecutor(options.jobs)
+    case, name = cases[0], methods[0]
+    trials: list[Timed] = []
+    try:
         for case, name in product(cases, methods):
             if case.holes and name != "fsjoule":
                 continue  # none of the others takes clusters of skips as they come
-            one = partial(bisect, case, METHODS[name], options.seed)
-            runs = pool.map(one, range(options.trials), chunksize=max(1, min(10, options.trials // (8 * options.jobs))))
-            trials = list(told(runs, options.trials, f"{case.name}, {name}"))
+            one, trials = partial(bisect, case, METHODS[name], options.seed), []
+            chunk = max(1, min(10, options.trials // (8 * options.jobs)))
+            runs = pool.map(one, range(options.trials), chunksize=chunk)
+            for each in told(runs, options.trials, f"{case.name}, {name}"):
+                trials.append(each)
             report.rows.append(row(case, name, trials))
+    except KeyboardInterrupt:
+        # Hours may have gone into them.
+        report.rows += [row(case, name, trials)] if trials else []
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     report.show(as_json=options.json)
 
 
 if __name__ == "__main__":
+    for ending in (signal.SIGINT, signal.SIGTERM):  # also in the background, where a shell ignores the first
+        signal.signal(ending, signal.default_int_handler)
     main()
