@@ -6,7 +6,7 @@ import contextlib
 import enum
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import attr
@@ -19,10 +19,11 @@ from labgrid.strategy import Strategy
 from serial import SerialException
 
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError, also
-from fsjoule.lab import arguments, boot_failures
+from fsjoule.lab import arguments
 from fsjoule.lab.card import Card, check_boots, named_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.flashers import FlasherProtocol, KernelKeeper
+from fsjoule.lab.login import await_login, did_not_boot
 from fsjoule.lab.place import Guard
 from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
@@ -124,6 +125,9 @@ class BoardStrategy(Strategy):
         self._shell: BoardShell | None = None
         self._on_card_sha256: str | None = None
         self._off_since_s = time.monotonic()
+        # The longest pause of the console in a boot that came to its login; a pause from which on a boot hangs.
+        self.longest_silence_s: float | None = None
+        self.hang_after_s: float | None = None
 
     @property
     def _labgrid(self) -> Target:
@@ -281,7 +285,7 @@ class BoardStrategy(Strategy):
     def _await_shell(self, unless: str = "") -> bool:
         self.start()
         with lab_errors("waiting for the board's login"):
-            if logs_in := self._await_login(unless):
+            if logs_in := await_login(self, unless):
                 self._log_in()
         return logs_in
 
@@ -350,27 +354,6 @@ class BoardStrategy(Strategy):
             self.guard.look()
             self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
 
-    def _await_login(self, unless: str = "") -> bool:
-        """Whether the login prompt came, and not `unless`. Raises BoardError at a panic or a time limit."""
-        begin = time.monotonic()
-        own = (boot_failures.NOTHING_FOUND if self.boot_loader else "", self.boot_failure)
-        failure = "|".join(filter(None, (PANIC, boot_failures.FAILURE, *own)))
-        patterns = [self.shell.login_prompt, failure, pexpect.TIMEOUT, *filter(None, [unless])]
-        while (waited_s := time.monotonic() - begin) < self.boot_timeout:
-            index, _, match, _ = self.console.expect(patterns, timeout=min(_LOOK_S, self.boot_timeout - waited_s))
-            if index in {0, 3}:
-                return index == 0
-            if index == 1:
-                message = match.group(0).decode(errors="replace")
-                raise self._failed(boot_failures.reason(message, self.recorder.text()))
-            if self.recorder.received_bytes == 0 and waited_s > self.silence_timeout:
-                guess = ": its boot ROM may have found no boot loader on the card" if self.boot_loader else ""
-                raise self._failed(f"no console output within {self.silence_timeout} s of power-on{guess}")
-            if causes := self.look():
-                raise self._failed(f"given up {waited_s:.0f} s after power-on", causes)
-        guess = boot_failures.last_words(self.recorder.tail())
-        raise self._failed(f"no login within {self.boot_timeout} s of power-on{guess}")
-
     def _log_in(self) -> None:
         self.console.sendline("")  # the awaited prompt is consumed
         # labgrid's driver may still believe that it is logged in, if the board died during its last activation.
@@ -379,12 +362,7 @@ class BoardStrategy(Strategy):
             self._labgrid.activate(self.shell)
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
             panic = re.search(PANIC, self.recorder.text())
-            raise self._failed(panic[0] if panic else "no shell after the login prompt", self.look()) from error
-
-    def _failed(self, reason: str, causes: Sequence[str] = ()) -> BoardError:
-        error = self.error(f"did not boot: {reason}")
-        error.blame(causes)
-        return error
+            raise did_not_boot(self, panic[0] if panic else "no shell after the login prompt", self.look()) from error
 
     def error(self, what: str) -> BoardError:
         """An error about this board, with the last lines of its console."""

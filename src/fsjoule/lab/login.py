@@ -1,0 +1,66 @@
+"""Waiting for a board's login: the prompt, a panic, a boot loader that gave up, or silence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import pexpect
+
+from fsjoule.errors import BoardError
+from fsjoule.lab import boot_failures
+from fsjoule.lab.shell import PANIC
+
+if TYPE_CHECKING:
+    from fsjoule.lab.strategy import BoardStrategy
+
+_LOOK_S: Final = 2.0
+# A busy computer makes every pause of an emulated board longer.
+_TIMES_AS_LONG: Final = 4
+
+
+def await_login(board: BoardStrategy, unless: str = "", *, look_s: float = _LOOK_S) -> bool:
+    """Whether the login prompt came, and not `unless`. Raises BoardError at a panic, a hang or a time limit."""
+    begin = quiet_since = time.monotonic()
+    received = 0
+    longest_s = 0.0
+    own = (boot_failures.NOTHING_FOUND if board.boot_loader else "", board.boot_failure)
+    failure = "|".join(filter(None, (PANIC, boot_failures.FAILURE, *own)))
+    patterns = [board.shell.login_prompt, failure, pexpect.TIMEOUT, *filter(None, [unless])]
+    while (waited_s := time.monotonic() - begin) < board.boot_timeout:
+        index, _, match, _ = board.console.expect(patterns, timeout=min(look_s, board.boot_timeout - waited_s))
+        quiet_s = time.monotonic() - quiet_since
+        if board.recorder.received_bytes != received:
+            received, quiet_since = board.recorder.received_bytes, time.monotonic()
+            longest_s = max(longest_s, quiet_s)
+        if index in {0, 3}:
+            board.longest_silence_s = max(longest_s, board.longest_silence_s or 0.0)
+            return index == 0
+        if index == 1:
+            message = match.group(0).decode(errors="replace")
+            raise did_not_boot(board, boot_failures.reason(message, board.recorder.text()))
+        if received == 0 and waited_s > board.silence_timeout:
+            guess = ": its boot ROM may have found no boot loader on the card" if board.boot_loader else ""
+            raise did_not_boot(board, f"no console output within {board.silence_timeout} s of power-on{guess}")
+        if causes := board.look():
+            raise did_not_boot(board, f"given up {waited_s:.0f} s after power-on", causes)
+        if _hangs(board, time.monotonic() - quiet_since):
+            known = f"no boot before was for more than {board.longest_silence_s:.0f} s"
+            raise did_not_boot(board, f"it hangs: silent for {time.monotonic() - quiet_since:.0f} s, and {known}")
+    guess = boot_failures.last_words(board.recorder.tail())
+    raise did_not_boot(board, f"no login within {board.boot_timeout} s of power-on{guess}")
+
+
+def did_not_boot(board: BoardStrategy, reason: str, causes: Sequence[str] = ()) -> BoardError:
+    """The error for a board without a login."""
+    error = board.error(f"did not boot: {reason}")
+    error.blame(causes)
+    return error
+
+
+def _hangs(board: BoardStrategy, quiet_s: float) -> bool:
+    """Whether it is silent for much longer than it ever was in a boot that came to its login."""
+    if board.hang_after_s is None or board.longest_silence_s is None:
+        return False
+    return quiet_s > max(board.hang_after_s, _TIMES_AS_LONG * board.longest_silence_s)

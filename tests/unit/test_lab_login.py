@@ -1,0 +1,91 @@
+"""A board that hangs while it boots is given up when it is silent for much longer than others of its boots were."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pexpect
+import pytest
+
+from fsjoule.errors import BoardError
+from fsjoule.lab.login import await_login
+
+PROMPT = "fsjoule login: "
+_LIMIT_S = 20.0
+
+
+class Console:
+    """What a board says: text, and pauses in seconds; at the end it is silent."""
+
+    def __init__(self, *said: str | float) -> None:
+        self.said = list(said)
+        self.received_bytes = 0
+
+    def expect(self, patterns: Sequence[Any], *, timeout: float) -> tuple[int, bytes, Any, bytes]:
+        timed_out = patterns.index(pexpect.TIMEOUT), b"", None, b""
+        if not self.said or isinstance(self.said[0], float):
+            time.sleep(min(timeout, self.said.pop(0) if self.said else timeout))  # pyright: ignore[reportArgumentType]
+            return timed_out
+        text = str(self.said.pop(0))
+        self.received_bytes += len(text)
+        for index, pattern in enumerate(patterns):
+            if isinstance(pattern, str) and (match := re.search(pattern.encode(), text.encode())):
+                return index, b"", match, b""
+        return timed_out
+
+    def text(self) -> str:
+        return ""
+
+    def tail(self) -> list[str]:
+        return ["Starting kernel ..."]
+
+
+def board(console: Console, *, longest_s: float | None, hang_after_s: float | None, limit_s: float = _LIMIT_S) -> Any:
+    return SimpleNamespace(
+        console=console,
+        recorder=console,
+        shell=SimpleNamespace(login_prompt=PROMPT),
+        boot_loader=False,
+        boot_failure="",
+        boot_timeout=limit_s,
+        silence_timeout=limit_s,
+        look=tuple,
+        error=BoardError,
+        longest_silence_s=longest_s,
+        hang_after_s=hang_after_s,
+    )
+
+
+def test_a_boot_that_is_silent_for_much_longer_than_others_hangs() -> None:
+    told = board(Console("U-Boot\n", 0.01, "Starting kernel ...\n"), longest_s=0.02, hang_after_s=0.2)
+    begin = time.monotonic()
+    with pytest.raises(BoardError, match=r"it hangs: silent for .* no boot before was for more than"):
+        await_login(told, look_s=0.01)
+    assert time.monotonic() - begin < _LIMIT_S
+
+
+def test_a_pause_that_other_boots_had_too_is_no_hang() -> None:
+    told = board(Console("U-Boot\n", 0.1, 0.1, PROMPT), longest_s=_LIMIT_S, hang_after_s=0.05)
+    assert await_login(told, look_s=0.1)
+
+
+@pytest.mark.parametrize(("longest_s", "hang_after_s"), [(None, 0.05), (0.01, None)])
+def test_no_boot_hangs_before_one_has_come_to_its_login_or_where_nobody_asked(
+    longest_s: float | None, hang_after_s: float | None
+) -> None:
+    told = board(Console("U-Boot\n"), longest_s=longest_s, hang_after_s=hang_after_s, limit_s=0.5)
+    with pytest.raises(BoardError, match="no login within"):
+        await_login(told, look_s=0.1)
+
+
+def test_the_longest_pause_of_a_boot_with_a_login_is_known() -> None:
+    told = board(Console("U-Boot\n", 0.3, "Linux\n", 0.05, PROMPT), longest_s=None, hang_after_s=None)
+    assert await_login(told, look_s=1.0)
+    assert told.longest_silence_s >= 0.3
+    told.console = told.recorder = Console("U-Boot\n", PROMPT)
+    assert await_login(told)
+    assert told.longest_silence_s >= 0.3
