@@ -11,7 +11,8 @@ import numpy as np
 from results_factory import make_run
 from whole_runs import write_whole
 
-from fsjoule.model import Measurement, Profile, Symbols
+from fsjoule.bench.samples import PERIOD_NS
+from fsjoule.model import SAMPLED, Measurement, Profile, Symbols
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
 INSTRUCTION_NS = 4
@@ -48,17 +49,31 @@ def written(*rows: tuple[int, int, int], busy_ns: int = 0) -> bytes:
 
 
 def write_profiled(
-    results: Path, executed: Mapping[str, int] = _OF_TWO, *, symbols: bool = True, profiles: bool = True
+    results: Path,
+    executed: Mapping[str, int] = _OF_TWO,
+    *,
+    symbols: bool = True,
+    profiles: bool = True,
+    sampled: bool = False,
 ) -> Path:
-    """A run of these kernels, each boot of which executes that many instructions of btrfs, and 7 others."""
+    """A run of these kernels, each boot of which executes that many instructions of btrfs, and 7 others.
+
+    With `sampled` they are perf's samples.
+    """
     made = make_run(kernels=tuple(executed), repeat=1)
     boots = {kernel: number for number, kernel in enumerate(executed, start=1)}
 
     def attachments(measurement: Measurement) -> dict[str, bytes]:
         profile = profile_of({0xBF000004: executed[measurement.kernel], 0xC0000004: 7})
+        if sampled:
+            profile = replace(profile, sampled=True, instruction_ns=PERIOD_NS)
         return {PROFILE_FILE: encode_profile(profile)} if profiles else {}
 
-    measured = (replace(measurement, boot=boots[measurement.kernel]) for measurement in made.measurements)
+    reasons = (SAMPLED,) if sampled else ()
+    measured = (
+        replace(each, boot=boots[each.kernel], invalid_reasons=reasons or each.invalid_reasons)
+        for each in made.measurements
+    )
     path = write_whole(results, made.run, measured, attachments=attachments)
     for boot in boots.values() if symbols else ():
         (path / symbols_file(boot)).write_bytes(encode_symbols(symbols_of(_KERNEL_SYMBOLS)))

@@ -61,7 +61,6 @@ def tree(tmp_path: Path) -> Path:
         (("-k", "mkfs", "--metric", "cpu"), "--metric cpu: no chosen measurement has it"),
         (("-k", "nothing"), "-k nothing: no measurement of the suite has this in its name"),
         (("--lg-env", ENVIRONMENTS / "virtual-x86.yaml"), "the recipe 'x86' has no configuration for a kernel build"),
-        (("--lg-env", ENVIRONMENTS / "virtual.yaml", "--explain"), "the board virtual is not in guest time"),
         (("--config", "nowhere.config"), "nowhere.config"),
         (("--index", "nowhere.sqlite"), "there is no index at"),
         (("--results", "linux/a/b"), "--results: nothing can be written in linux/a/b"),

@@ -127,7 +127,6 @@ def test_a_folder_that_holds_none_is_told(content: bytes | None, told: str, run:
         (("--effect", "80%"), "--effect 80%"),
         (("--budget", "1"), "--budget 1: it is at least 6"),
         (("--jobs", "0"), "--jobs 0: it is at least 1"),
-        (("--explain",), "the board virtual is not in guest time"),
     ],
 )
 def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, run: CommandLine, tmp_path: Path) -> None:

@@ -30,7 +30,10 @@ class Booted:
 
 @dataclass
 class Boots:
-    """The board is off or in its `current` boot; `count` boots have begun, those of a resumed run too."""
+    """The board is off or in its `current` boot; `count` boots have begun, those of a resumed run too.
+
+    With a `profiler` or `sampled` the symbols of each boot are kept.
+    """
 
     board: Board
     meter: Meter
@@ -42,6 +45,7 @@ class Boots:
     seed: int
     phases: Phases
     count: int
+    sampled: bool = False
     current: Booted | None = field(default=None, init=False)
     _on_since_s: float | None = field(default=None, init=False)
 
@@ -76,6 +80,7 @@ class Boots:
                 seed=repetition_seed(self.seed, entry.repetition),
                 phases=self.phases,
                 say=self.say,
+                sampled=self.sampled,
             )
             root = _root_filesystem(entry)
             self.current = Booted(self.count, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
@@ -89,7 +94,7 @@ class Boots:
             self.clock.sleep(seconds)
 
     def keep_symbols(self) -> None:
-        if self.profiler is not None and self.current is not None:
+        if (self.sampled or self.profiler is not None) and self.current is not None:
             with self.phases("symbols"):
                 keep_symbols(self.current.transcript, self.current.number, self.store, self.say)
 

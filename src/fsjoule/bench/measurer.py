@@ -14,6 +14,8 @@ from fsjoule.bench.judge import Evidence
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
+from fsjoule.bench.profiles import attach_samples
+from fsjoule.bench.samples import START_S, check_sampling, under_perf
 from fsjoule.bench.scratch import Scratch, checked, settle, working_directory
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
@@ -89,7 +91,10 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 
 @dataclass
 class Measurer:
-    """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card)."""
+    """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card).
+
+    With `sampled` perf takes samples of the work instead of the meter.
+    """
 
     shell: Shell
     meter: Meter
@@ -98,6 +103,7 @@ class Measurer:
     seed: int
     phases: Phases
     say: Callable[[str], None]
+    sampled: bool = False
     scratch: Scratch = field(init=False)
     storage_model: str = field(default="", init=False)
     _storage: str = field(default="", init=False)
@@ -116,6 +122,8 @@ class Measurer:
         checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
         checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
         checked(self.shell, "mkfifo", onboard.GATE)
+        if self.sampled:
+            check_sampling(self.shell)
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on this storage device of the board from now on, and bring it up at its first use.
@@ -139,7 +147,9 @@ class Measurer:
             purge = self.profile.purge and takes_discards(self.shell, storage)
         self._storage = name
         self.scratch.device, self.scratch.purge = scratch, purge
-        scripts = onboard.scripts(mark_line=self.profile.mark_line, block_device=self._block_device)
+        scripts = onboard.scripts(
+            mark_line=self.profile.mark_line, block_device=self._block_device, uptime=self.sampled
+        )
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def job(self, entry: Planned, workload: FioWorkload) -> Evidence:
@@ -289,18 +299,25 @@ class Measurer:
         self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float
     ) -> tuple[Evidence, CommandResult]:
         checked(self.shell, "rm", "-f", *_LEFT_BEHIND)
-        with recorded(self.meter, self.say, self.rest) as recording:
-            with self.phases("idle"):
-                self.rest(IDLE_S)
+        recording = MeterTrace()
+        if self.sampled:
             with self.phases(phase):
-                done = self.shell.run(argv, timeout_s=timeout_s)
+                done = self.shell.run(under_perf(argv), timeout_s=timeout_s + START_S)
+        else:
+            with recorded(self.meter, self.say, self.rest) as recording:
+                with self.phases("idle"):
+                    self.rest(IDLE_S)
+                with self.phases(phase):
+                    done = self.shell.run(argv, timeout_s=timeout_s)
         evidence = Evidence(
             trace=recording.trace, marks=(onboard.start_mark(number), onboard.stop_mark(number)), idle_s=IDLE_S
         )
         evidence.notes += [recording.note] if recording.note else []
+        before, after = (self._text(path) for path in (onboard.BEFORE, onboard.AFTER))
+        if self.sampled:
+            attach_samples(self.shell, evidence, before, after)
         try:
-            readings = [self._text(path) for path in (onboard.BEFORE, onboard.AFTER)]
-            evidence.usage = onboard.usage(*readings)
+            evidence.usage = onboard.usage(before, after)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         return evidence, done

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from fsjoule.bench.judge import Evidence
+from fsjoule.bench.samples import take_samples
 from fsjoule.errors import LabError
-from fsjoule.model import Symbols
+from fsjoule.model import SAMPLED, Symbols
 from fsjoule.ports import Profiler, ResultStore, Shell
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
@@ -38,6 +39,19 @@ def attach_profile(profiler: Profiler, evidence: Evidence) -> None:
     profile = profiler.take(window) if window else None
     if profile is None:
         evidence.notes.append("no profile: the board did not come to the end of its window")
+    else:
+        evidence.attachments[PROFILE_FILE] = encode_profile(profile)
+
+
+def attach_samples(shell: Shell, evidence: Evidence, before: str, after: str) -> None:
+    """Put perf's samples between two readings of the counters beside the other files of what was just measured.
+
+    Raises LabError if perf cannot tell them.
+    """
+    evidence.complaints.append(SAMPLED)
+    profile = take_samples(shell, before, after)
+    if profile is None:
+        evidence.notes.append("no profile: perf took no sample between the marks")
     else:
         evidence.attachments[PROFILE_FILE] = encode_profile(profile)
 

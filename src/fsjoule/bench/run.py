@@ -57,7 +57,8 @@ class Bench:
 
     `kept` are the measurements of a resumed run: they are not repeated, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
-    measurement has a profile, and the run the symbols of each boot.
+    measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
+    board, and no figure counts.
     """
 
     run: Run
@@ -72,6 +73,7 @@ class Bench:
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
     diagnose: Callable[[], tuple[str, ...]] = tuple
     profiler: Profiler | None = None
+    sampled: bool = False
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
@@ -94,6 +96,7 @@ class Bench:
             seed=self.plan.seed,
             phases=self.phases,
             count=max((each.boot for each in self.kept), default=0),
+            sampled=self.sampled,
         )
 
     @property

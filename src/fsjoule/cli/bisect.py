@@ -86,7 +86,7 @@ def bisect(
         int, typer.Option("--scan", metavar="N", help="If the ends are equal, look at N commits between them, too.")
     ] = 0,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Then say which functions cost it (board in guest time; two more boots).")
+        bool, typer.Option("--explain", help="Then say which functions cost it (two more boots, with profiles).")
     ] = False,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write the answer as Markdown, for an issue.")

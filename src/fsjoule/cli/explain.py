@@ -30,7 +30,7 @@ def explain(
     baseline: Annotated[str, typer.Argument(metavar="A", help="Kernel that is compared with.")],
     candidate: Annotated[str, typer.Argument(metavar="B", help="Kernel whose figure is another.")],
     lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on this board in guest time.")
+        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on this board (exact in guest time).")
     ] = None,
     within: Annotated[
         Path | None, typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept.")
@@ -56,12 +56,14 @@ def explain(
         Path | None, typer.Option("--folded", metavar="FILE", help="Write folded stacks there, for flamegraph.pl.")
     ] = None,
 ) -> None:
-    """Say which functions make the difference between two kernels, exactly, on a board in guest time.
+    """Say which functions make the difference between two kernels.
+
+    It is exact on a board in guest time. On any other board perf takes samples, and the sampling error is told.
 
     With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. With --within
     both are kernels of a run that was measured with --profile.
 
-    Exit code 0; errors: 2 the input (a board that is not in guest time, a run without profiles), 4 the lab.
+    Exit code 0; errors: 2 the input (a board without perf, a run without profiles), 4 the lab.
 
     Example: fsjoule explain 6.12 sid --lg-env env/deterministic.yaml --fs btrfs -k read-16k --svg why.svg
     """
@@ -98,7 +100,6 @@ def explain(
             results=results,
             seed=drawn,
             environment=environment,
-            profiled=True,
             workload=workload,
         )
         again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))

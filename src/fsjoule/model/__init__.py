@@ -37,7 +37,7 @@ from fsjoule.model.meter import (
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
 from fsjoule.model.outcome import FileFate, Outcome
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
-from fsjoule.model.profile import Profile, Symbols
+from fsjoule.model.profile import SAMPLED, Profile, Symbols
 from fsjoule.model.run import (
     DEFAULT_RECIPE,
     REFERENCE_KERNEL,
@@ -67,6 +67,7 @@ __all__ = [
     "REFERENCE_KERNEL",
     "REVISION",
     "RUN_SCHEMA",
+    "SAMPLED",
     "BoardFacts",
     "BoardProfile",
     "CardEnergies",

@@ -9,10 +9,10 @@ from typing import Final
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import Measurement, SeriesKey, Symbols
+from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.labels import series_labels
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.profiler import check_profiled
+from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.kernels import kernels_of
@@ -33,13 +33,14 @@ def explain_measured(
 ) -> tuple[LoadedRun, tuple[Explanation, ...]]:
     """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 
-    Raises ConfigError for a board that is not in guest time and for two kernels that are one, and as
-    `pairs.measure_pairs` does.
+    A board that is not in guest time is sampled. Raises ConfigError for a board that cannot be, for two kernels that
+    are one, and as `pairs.measure_pairs` does.
     """
-    check_profiled(environment)
     if len(set(choice.kernels)) == 1:
         raise ConfigError(f"both sides are kernel {choice.kernels[0]}: there is nothing to explain")
-    run = measure_pairs(choice, environment, enough=lambda _pair: None, say=say, command=command)
+    run = measure_pairs(
+        with_profiles(choice, environment), environment, enough=lambda _pair: None, say=say, command=command
+    )
     loaded = load_run(run.folder)
     return loaded, explain_run(loaded, *loaded.run.plan.kernels)
 
@@ -64,7 +65,7 @@ def explain_run(
     if baseline == candidate:
         raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
     kept = _Kept(loaded)
-    valid = [each for each in loaded.measurements if each.valid and each.kernel in (baseline, candidate)]
+    valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
     valid = _with(valid, "filesystem", filesystems, lambda each: (each.series.filesystem,))
     names = () if workload is None else (workload,)
     valid = _with(valid, "workload", names, lambda each: (each.workload.slug, each.workload.operation.value))
@@ -99,7 +100,7 @@ def explain_pair(baseline: tuple[str, LoadedRun], candidate: tuple[str, LoadedRu
     Raises ResultError if one of them has no profiles, or no symbols.
     """
     sides = [
-        _Side(name, _Kept(loaded), [each for each in loaded.measurements if each.valid])
+        _Side(name, _Kept(loaded), [each for each in loaded.measurements if _is_usable(each)])
         for name, loaded in (baseline, candidate)
     ]
     return _explained(*sides)
@@ -201,6 +202,11 @@ class _Kept:
             f"{self.path} has profiles, but no symbols of boot {boots}",
             hint="its kernel was built without CONFIG_KALLSYMS, or the run was broken off on that boot",
         )
+
+
+def _is_usable(measurement: Measurement) -> bool:
+    """Whether its profile tells what the work executed."""
+    return measurement.valid or measurement.invalid_reasons == (SAMPLED,)
 
 
 def _why_not(baseline: _Side, candidate: _Side) -> ResultError:

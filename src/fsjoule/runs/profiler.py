@@ -1,18 +1,20 @@
-"""The profiler of a board in a lab, and the check that a board can be profiled."""
+"""The profiler of a board in a lab, and which way a board can be profiled."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Profile
+from fsjoule.runs.request import Choice
 from fsjoule.virtual.lab import board
 
-_HINT: Final = "take a board in guest time, for example --lg-env env/deterministic.yaml"
+_HINT: Final = "take a board in guest time (env/deterministic.yaml), or `fsjoule explain A B`, which takes samples"
 # The emulator tells the pages of programs from the kernel by a 32-bit address.
-_PROFILED: Final = "armhf"
+_COUNTED: Final = "armhf"
 
 
 class LabProfiler:
@@ -32,15 +34,25 @@ class LabProfiler:
 
 def check_profiled(environment: lab.EnvironmentFile) -> None:
     """Raises ConfigError for a board whose instructions cannot be counted."""
+    if why := _why_not_counted(environment):
+        raise ConfigError(why, hint=_HINT)
+
+
+def with_profiles(choice: Choice, environment: lab.EnvironmentFile) -> Choice:
+    """The choice with profiles: exact if the board's instructions can be counted, or else samples.
+
+    The figures of sampled boots do not count.
+    """
+    exact = not _why_not_counted(environment)
+    return dataclasses.replace(choice, profiled=exact, sampled=not exact)
+
+
+def _why_not_counted(environment: lab.EnvironmentFile) -> str:
+    """Why no profile can be kept with what the board measures; empty if one can."""
     profile = environment.profile
     if not profile.guest_time:
-        raise ConfigError(
-            f"the board {profile.name} is not in guest time, and its instructions cannot be counted; "
-            "sampling on a board in real time is not there yet",
-            hint=_HINT,
-        )
+        return f"the board {profile.name} is not in guest time: no profile can be kept with what it measures"
     architecture = load_recipe(recipes_folder(), profile.recipe).architecture
-    if architecture != _PROFILED:
-        raise ConfigError(
-            f"the board {profile.name} is {architecture}: instructions can be counted on 32-bit ARM only", hint=_HINT
-        )
+    if architecture != _COUNTED:
+        return f"the board {profile.name} is {architecture}: instructions can be counted on 32-bit ARM only"
+    return ""

@@ -31,7 +31,8 @@ class Choice:
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
-    that run's. With `profiled` each measurement has a profile. `workloads` are the slugs to measure, None for all.
+    that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
+    (perf makes it on the board). `workloads` are the slugs to measure, None for all.
     """
 
     suite: Suite
@@ -47,6 +48,7 @@ class Choice:
     storages: tuple[str, ...] | None = None
     resumed: Resumed | None = None
     profiled: bool = False
+    sampled: bool = False
     workloads: tuple[str, ...] | None = None
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:

@@ -210,6 +210,7 @@ class Session:
                 take_steps=take_steps,
                 diagnose=partial(lab_health.lab_faults, coordinator),
                 profiler=LabProfiler(coordinator) if self.choice.profiled else None,
+                sampled=self.choice.sampled,
             )
             bench.phases.add("setup", self._setup_s)
             bench.begin()

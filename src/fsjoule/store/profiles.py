@@ -67,6 +67,8 @@ class _ProfileHeader:
     busy_ns: int
     instruction_ns: int
     repeated: int
+    sampled: bool = False
+    programs: dict[int, str] = field(default_factory=dict[int, str])
     schema: Literal["fsjoule.profile/1"] = PROFILE_SCHEMA
 
 
@@ -100,7 +102,8 @@ def symbols_file(boot: int) -> str:
 
 def encode_profile(profile: Profile) -> bytes:
     """The profile as a Parquet file, some 4 bytes a row."""
-    header = _ProfileHeader(profile.window_ns, profile.busy_ns, profile.instruction_ns, profile.repeated)
+    times = (profile.window_ns, profile.busy_ns, profile.instruction_ns, profile.repeated)
+    header = _ProfileHeader(*times, profile.sampled, dict(profile.programs))
     arrays = (profile.addresses, profile.pages, profile.executed)
     return _encoded(_PROFILES, arrays, encode(_PROFILE, header, "the profile"))
 
@@ -143,6 +146,8 @@ def decode_profile(content: bytes, path: Path) -> Profile:
         busy_ns=header.busy_ns,
         instruction_ns=header.instruction_ns,
         repeated=header.repeated,
+        sampled=header.sampled,
+        programs={page: plain_line(name) for page, name in header.programs.items()},
     )
 
 

@@ -68,7 +68,7 @@ fi
 """
 
 
-def scripts(*, mark_line: MarkLine, block_device: str) -> dict[str, bytes]:
+def scripts(*, mark_line: MarkLine, block_device: str, uptime: bool = False) -> dict[str, bytes]:
     """The scripts by path.
 
     Each job of fio runs `start N JOBS` before its first I/O; a single job runs `stop N` after its last I/O. A further
@@ -77,8 +77,9 @@ def scripts(*, mark_line: MarkLine, block_device: str) -> dict[str, bytes]:
     a FIFO, opened both ways because that does not block. At the end every job would delay the mark by a program, so
     `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
+    With `uptime` the readings of the counters begin with a line of /proc/uptime.
     """
-    counters = f"{shlex.join(counters_argv(block_device))} 2> /dev/null"
+    counters = f"{shlex.join(counters_argv(block_device, uptime=uptime))} 2> /dev/null"
     stop = f'{mark_line.send("E$number")}\n{counters} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
@@ -103,9 +104,10 @@ def scripts(*, mark_line: MarkLine, block_device: str) -> dict[str, bytes]:
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
 
 
-def counters_argv(block_device: str) -> tuple[str, ...]:
+def counters_argv(block_device: str, *, uptime: bool = False) -> tuple[str, ...]:
     """The command that prints the counters of the CPU and a block device for `usage`. A kernel may lack schedstat."""
-    return ("cat", "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
+    first = ("/proc/uptime",) if uptime else ()
+    return ("cat", *first, "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ def explained(explanation: Explanation) -> dict[str, object]:
         "series": explanation.series,
         "unit": explanation.unit,
         "simulated": explanation.simulated,
+        "sampling_period_ns": explanation.period_ns or None,
         "baseline": asdict(explanation.baseline),
         "candidate": asdict(explanation.candidate),
         "change_ns": explanation.change_ns,

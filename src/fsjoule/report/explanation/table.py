@@ -48,15 +48,19 @@ def _figures(explanation: Explanation) -> tuple[Column, ...]:
         Column(explanation.baseline.kernel, unit),
         Column(explanation.candidate.kernel, unit),
         Column("difference", unit),
+        *((Column("±", unit),) if explanation.period_ns else ()),
         Column("of the change", ""),
     )
 
 
 def _cells(change: Change, explanation: Explanation) -> tuple[Cell, ...]:
     tone = Tone.BAD if change.difference_ns > 0 else Tone.GOOD if change.difference_ns < 0 else Tone.PLAIN
+    if abs(change.difference_ns) < words.CERTAIN * change.error_ns:
+        tone = Tone.PLAIN
     return (
         Cell(words.ns_text(change.baseline_ns)),
         Cell(words.ns_text(change.candidate_ns)),
         Cell(words.signed_ns(change.difference_ns), tone=tone),
+        *((Cell(words.ns_text(words.CERTAIN * change.error_ns)),) if explanation.period_ns else ()),
         Cell(words.share_of_change(change.difference_ns, explanation.change_ns)),
     )

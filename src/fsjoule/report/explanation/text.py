@@ -34,7 +34,7 @@ def _renderables(explanation: Explanation, width: int, *, everything: bool) -> I
         yield named_lines("Names", remarks, "")
     yield from finding_lines(group_table("Modules", "module", explanation, modules[:count]), (), width)
     yield from finding_lines(group_table("Parts of the kernel", "from", explanation, subsystems[:count]), (), width)
-    yield footnote(words.METHOD)
+    yield footnote(words.method(explanation))
     yield Text("")
     for name, text in words.facts(explanation):
         yield Text(f"{name:<10}{text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from fsjoule.model.labels import counted
@@ -11,10 +12,12 @@ from fsjoule.verdicts.explanation.changes import ExplainedSide, Explanation, Fun
 _FOLDERS: Final = 3
 # The share of a change from which on a few functions explain it.
 _MOST: Final = 0.5
-METHOD: Final = (
+_COUNTED: Final = (
     "every instruction between the marks is counted, so nothing is sampled; figures are the same without a profile. "
     "Functions are told flat, without their callers"
 )
+# Standard errors that hold 95 % of what sampling adds.
+CERTAIN: Final = 1.96
 _PRESENCE: Final = {
     Presence.BOTH: "",
     Presence.NEW: "new in {candidate}, or called otherwise in {baseline}",
@@ -31,6 +34,9 @@ def headline(explanation: Explanation) -> str:
     baseline, candidate = explanation.baseline, explanation.candidate
     change = candidate.busy_ns / baseline.busy_ns - 1 if baseline.busy_ns else 0.0
     how = "the same" if not change else f"{percent(abs(change))} {'more' if change > 0 else 'less'}"
+    error_ns = CERTAIN * math.hypot(baseline.error_ns, candidate.error_ns)
+    if error_ns and baseline.busy_ns:
+        how += f" (± {percent(error_ns / baseline.busy_ns)} by sampling)"
     return (
         f"{explanation.series}: {candidate.kernel} is busy for {ns_text(candidate.busy_ns)} ns per {explanation.unit} "
         f"instead of {ns_text(baseline.busy_ns)} in {baseline.kernel}, {how}"
@@ -49,6 +55,17 @@ def because(explanation: Explanation) -> str:
     top = f"the ten functions with the largest differences make {100 * share:.0f} % of it"
     spread = top if share >= _MOST else f"it is spread over many functions: {top}"
     return f"{spread}; by folder of the source: {', '.join(folders)}"
+
+
+def method(explanation: Explanation) -> str:
+    """How the times were found, and how exact they are."""
+    if not explanation.period_ns:
+        return _COUNTED
+    return (
+        f"perf sampled each processor every {explanation.period_ns / 1e6:.1f} ms, in boots whose figures do not count; "
+        "± is what chance makes of so many samples (95 %). Work with interrupts off is told where they are on again. "
+        "Functions are told flat, without their callers"
+    )
 
 
 def facts(explanation: Explanation) -> list[tuple[str, str]]:
@@ -89,7 +106,7 @@ def share_of_change(difference_ns: float, change_ns: float) -> str:
 
 
 def _side(side: ExplainedSide, unit: str) -> str:
-    idle = side.window_ns - side.busy_ns
+    idle = 0.0 if side.error_ns else side.window_ns - side.busy_ns  # samples are of all processors
     spread = "" if side.spread is None else f", busy time within {percent(side.spread)}"
     waits = f", for {ns_text(idle)} ns of which nothing ran" if idle >= 1 else ""
     return (

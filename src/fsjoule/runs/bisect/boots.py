@@ -24,6 +24,7 @@ from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import listed
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
 from fsjoule.store.reader import load_run_file
@@ -31,6 +32,8 @@ from fsjoule.virtual.lab.health import lab_faults
 
 # Both ends, the candidate and its parent, and some of the search, a card or two each.
 _CARDS: Final = 12
+# Many kernels of a bisection may hang; a boot that is silent for so long, and for much longer than others, does.
+_HANG_AFTER_S: Final = 30.0
 
 
 @dataclass
@@ -70,7 +73,9 @@ class BoardBoots:
 
         Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
         """
-        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed, profiled=profiled)
+        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed)
+        if profiled:
+            choice = with_profiles(choice, self.environment)
         with interrupts.interruptible():
             taken = kernels.take_kernels(
                 choice.kernels,
@@ -120,6 +125,8 @@ class BoardBoots:
             self._open.enter_context(held.place())
             with interrupts.interruptible():
                 self._target = self._open.enter_context(lab.labgrid_target(self.environment.path))
+            with lab.lab_errors("finding the board's parts"):
+                self._target.get_driver("BoardStrategy").hang_after_s = _HANG_AFTER_S
             self._lab = held
         return self._lab, self._target
 

@@ -16,7 +16,6 @@ from fsjoule.model import BoardProfile
 from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
-from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.request import Choice, choose, planned
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
@@ -68,11 +67,9 @@ class Request:
 
 
 def check_boards(request: Request) -> None:
-    """Raises ConfigError for boards that are not of one kind, or cannot be profiled if that is asked for."""
+    """Raises ConfigError for boards that are not of one kind."""
     first = request.environment
     for each in (first, *request.others):
-        if request.explained:
-            check_profiled(each)
         kinds = [(e.profile.name, e.profile.recipe, e.profile.simulated, e.profile.guest_time) for e in (first, each)]
         if kinds[0] != kinds[1]:
             raise ConfigError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import product
@@ -31,11 +32,15 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A function, or a group of them, on both sides, in ns per unit."""
+    """A function, or a group of them, on both sides, in ns per unit.
+
+    `error_ns` is the difference's standard error by sampling; 0 where every instruction was counted.
+    """
 
     name: str
     baseline_ns: float
     candidate_ns: float
+    error_ns: float = field(default=0.0, kw_only=True)
 
     @property
     def difference_ns(self) -> float:
@@ -63,7 +68,8 @@ class FunctionChange(Change):
 class ExplainedSide:
     """A kernel, and its windows' mean times in ns per unit, one window a boot.
 
-    `spread` is the busy time's range over the boots, relative to the mean; None for a single boot.
+    `spread` is the busy time's range over the boots, relative to the mean; None for a single boot. `error_ns` is its
+    standard error by sampling.
     """
 
     kernel: str
@@ -71,11 +77,15 @@ class ExplainedSide:
     window_ns: float
     busy_ns: float
     spread: float | None = None
+    error_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a series has another figure: all functions that were executed on either side, largest difference first."""
+    """Why a series has another figure: all functions that were executed on either side, largest difference first.
+
+    `period_ns` is the time between two samples; 0 where every instruction was counted.
+    """
 
     series: str
     unit: str
@@ -83,6 +93,7 @@ class Explanation:
     baseline: ExplainedSide
     candidate: ExplainedSide
     functions: tuple[FunctionChange, ...]
+    period_ns: int = 0
 
     @property
     def change_ns(self) -> float:
@@ -114,6 +125,7 @@ class Windows:
 def explain(series: str, unit: str, baseline: Windows, candidate: Windows, *, simulated: bool) -> Explanation:
     """Explain a series by its differences. Each side has at least one window."""
     ours, theirs = _times(baseline), _times(candidate)
+    errors, errors_too = _errors(baseline), _errors(candidate)
     known, known_too = _names(baseline), _names(candidate)
     places = {**_places(baseline), **_places(candidate)}
     moved = _moved(ours, theirs, known, known_too)
@@ -134,10 +146,13 @@ def explain(series: str, unit: str, baseline: Windows, candidate: Windows, *, si
                 baseline_names=names,
                 candidate_names=names_too,
                 moved_from=None if other is function else other.module,
+                error_ns=math.hypot(errors.get(other, 0.0), errors_too.get(function, 0.0)),
             )
         )
     changes.sort(key=lambda each: (-abs(each.difference_ns), each.name, each.module))
-    return Explanation(series, unit, simulated, _side(baseline), _side(candidate), _with_likes(changes))
+    period_ns = max(window.period_ns for side in (baseline, candidate) for window, _ in side.windows)
+    sides = _side(baseline), _side(candidate)
+    return Explanation(series, unit, simulated, *sides, _with_likes(changes), period_ns)
 
 
 def _times(side: Windows) -> dict[Function, float]:
@@ -146,6 +161,16 @@ def _times(side: Windows) -> dict[Function, float]:
         for function, time_ns in window.times.items():
             total[function] = total.get(function, 0.0) + time_ns / units / len(side.windows)
     return total
+
+
+def _errors(side: Windows) -> dict[Function, float]:
+    """The standard error of each function's time: so many samples differ by their number's root (Poisson)."""
+    variances: dict[Function, float] = {}
+    for window, units in side.windows:
+        for function, time_ns in window.times.items():
+            variance = time_ns * window.period_ns / (units * len(side.windows)) ** 2
+            variances[function] = variances.get(function, 0.0) + variance
+    return {function: math.sqrt(variance) for function, variance in variances.items()}
 
 
 def _names(side: Windows) -> dict[Function, tuple[str, ...]]:
@@ -166,6 +191,7 @@ def _side(side: Windows) -> ExplainedSide:
         sum(window.window_ns / units for window, units in side.windows) / len(busy),
         mean,
         (max(busy) - min(busy)) / mean if len(busy) > 1 and mean else None,
+        math.hypot(*_errors(side).values()),
     )
 
 
@@ -221,10 +247,16 @@ def _presence(times: tuple[float, float], names: Sequence[str], names_too: Seque
 
 
 def _grouped(functions: Iterable[FunctionChange], group: Callable[[FunctionChange], str]) -> tuple[Change, ...]:
-    times: dict[str, list[float]] = {}
+    found: dict[str, list[FunctionChange]] = {}
     for each in functions:
-        sums = times.setdefault(group(each), [0.0, 0.0])
-        sums[0] += each.baseline_ns
-        sums[1] += each.candidate_ns
-    changes = [Change(name, *sums) for name, sums in times.items()]
+        found.setdefault(group(each), []).append(each)
+    changes = [
+        Change(
+            name,
+            sum(each.baseline_ns for each in members),
+            sum(each.candidate_ns for each in members),
+            error_ns=math.hypot(*(each.error_ns for each in members)),
+        )
+        for name, members in found.items()
+    ]
     return tuple(sorted(changes, key=lambda each: (-abs(each.difference_ns), each.name)))
