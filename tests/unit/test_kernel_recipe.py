@@ -128,6 +128,16 @@ def test_a_recipe_may_be_based_on_another_board(tmp_path: Path) -> None:
     served = load_recipe(FOLDER, "orangepi-ssh").userland
     assert served.more_packages == ("dropbear-bin",)
     assert served.packages == emulated.userland.packages
+    kept = "usr/lib/*/libperl.so.*"
+    assert kept in emulated.userland.removed
+    (tmp_path / "mine").mkdir()
+    mine = tmp_path / "mine" / "mine.toml"
+    mine.write_text(f'base = "orangepi-qemu"\n[userland]\nkeep = ["{kept}"]\n')
+    again = load_recipe(FOLDER, str(mine)).userland
+    assert set(emulated.userland.removed) - set(again.removed) == {kept}
+    mine.write_text('base = "orangepi-qemu"\n[userland]\nkeep = ["usr/nothing"]\n')
+    with pytest.raises(ConfigError, match="keep: usr/nothing is not in remove"):
+        load_recipe(FOLDER, str(mine))
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "debian.toml").write_text((FOLDER / "base" / "debian.toml").read_text())
     (tmp_path / "middle.toml").write_text(TEXT.replace("boot_mib = 64", "boot_mib = -1"))

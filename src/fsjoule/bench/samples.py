@@ -41,7 +41,7 @@ def check_sampling(shell: Shell) -> None:
     if done.exit_code == _NO_PERF:
         raise ConfigError(
             "the board's card has no perf, with which a board in real time is explained",
-            hint='put userland.more_packages = ["linux-perf"] into its recipe (docs/images.md)',
+            hint="its recipe adds Debian's package linux-perf: docs/explain.md has the lines",
         )
     if done.exit_code == _NO_EVENTS:
         raise ConfigError(

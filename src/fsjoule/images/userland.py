@@ -47,7 +47,7 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
         "userland": recipe.userland.model_dump(
-            include={"suite", "components", "packages", "more_packages", "remove"}, exclude_defaults=True
+            include={"suite", "components", "packages", "more_packages", "remove", "keep"}, exclude_defaults=True
         ),
     }
     key = cache_key(inputs)
@@ -64,7 +64,7 @@ def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
         "architecture": recipe.architecture,
         "archive": digest,
         "busybox": recipe.userland.suite,
-        "remove": recipe.userland.remove,
+        "remove": recipe.userland.removed,
     }
 
     def build(folder: Path) -> None:
@@ -115,7 +115,7 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
 
 
 def _finish(tree: Path, recipe: Recipe) -> None:
-    for pattern in recipe.userland.remove:
+    for pattern in recipe.userland.removed:
         for path in matches(tree, pattern):
             _remove(path)
     _merge_usr(tree)

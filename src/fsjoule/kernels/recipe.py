@@ -98,7 +98,7 @@ class Userland(_Table):
     """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
 
     `more_packages` come on top, so that a recipe need not repeat those of its base.
-    `remove` are paths (globs) to delete, `applets` links to busybox to add.
+    `remove` are paths (globs) to delete, but for those in `keep`; `applets` are links to busybox to add.
     """
 
     suite: Name
@@ -107,7 +107,18 @@ class Userland(_Table):
     more_packages: tuple[Name, ...] = ()
     archive: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
     remove: Words = ()
+    keep: Words = ()
     applets: Words = ()
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        return tuple(path for path in self.remove if path not in self.keep)
+
+    @model_validator(mode="after")
+    def _keeps_what_would_go(self) -> Self:
+        if unknown := [path for path in self.keep if path not in self.remove]:
+            raise ValueError(f"keep: {', '.join(unknown)} is not in remove")
+        return self
 
 
 class KernelSource(_Table):
