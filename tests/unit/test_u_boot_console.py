@@ -50,6 +50,7 @@ while typed := os.read(0, 1000):
     os.write(1, typed.replace(b"'", b"").replace(b"echo ", b"") + b"\\r\\n=> ")
     time.sleep(0.4)
 """
+HALF = U_BOOT.replace('0x800\\r\\n")', '0x8"), time.sleep(2), os.write(1, b"00\\r\\n")')
 NOISE = "    while True: time.sleep(0.1), os.write(1, b'noise')"
 SILENT = "import os, time; os.write(1, b'U-Boot'); time.sleep(3600)"
 
@@ -107,6 +108,16 @@ def test_a_failed_search_for_the_cause_does_not_hide_what_failed(board: Any, tmp
     with pytest.raises(LabError, match=r"USB disk did not appear on the exporter within 0 s") as caught:
         strategy.flasher.flash(tmp_path / "card.img", strategy)
     assert caught.value.__notes__ == ["looking for the cause failed too: the lab does not answer"]
+
+
+@pytest.mark.parametrize("board", [(HALF, 60)], indirect=True)
+def test_half_a_number_is_not_the_size_that_u_boot_offers(board: Any, tmp_path: Path) -> None:
+    strategy: Any = board.get_driver("BoardStrategy")
+    strategy.transition("off")
+    (tmp_path / "card.img").write_bytes(b"image")
+    with pytest.raises(LabError, match=r"USB disk did not appear on the exporter within 0 s"):
+        strategy.flasher.flash(tmp_path / "card.img", strategy)
+    assert "count 0x800\n" in strategy.recorder.text()
 
 
 @pytest.mark.parametrize("board", [(SILENT, 60)], indirect=True)

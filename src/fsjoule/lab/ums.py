@@ -24,7 +24,8 @@ _END_TIMEOUT_S: Final = 30.0
 _LISTEN_S: Final = 0.5
 _SECTOR_BYTES: Final = 512
 _CTRL_C: Final = b"\x03"
-_OFFERED: Final = r"UMS: LUN \d+, [^\r\n]*count (0x[0-9a-fA-F]+)"
+# To the end of the line: half a number may come first.
+_OFFERED: Final = r"UMS: LUN \d+, [^\r\n]*count (0x[0-9a-fA-F]+)[\r\n]"
 _UNKNOWN: Final = r"Unknown command '[^']*'"
 
 
