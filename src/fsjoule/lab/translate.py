@@ -120,8 +120,12 @@ def _said(error: Exception) -> str:
 
 
 @contextmanager
-def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Generator[None]:
+def time_limit(
+    seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...]] = tuple, *, every_s: float = _LOOK_S
+) -> Generator[None]:
     """Raise LabError (transient) if the body takes longer, or as soon as `diagnose` reports a dead program.
+
+    `diagnose` is called every `every_s` seconds.
 
     labgrid's own calls to outlets and over ssh have no limit. It needs the main thread, where pytest and the command
     line run; in other threads there is no limit.
@@ -130,18 +134,22 @@ def time_limit(seconds: float, doing: str, diagnose: Callable[[], tuple[str, ...
         yield
         return
 
-    deadline = time.monotonic() + seconds
+    deadline, pause_s = time.monotonic() + seconds, min(every_s, seconds)
 
     def look(_signal: int, _frame: FrameType | None) -> None:
-        if time.monotonic() >= deadline:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
             raise LabError(f"{doing} took longer than {seconds:.0f} s", transient=True)
+        # A look may take longer than the pause: only the limit interrupts it.
+        signal.setitimer(signal.ITIMER_REAL, left_s, pause_s)
         if causes := diagnose():
             error = LabError(f"{doing} was given up", transient=True)
             error.blame(causes)
             raise error
+        signal.setitimer(signal.ITIMER_REAL, pause_s, pause_s)
 
     before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, min(_LOOK_S, seconds), min(_LOOK_S, seconds))
+    signal.setitimer(signal.ITIMER_REAL, pause_s, pause_s)
     try:
         yield
     finally:
