@@ -330,9 +330,6 @@ def _show_change(change: Change, found: Trend, index: str) -> None:
     for told in filter(None, (*words.kept(change), words.verdict(change))):
         out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
     if change.state is ChangeState.NEW:
-        if words.same_kernel(change):
-            hint = "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
-        else:
-            hint = f"confirm with: {words.confirm_command(change, found, None if index == _INDEX else index)}"
+        hint = words.next_step(change, found, None if index == _INDEX else index)
         out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)

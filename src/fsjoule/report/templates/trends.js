@@ -3,7 +3,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 (() => {
   const byId = (id) => document.getElementById(id);
   const FILTERS = ["search", "fs", "workload", "metric", "board", "kernel", "view", "state"];
-  const FEW = 8, CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
+  const FEW = 5, CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
   const { short, median } = charts;
   const kernelName = (number) => (number < 0 ? "unknown kernel" : data.kernels[number]);
   const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");

@@ -154,7 +154,7 @@ def _change(change: Change, trend: Trend, series: int, shown: list[_Shown], numb
     tracks = [history for history in shown[series].tracks[trend.order] if history.points]
     told = [*words.kept(change), words.verdict(change)]
     if change.state is ChangeState.NEW:
-        told.append(f"confirm with: {words.confirm_command(change, trend)}")
+        told.append(words.next_step(change, trend))
     return {
         "series": series,
         "view": trend.order.value,

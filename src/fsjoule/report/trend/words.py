@@ -104,6 +104,13 @@ def confirm_command(change: Change, trend: Trend, index: str | None = None) -> s
     return f"fsjoule trend --series {key} --metric {change.history.metric.value}{by}{other} --confirm --lg-env FILE"
 
 
+def next_step(change: Change, trend: Trend, index: str | None = None) -> str:
+    """What to do about a new change: confirm it, or look elsewhere if no kernel can have made it."""
+    if same_kernel(change):
+        return "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
+    return f"confirm with: {confirm_command(change, trend, index)}"
+
+
 def same_kernel(change: Change) -> bool:
     """Whether the kernel stayed the same; then measuring it again shows nothing."""
     return change.before.kernel == change.after.kernel
