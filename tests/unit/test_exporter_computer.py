@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from command_line import command_line
 
 from fsjoule.boards.computer import Computer, check_computer
 from fsjoule.boards.files import TO_CHANGE, exporter_text
@@ -101,22 +99,17 @@ def test_a_computer_with_nothing_says_so_and_listens_nowhere(tmp_path: Path) -> 
     assert "usbsdmux" in missing or (Path(sys.executable).parent / "usbsdmux").exists()
 
 
-def test_the_command_says_what_is_missing_and_writes_only_a_new_file(tmp_path: Path) -> None:
-    program = Path(sys.executable).with_name("fsjoule")
-
-    def check(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, "exporter", "check", *words],
-            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "COLUMNS": "200"},
-        )  # fmt: skip
-
-    told = json.loads(check("--json").stdout)
+def test_the_command_says_what_is_missing_and_writes_only_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = command_line(monkeypatch, capfd)
+    told = run("exporter", "check", "--json").document
     lacking = [part["name"] for part in told["parts"] if not part["there"]]
     file = tmp_path / "exporter.yaml"
-    done = check("--write", file, "--name", "bone7", "--speed", "1500000")
-    assert done.returncode == (4 if lacking else 0), done.stderr
-    assert all(name in done.stdout for name in lacking)
+    done = run("exporter", "check", "--write", file, "--name", "bone7", "--speed", "1500000")
+    assert done.code == (4 if lacking else 0), done.err
+    assert all(name in done.out for name in lacking)
     assert yaml.safe_load(file.read_text())["bone7"]["default"]["speed"] == 1500000
-    again = check("--write", file)
-    assert again.returncode == 2
-    assert "already there" in again.stderr
+    again = run("exporter", "check", "--write", file)
+    assert again.code == 2
+    assert "already there" in again.err

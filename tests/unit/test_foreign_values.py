@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
     return command_line(monkeypatch, capfd)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run, beside one that is whole."""
-    whole = RunFolder(tmp_path / "results")
+    results = tmp_path_factory.mktemp("results")
+    whole = RunFolder(results)
     made = replace(make_run(repeat=1).run, run_id="another", started_utc="2026-03-10T10:00:00Z", measurements=())
     whole.begin(made)
     whole.finish(made)
-    return write_run(tmp_path / "results").path
+    return write_run(results).path
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """The same in a folder of its own, to be changed."""
+    return shutil.copytree(written.parent, tmp_path / "results") / written.name
 
 
 def first(folder: Path) -> Path:
@@ -167,6 +176,7 @@ def test_columns_that_are_none_of_a_trace_are_refused(columns: dict[str, object]
         decode_trace(rewritten(**columns), Path("trace.parquet"))
 
 
+@cache
 def of_nulls(rows: int) -> bytes:
     """One value, again and again: some kilobytes, in one row group."""
     kinds = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
