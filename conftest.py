@@ -21,11 +21,15 @@ LONGEST: Final = (
     "tests/lab/test_bench.py",
     "tests/lab/test_deterministic_board.py",
     "tests/faults/test_chosen.py",
-    "tests/unit/test_pytest_exit.py",
     "tests/unit/test_imports.py",
-    "tests/unit/test_statistics_gate.py",
+    "tests/unit/test_pytest_exit.py",
     "tests/unit/test_verdicts_compare.py",
     "tests/unit/test_verdicts_trend.py",
+    "tests/unit/test_meter_line.py",
+    "tests/unit/test_statistics_gate.py",
+    "tests/unit/test_statistics_evidence.py",
+    "tests/unit/test_report_kernels.py",
+    "tests/unit/test_report_page.py",
 )
 
 
