@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import pytest
 from compared_runs import write_kernels
 from nights import Nights, steady
 
@@ -32,16 +30,34 @@ HEAVY: Final = {
     "sqlalchemy",
 }
 
-# Tells what a command has imported in all, after its own output.
-COMMAND: Final = """
-import json, sys
+# Runs commands, each in a process that is forked from one with nothing but `main`, and tells of each its exit code, its
+# output, and all that it has imported.
+COMMANDS: Final = """
+import json, os, sys, tempfile
 from fsjoule.cli import main
 sys.argv[0] = "fsjoule"  # completion's variable has the program's name
-try:
-    main()
-finally:
-    sys.stdout.flush()
-    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+told = []
+for words, variables in json.load(sys.stdin):
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as modules:
+        if not os.fork():
+            os.dup2(output.fileno(), 1)
+            os.environ |= variables
+            sys.argv[1:] = words
+            code = 70
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code or 0
+            finally:
+                sys.stdout.flush()
+                json.dump(sorted(sys.modules), modules)
+                modules.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        output.seek(0)
+        modules.seek(0)
+        told.append([code, output.read(), json.load(modules)])
+print(json.dumps(told))
 """
 
 # Asks every command and group for its help, and tells which of them imported what.
@@ -64,17 +80,14 @@ print(json.dumps(told))
 """
 
 
-def imported(arguments: Sequence[str], **variables: str) -> tuple[str, set[str]]:
-    """What a command prints, and the modules that it has imported when it ends with 0 or an answer."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **variables},
-    )
-    assert done.returncode in (0, 1, 3), done.stderr
-    return done.stdout, set(json.loads(done.stderr.splitlines()[-1]))
+def imported(*commands: Sequence[str], **variables: str) -> list[tuple[str, set[str]]]:
+    """What each command prints, and the modules that it has imported when it ends with 0 or an answer."""
+    asked = json.dumps([[words, variables] for words in commands])
+    done = subprocess.run([sys.executable, "-c", COMMANDS], input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {code for code, _, _ in told} <= {0, 1, 3}, done.stderr
+    return [(said, set(modules)) for _, said, modules in told]
 
 
 def test_no_help_imports_what_only_work_needs() -> None:
@@ -87,36 +100,32 @@ def test_no_help_imports_what_only_work_needs() -> None:
         assert HEAVY.isdisjoint(modules), words
 
 
-@pytest.mark.parametrize("words", [["version"], ["--help"], ["meter", "--help"]])
-def test_a_command_by_itself_imports_as_little(words: list[str]) -> None:
-    said, modules = imported(words)
-    assert said
-    assert HEAVY.isdisjoint(modules)
+def test_a_command_by_itself_imports_as_little() -> None:
+    commands = (["version"], ["--help"], ["meter", "--help"])
+    for words, (said, modules) in zip(commands, imported(*commands), strict=True):
+        assert said, words
+        assert HEAVY.isdisjoint(modules), words
 
 
 def test_completion_imports_as_little() -> None:
-    said, modules = imported((), _FSJOULE_COMPLETE="complete_bash", COMP_WORDS="fsjoule meter cal", COMP_CWORD="2")
+    [(said, modules)] = imported((), _FSJOULE_COMPLETE="complete_bash", COMP_WORDS="fsjoule meter cal", COMP_CWORD="2")
     assert said.split() == ["calibrate"]
     assert HEAVY.isdisjoint(modules)
 
 
-@pytest.mark.parametrize(
-    ("words", "needed"),
-    [
-        (["show", "RUN"], {"numpy", "pyarrow"}),
-        (["compare", "6.1", "6.12", "--within", "RUN"], {"numpy", "pyarrow", "scipy", "sqlalchemy"}),
-        (
-            ["gate", "--baseline", "6.1", "--candidate", "6.12", "--within", "RUN"],
-            {"numpy", "pyarrow", "scipy", "sqlalchemy"},
-        ),
-        (["suites", "list"], set[str]()),
-    ],
-)
-def test_what_was_measured_is_shown_without_lab_and_charts(tmp_path: Path, words: list[str], needed: set[str]) -> None:
+def test_what_was_measured_is_shown_without_lab_and_charts(tmp_path: Path) -> None:
     run = str(write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 1.0}, boots=4))
-    said, modules = imported([run if word == "RUN" else word for word in words])
-    assert said
-    assert modules & HEAVY == needed
+    sides = ["--baseline", "6.1", "--candidate", "6.12"]
+    needed: list[tuple[list[str], set[str]]] = [
+        (["show", run], {"numpy", "pyarrow"}),
+        (["compare", "6.1", "6.12", "--within", run], {"numpy", "pyarrow", "scipy", "sqlalchemy"}),
+        (["gate", *sides, "--within", run], {"numpy", "pyarrow", "scipy", "sqlalchemy"}),
+        (["suites", "list"], set()),
+    ]
+    told = imported(*(words for words, _ in needed))
+    for (words, wanted), (said, modules) in zip(needed, told, strict=True):
+        assert said, words
+        assert modules & HEAVY == wanted, words
 
 
 def test_a_trend_imports_no_more_than_it_needs() -> None:
@@ -131,11 +140,11 @@ def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Pat
     with open_index(index, create=True) as opened:
         import_runs(opened, [tmp_path / "results"])
     cache = {"FSJOULE_CACHE_DIR": str(tmp_path / "cache")}
-    first, modules = imported(["trend", "--index", index], **cache)
+    trend = ["trend", "--index", index]
+    (first, modules), (again, fewer) = imported(trend, trend, **cache)
     assert "ruptures" in modules
-    again, modules = imported(["trend", "--index", index], **cache)
     assert again == first
-    assert modules & HEAVY == {"numpy", "sqlalchemy"}
+    assert fewer & HEAVY == {"numpy", "sqlalchemy"}
 
 
 def test_a_command_of_the_results_is_alone_as_well() -> None:
