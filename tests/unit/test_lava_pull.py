@@ -23,7 +23,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.lava.pull import Server, pull
 from fsjoule.lava.signals import Signals
-from fsjoule.model import JobFacts, Run
+from fsjoule.model import JobFacts, Run, RunStatus
 from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.run_rows import find_runs
@@ -292,6 +292,9 @@ def test_a_run_that_a_second_job_has_resumed_is_pulled_whole_and_stays_the_first
 ) -> None:
     made = make_run()
     *earlier, last = made.measurements
+    begun = replace(made, run=replace(made.run, status=RunStatus.ABORTED), measurements=tuple(earlier))
+    lava.has(7, log_of(begun, tmp_path / "gone"))
+    assert pull(Server(lava.url), 7, tmp_path / "results").measurements == len(earlier)
     said: list[str] = []
     signals = Signals(said.append)
     signals.opened(replace(of_job(made), measurements=()), tmp_path / "gone", earlier)
@@ -300,5 +303,18 @@ def test_a_run_that_a_second_job_has_resumed_is_pulled_whole_and_stays_the_first
     lava.has(8, said)
     pulled = pull(Server(lava.url), 8, tmp_path / "results")
     found = load_run(pulled.path)
+    assert (pulled.known, [each.name for each in (tmp_path / "results").iterdir()]) == (False, [pulled.path.name])
     assert found.measurements == made.measurements
     assert found.run.job == JobFacts("7", "virtual", "bench", "", pulled=True)
+
+
+def test_a_run_folder_with_traces_is_not_given_up_for_a_log_without(lava: Lava, tmp_path: Path) -> None:
+    made = make_run()
+    here = RunFolder(tmp_path)
+    here.begin(of_job(made))
+    here.add(made.measurements[0], made.traces[made.measurements[0].number], {})
+    here.finish(of_job(made))
+    lava.has(7, log_of(made, tmp_path / "gone"))
+    pulled = pull(Server(lava.url), 7, tmp_path)
+    assert (pulled.path, pulled.known, pulled.whole, pulled.measurements) == (here.path, True, True, 1)
+    assert load_run(here.path).trace(made.measurements[0].number) is not None

@@ -98,18 +98,27 @@ def pull(server: Server, job: int, into: Path) -> Pulled:
 
 def _stored(kept: Kept, facts: JobFacts, into: Path) -> Pulled:
     name = folder_name(kept.run, "board")
-    if (into / name).exists():
-        found = load_run(into / name)
-        whole = found.run.job is None or not found.run.job.pulled
-        return Pulled(found.path, len(found.measurements), whole, known=True)
+    there = load_run(into / name) if (into / name).exists() else None
+    known = None if there is None else Pulled(there.path, len(there.measurements), _is_whole(there.run), known=True)
+    # Another job may have gone on with it since.
+    if known is not None and known.measurements >= len(kept.measurements):
+        return known
     with TemporaryDirectory(prefix=FETCHED, dir=into) as work:
         made = _copied(Path(kept.folder), kept.run, Path(work)) if kept.folder else None
         whole = made is not None
         if made is None:
+            if known is not None and known.whole:
+                return known  # a few measurements more are not worth its traces
             made = _rebuilt(kept, replace(facts, pulled=True), Path(work))
         measurements = len(load_run(made).measurements)
+        if known is not None:
+            known.path.rename(Path(work) / "before")
         made.rename(into / name)
     return Pulled(into / name, measurements, whole)
+
+
+def _is_whole(run: Run) -> bool:
+    return run.job is None or not run.job.pulled
 
 
 def _copied(here: Path, run: Run, into: Path) -> Path | None:
