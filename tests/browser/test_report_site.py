@@ -138,6 +138,13 @@ def test_the_metrics_tab_shows_values_deltas_and_the_step(opened: Browser, site:
     assert change / float(fallen.value.split()[0]) == pytest.approx(-0.11, abs=0.04)
     # A change since the last build is no verdict: it has no colour.
     assert {row.direction for row in rows.values() if row.delta} == {"neutral"}
+    # The sum of repetitions of a rate means nothing.
+    shown: list[str] = opened.script(
+        f"{_ROWS} return [...rows[0].closest('table').querySelectorAll('th')]"
+        ".filter((e) => e.checkVisibility()).map((e) => e.innerText)"
+    )
+    assert "Avg" in shown
+    assert "Total" not in shown
     # What fell some builds ago is a step in the sparkline: points before it lie above those after it (y grows down).
     assert len(fallen.heights) == len(rows[stepped].heights) == BUILDS
     before, after = rows[stepped].heights[:STEP_AT], rows[stepped].heights[STEP_AT:]
