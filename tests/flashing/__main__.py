@@ -16,6 +16,7 @@ from pathlib import Path
 from ums_board import RIGHT_MESSAGE, UmsBoard, failed, ums_board
 
 from flashing.by_tftp import flash_cards
+from flashing.fastboot import try_fastboot
 from flashing.in_place import try_kernels
 from fsjoule import images
 
@@ -78,6 +79,7 @@ def main() -> int:
         "ums": lambda chance: _flash_by_ums(parsed.n, chance),
         "tftp": flash_cards,
         "in-place": lambda _: try_kernels(),
+        "fastboot": lambda _: try_fastboot(),
     }
     chosen = parsed.ways.split(",")
     if unknown := set(chosen) - ways.keys():

@@ -67,7 +67,7 @@ def exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Exporter:
         return str(file)
 
     # labgrid's copy needs an exporter behind ssh; tests/lab has one. Files of this computer are where they are.
-    monkeypatch.setattr(cardwriter, "_on_exporter", here)
+    monkeypatch.setattr(cardwriter, "on_exporter", here)
     return Exporter(str(tmp_path / "card"))
 
 
@@ -150,7 +150,7 @@ def test_a_write_that_is_given_up_and_whose_exporter_is_silent_says_what_is_not_
         write_card(exporter, tmp_path / "card.img", 120, diagnose, amid_faults_s=1.0)
     assert "it is not known whether the card is still being written" in str(caught.value)
     exporter.search = ""
-    end_writers(exporter)
+    end_writers(exporter, exporter.path)
     assert writing(tmp_path / "card") == []
 
 
@@ -162,7 +162,7 @@ def test_a_copy_to_the_exporter_is_given_up_when_what_it_needs_has_died(
         return ""
 
     # labgrid's copy over a connection that hangs.
-    monkeypatch.setattr(cardwriter, "_on_exporter", hangs)
+    monkeypatch.setattr(cardwriter, "on_exporter", hangs)
     begin = time.monotonic()
     with pytest.raises(LabError, match="was given up") as caught:
         write_card(exporter, tmp_path / "card.img", 120, lambda: (SSHD_STOPPED,))
@@ -220,7 +220,7 @@ def test_only_who_was_started_to_write_the_card_is_ended(exporter: Exporter) -> 
         )
         for each in (*writers, *others):
             closing.callback(each.kill)
-        end_writers(exporter)
+        end_writers(exporter, exporter.path)
         assert [each.wait(10) for each in writers] == [-signal.SIGKILL] * 2
         assert [each.poll() for each in others] == [None] * 4
 
@@ -228,7 +228,7 @@ def test_only_who_was_started_to_write_the_card_is_ended(exporter: Exporter) -> 
 def test_a_writer_that_cannot_be_ended_is_told(tmp_path: Path, exporter: Exporter) -> None:
     exporter.search = "echo 17 18; exit 1"
     with pytest.raises(StillWritingError, match="process 17, 18 of the exporter writes the card and cannot be ended"):
-        end_writers(exporter)
+        end_writers(exporter, exporter.path)
     exporter.search = "echo lost >&2; exit 255"
     with pytest.raises(LabError, match="does not tell who writes the card: lost") as caught:
         write_card(exporter, tmp_path / "card.img", 60)

@@ -1,7 +1,8 @@
 """The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher, InPlaceFlasher, KeptCard, TftpFlasher, SshServer and BoardStrategy.
+MeterDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and
+BoardStrategy.
 Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
@@ -17,6 +18,7 @@ Entry points:
 from fsjoule.lab.board import LabgridBoard
 from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
+from fsjoule.lab.fastboot import FastbootFlasher
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.in_place import InPlaceFlasher
@@ -41,6 +43,7 @@ __all__ = [
     "RESERVED",
     "BoardStrategy",
     "EnvironmentFile",
+    "FastbootFlasher",
     "FlasherProtocol",
     "Guard",
     "InPlaceFlasher",

@@ -75,36 +75,59 @@ def write_card(
     """
     resource = storage.storage
     # A killed earlier run may have left a writer.
-    end_writers(resource)
+    end_writers(resource, str(resource.path))
     doing = f"copying {image.name} to the exporter"
     with time_limit(_SYNC_TIMEOUT_S, doing, diagnose), lab_errors(f"copying {image.name}"):
-        there = _on_exporter(image, resource)
+        there = on_exporter(image, resource)
         block_map = image.with_name(f"{image.name}.bmap")
         writer = [*_DD, f"if={there}", f"of={resource.path}"]
         if block_map.exists():
-            writer = ["bmaptool", "copy", f"--bmap={_on_exporter(block_map, resource)}", there, resource.path]
+            writer = ["bmaptool", "copy", f"--bmap={on_exporter(block_map, resource)}", there, resource.path]
     _await_medium(storage, diagnose)
     check()
-    with lab_errors(f"writing {image.name}"):
+    run_writer(
+        *(resource, str(resource.path), writer),
+        limit_s=limit_s,
+        doing=f"writing {image.name}",
+        diagnose=diagnose,
+        amid_faults_s=amid_faults_s,
+    )
+
+
+def run_writer(
+    resource: Any,  # noqa: ANN401 - a labgrid resource
+    card: str,
+    writer: list[str],
+    *,
+    limit_s: int,
+    doing: str,
+    diagnose: Callable[[], tuple[str, ...]],
+    amid_faults_s: float = _ENDING_AMID_FAULTS_TIMEOUT_S,
+) -> None:
+    """Run a program on the exporter that has `card` among its arguments; nobody has afterwards.
+
+    Raises as `write_card` does, with the last output of the program.
+    """
+    with lab_errors(doing):
         command = resource.wrap_command(["timeout", "-k", "5", str(limit_s), *writer])
     begin_s = time.monotonic()
     try:
-        exit_code, said = _run(command, limit_s + _GRACE_S, f"writing {image.name}", diagnose)
+        exit_code, said = _run(command, limit_s + _GRACE_S, doing, diagnose)
     except BaseException as error:
-        _end_after(resource, error, amid_faults_s if isinstance(error, _GivenUpError) else _ENDING_TIMEOUT_S)
+        _end_after(resource, card, error, amid_faults_s if isinstance(error, _GivenUpError) else _ENDING_TIMEOUT_S)
         raise
     if exit_code != 0:
         # The time tells, not the exit code: `timeout` has several codes for its limit, and ssh has its own.
         late = time.monotonic() - begin_s >= limit_s
         why = f"took longer than {limit_s} s" if late else f"failed with exit code {exit_code}: {said}"
-        failure = LabError(f"writing {image.name} {why}", transient=True)
-        _end_after(resource, failure, _ENDING_TIMEOUT_S)
+        failure = LabError(f"{doing} {why}", transient=True)
+        _end_after(resource, card, failure, _ENDING_TIMEOUT_S)
         raise failure
 
 
-def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # noqa: ANN401 - a labgrid resource
+def end_writers(resource: Any, card: str, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # noqa: ANN401 - a labgrid resource
     """End all writers of the card on the exporter. Raises StillWritingError, and LabError without contact."""
-    script = _END_WRITERS.format(card=shlex.quote(str(resource.path)))
+    script = _END_WRITERS.format(card=shlex.quote(card))
     with lab_errors("looking for programs that write the card"):
         command = resource.wrap_command(["sh", "-c", script])
     done = process.run(command, timeout_s=limit_s, check=False)
@@ -118,9 +141,9 @@ def end_writers(resource: Any, limit_s: float = _ENDING_TIMEOUT_S) -> None:  # n
         raise LabError(f"the exporter does not tell who writes the card: {said}", transient=True)
 
 
-def _end_after(resource: Any, error: BaseException, limit_s: float) -> None:  # noqa: ANN401 - a labgrid resource
+def _end_after(resource: Any, card: str, error: BaseException, limit_s: float) -> None:  # noqa: ANN401 - a labgrid resource
     try:
-        end_writers(resource, limit_s)
+        end_writers(resource, card, limit_s)
     except StillWritingError as still:
         raise StillWritingError(f"{error}; {still.what}", hint=still.hint) from error
     except LabError as unknown:
@@ -151,7 +174,7 @@ def _run(
         return exit_code, log.read().decode(errors="replace").replace("\r", "\n").strip()[-_TAIL:]
 
 
-def _on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid resource
+def on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid resource
     """The file's path on the exporter. It is copied there unless it is on the same disk."""
     managed = ManagedFile(str(file), resource)  # pyright: ignore[reportCallIssue] - attrs without types
     managed.sync_to_resource()

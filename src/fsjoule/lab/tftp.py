@@ -5,31 +5,26 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attr
-import pexpect
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
+from fsjoule.lab.sparse_image import SECTOR_BYTES, mapped
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.lab.u_boot import restarted, stop_u_boot, without_power
+from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
 from fsjoule.model import MIB
 
-_SECTOR_BYTES: Final = 512
-_BLOCK_BYTES: Final = 4096  # of bmaptool
 _ATTEMPTS: Final = 3
-_COMMAND_TIMEOUT_S: Final = 60
 _FETCH_TIMEOUT_S: Final = 120
 _STAGE_TIMEOUT_S: Final = 120.0
 _CRC: Final = re.compile(r"==> ([0-9a-f]{8})")
-_RANGE: Final = re.compile(r"<Range[^>]*>\s*(\d+)(?:-(\d+))?\s*</Range>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +37,17 @@ class Piece:
         with image.open("rb") as file:
             parts: list[bytes] = []
             for first, count in self.ranges:
-                file.seek(first * _SECTOR_BYTES)
-                parts.append(file.read(count * _SECTOR_BYTES).ljust(count * _SECTOR_BYTES, b"\0"))
+                file.seek(first * SECTOR_BYTES)
+                parts.append(file.read(count * SECTOR_BYTES).ljust(count * SECTOR_BYTES, b"\0"))
         return b"".join(parts)
 
 
 def pieces(image: Path, piece_bytes: int) -> tuple[Piece, ...]:
     """The mapped ranges of an image's block map, or all of it without one, in pieces of at most `piece_bytes`."""
-    most = piece_bytes // _SECTOR_BYTES
+    most = piece_bytes // SECTOR_BYTES
     found: list[list[tuple[int, int]]] = []
     room = 0
-    for begin, count in _mapped(image):
+    for begin, count in mapped(image):
         first, end = begin, begin + count
         while first < end:
             if not room:
@@ -63,21 +58,6 @@ def pieces(image: Path, piece_bytes: int) -> tuple[Piece, ...]:
             first += taken
             room -= taken
     return tuple(Piece(tuple(ranges)) for ranges in found)
-
-
-def _mapped(image: Path) -> Iterator[tuple[int, int]]:
-    sectors = -(-image.stat().st_size // _SECTOR_BYTES)
-    block_map = image.with_name(f"{image.name}.bmap")
-    if not block_map.exists():
-        yield 0, sectors
-        return
-    text = block_map.read_text()
-    block = re.search(r"<BlockSize>\s*(\d+)\s*<", text)
-    per_block = (int(block[1]) if block else _BLOCK_BYTES) // _SECTOR_BYTES
-    for each in _RANGE.finditer(text):
-        first, last = int(each[1]), int(each[2] or each[1])
-        start = first * per_block
-        yield start, min((last + 1) * per_block, sectors) - start
 
 
 @target_factory.reg_driver
@@ -113,7 +93,7 @@ class TftpFlasher(Driver, FlasherProtocol):
             console = _Console(self.uboot, board)
             console.run(self.device.replace(" ", " dev "), "does not find its card")
             address = _number(console.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1])
-            last = -(-image.stat().st_size // _SECTOR_BYTES) - 1
+            last = -(-image.stat().st_size // SECTOR_BYTES) - 1
             problem = f"has no sector {last}, the image's last, on its card"
             self._move(console, "read", Piece(((last, 1),)), address, problem)
             with lab_errors("reaching the TFTP server"):
@@ -167,35 +147,17 @@ class TftpFlasher(Driver, FlasherProtocol):
         interface, failure = self.device.split()[0], failure or f"cannot {verb} its card"
         for first, count in piece.ranges:
             console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", failure)
-            address += count * _SECTOR_BYTES
+            address += count * SECTOR_BYTES
 
 
-class _Console:
+class _Console(UBootConsole):
     """Commands at U-Boot's prompt."""
-
-    def __init__(self, uboot: Any, board: FlashedBoard) -> None:  # noqa: ANN401 - a UBootDriver
-        self._uboot = uboot
-        self._board = board
-
-    def run(self, command: str, failure: str, *, timeout_s: int = _COMMAND_TIMEOUT_S) -> list[str]:
-        """The lines that a command says. Raises BoardError with `failure` and the last of them."""
-        doing = f"waiting for U-Boot's {command!r}"
-        with time_limit(timeout_s + 15.0, doing, self._board.look), lab_errors(doing):
-            try:
-                said, _, code = self._uboot.run(command, timeout=timeout_s)
-            except pexpect.TIMEOUT as error:
-                raise self._board.error(f"{failure}: no answer to {command!r} within {timeout_s} s") from error
-        lines = [line.strip() for line in said if line.strip()]
-        if code:
-            telling = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
-            raise self._board.error(f"{failure}: {telling[-1]}")
-        return lines or [""]
 
     def crc(self, address: int, size_bytes: int) -> str:
         lines = self.run(f"crc32 {address:x} {size_bytes:x}", "cannot tell a CRC")
         found = _CRC.search(" ".join(lines))
         if found is None:
-            raise self._board.error(f"cannot tell a CRC: {lines[-1]}")
+            raise self.board.error(f"cannot tell a CRC: {lines[-1]}")
         return found[1]
 
 

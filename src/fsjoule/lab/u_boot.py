@@ -16,6 +16,13 @@ from fsjoule.lab.shell import PANIC
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _GRACE_S: Final = 15.0
+_COMMAND_TIMEOUT_S: Final = 60
+_LOOK_S: Final = 1.0
+_OFFER_TIMEOUT_S: Final = 30.0
+_END_TIMEOUT_S: Final = 30.0
+_LISTEN_S: Final = 0.5
+_CTRL_C: Final = b"\x03"
+_UNKNOWN: Final = r"Unknown command '[^']*'"
 _STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
 _KERNEL: Final = re.compile(rf"^Starting kernel|Linux version \d|{PANIC}", re.MULTILINE)
 _LOADER_GAVE_UP: Final = re.compile(boot_failures.FAILURE)
@@ -72,3 +79,88 @@ def _missed(board: FlashedBoard) -> tuple[str, ...]:
     if _KERNEL.search(board.recorder.text()):
         return ("its countdown was missed, and U-Boot started the kernel",)
     return ()
+
+
+class UBootConsole:
+    """Commands at U-Boot's prompt, and what U-Boot says while one of them runs."""
+
+    def __init__(self, uboot: Any, board: FlashedBoard) -> None:  # noqa: ANN401 - a UBootDriver
+        self.uboot = uboot
+        self.board = board
+
+    def run(self, command: str, failure: str, *, timeout_s: int = _COMMAND_TIMEOUT_S) -> list[str]:
+        """The lines that a command says. Raises BoardError with `failure` and the last of them."""
+        doing = f"waiting for U-Boot's {command!r}"
+        with time_limit(timeout_s + 15.0, doing, self.board.look), lab_errors(doing):
+            try:
+                said, _, code = self.uboot.run(command, timeout=timeout_s)
+            except pexpect.TIMEOUT as error:
+                raise self.board.error(f"{failure}: no answer to {command!r} within {timeout_s} s") from error
+        lines = [line.strip() for line in said if line.strip()]
+        if code:
+            telling = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
+            raise self.board.error(f"{failure}: {telling[-1]}")
+        return lines or [""]
+
+    def offer(self, command: str, offered: str, hint: str, *, silent_s: float = 0.0) -> re.Match[bytes] | None:
+        """Start a command that runs until Ctrl-C. Returns its message `offered`, or None after `silent_s` without one.
+
+        Raises BoardError if U-Boot does not know the command, refuses it or says nothing.
+        """
+        self.board.recorder.clear()
+        with lab_errors(f"typing {command}"):
+            self.uboot.console.sendline(command)
+        begin = time.monotonic()
+        while (waited_s := time.monotonic() - begin) < _OFFER_TIMEOUT_S:
+            with lab_errors(f"waiting for U-Boot's {command}"):
+                patterns = [offered, _UNKNOWN, self.uboot.prompt, pexpect.TIMEOUT]
+                index, before, match, _ = self.uboot.console.expect(patterns, timeout=_LOOK_S)
+            if index == 0:
+                return match
+            if index == 1:
+                name = command.split(maxsplit=1)[0]
+                failure = self.board.error(f"has a U-Boot without the command {name} ({_text(match[0])})")
+                failure.transient, failure.hint = False, hint
+                raise failure
+            if index == 2:  # noqa: PLR2004 - the third pattern
+                said = " ".join(_text(before).replace(command, "", 1).split())
+                raise self.board.error(f"refused {command!r}: {said or 'it said nothing'}")
+            if causes := (*restarted(self.board), *self.board.look()):
+                failure = self.board.error(f"did not answer {command!r}")
+                failure.blame(causes)
+                raise failure
+            if silent_s and waited_s > silent_s:
+                return None
+        raise self.board.error(f"did not answer {command!r} within {_OFFER_TIMEOUT_S:.0f} s")
+
+    def causes(self, command: str) -> tuple[str, ...]:
+        """Why a command that was to run until Ctrl-C may have ended, in words."""
+        self._listen()
+        return (*restarted(self.board), *self._left(command), *self.board.look())
+
+    def end(self, command: str) -> None:
+        """End the command with Ctrl-C. Raises BoardError if U-Boot's prompt does not come back."""
+        with lab_errors(f"ending {command}"):
+            self.uboot.console.write(_CTRL_C)
+            index, _, _, _ = self.uboot.console.expect([self.uboot.prompt, pexpect.TIMEOUT], timeout=_END_TIMEOUT_S)
+        if index == 1:
+            raise self.board.error(f"did not end {command!r} within {_END_TIMEOUT_S:.0f} s of Ctrl-C")
+
+    def _left(self, command: str) -> tuple[str, ...]:
+        if found := re.search(f"(?:{self.uboot.prompt})$", self.board.recorder.text()):
+            said = " ".join(self.board.recorder.text()[: found.start()].splitlines()[-1:])
+            return (f"U-Boot has ended {command!r}: {said}",)
+        return ()
+
+    def _listen(self) -> None:
+        """Read what the board says meanwhile: nobody else does, and U-Boot may turn a wheel of characters."""
+        end = time.monotonic() + _LISTEN_S
+        with lab_errors("listening to the board"):
+            while time.monotonic() < end:
+                index, _, _, _ = self.uboot.console.expect([".+", pexpect.TIMEOUT], timeout=0.1)
+                if index == 1:
+                    return
+
+
+def _text(said: Any) -> str:  # noqa: ANN401 - labgrid's bytes, untyped
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attr
-import pexpect
 from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError, also
 from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.lab.u_boot import restarted, stop_u_boot, without_power
+from fsjoule.lab.u_boot import UBootConsole, stop_u_boot, without_power
 
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 1.0
-_OFFER_TIMEOUT_S: Final = 30.0
-_END_TIMEOUT_S: Final = 30.0
-_LISTEN_S: Final = 0.5
 _SECTOR_BYTES: Final = 512
-_CTRL_C: Final = b"\x03"
 # To the end of the line: half a number may come first.
 _OFFERED: Final = r"UMS: LUN \d+, [^\r\n]*count (0x[0-9a-fA-F]+)[\r\n]"
-_UNKNOWN: Final = r"Unknown command '[^']*'"
+_HINT: Final = "build it with CONFIG_CMD_USB_MASS_STORAGE, or take another flasher"
 
 
 @target_factory.reg_driver
@@ -54,50 +48,29 @@ class UmsFlasher(DiskFlasher):
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
         check_file_name(image)
         board.start()
-        appeared = False
+        console, appeared = UBootConsole(self.uboot, board), False
         try:
             stop_u_boot(self.labgrid, self.uboot, board)
-            offered_bytes = self._offer(board)
-            self._await_disk(board, offered_bytes)
+            offered_bytes = self._offer(console)
+            self._await_disk(console, offered_bytes)
             appeared = True
-            self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(board))
+            self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(console))
         except LabError as error:
             if not isinstance(error, BoardError):
                 with also(error, "looking for the cause"):
-                    error.blame(self._causes(board))
+                    error.blame(self._causes(console))
                 error.blame(self._gone() if appeared else ())
             error.blame(without_power(board))
             raise
-        self._end(board)
+        self._end(console)
 
-    def _offer(self, board: FlashedBoard) -> int:
+    def _offer(self, console: UBootConsole) -> int:
         """Run the command. Returns the size that U-Boot tells. Raises BoardError if it refuses."""
-        board.recorder.clear()
-        console = self.uboot.console
-        with lab_errors(f"typing {self.command}"):
-            console.sendline(self.command)
-        deadline = time.monotonic() + _OFFER_TIMEOUT_S
-        while time.monotonic() < deadline:
-            with lab_errors(f"waiting for U-Boot's {self.command}"):
-                patterns = [_OFFERED, _UNKNOWN, self.uboot.prompt, pexpect.TIMEOUT]
-                index, before, match, _ = console.expect(patterns, timeout=_LOOK_S)
-            if index == 0:
-                return int(match.group(1), 16) * _SECTOR_BYTES
-            if index == 1:
-                failure = board.error(f"has a U-Boot without the command ums ({_text(match.group(0))})")
-                failure.transient = False
-                failure.hint = "build it with CONFIG_CMD_USB_MASS_STORAGE, or take another flasher"
-                raise failure
-            if index == 2:  # noqa: PLR2004 - the third pattern
-                said = " ".join(_text(before).replace(self.command, "", 1).split())
-                raise board.error(f"refused {self.command!r}: {said or 'it said nothing'}")
-            if causes := (*restarted(board), *board.look()):
-                failure = board.error(f"did not answer {self.command!r}")
-                failure.blame(causes)
-                raise failure
-        raise board.error(f"did not answer {self.command!r} within {_OFFER_TIMEOUT_S:.0f} s")
+        offered = console.offer(self.command, _OFFERED, _HINT)
+        assert offered is not None
+        return int(offered[1], 16) * _SECTOR_BYTES
 
-    def _await_disk(self, board: FlashedBoard, offered_bytes: int) -> None:
+    def _await_disk(self, console: UBootConsole, offered_bytes: int) -> None:
         """Wait until the exporter has the disk. Raises LabError."""
         deadline = time.monotonic() + self.disk_timeout
         size_bytes = 0
@@ -113,7 +86,7 @@ class UmsFlasher(DiskFlasher):
             # A wrong size is reported by the check before the write.
             if size_bytes == offered_bytes:
                 return
-            if causes := self._causes(board):
+            if causes := self._causes(console):
                 error = LabError("the board's USB disk did not appear on the exporter", transient=True)
                 error.blame(causes)
                 raise error
@@ -125,16 +98,9 @@ class UmsFlasher(DiskFlasher):
                 hint="is its USB device port plugged in, and is it USB port 0 for U-Boot? dmesg of the exporter tells",
             )
 
-    def _causes(self, board: FlashedBoard) -> tuple[str, ...]:
+    def _causes(self, console: UBootConsole) -> tuple[str, ...]:
         """Why the disk may be gone, while or after it was there."""
-        self._listen()
-        return (*restarted(board), *self._left(board), *board.look(), *self.diagnose())
-
-    def _left(self, board: FlashedBoard) -> tuple[str, ...]:
-        if found := re.search(f"(?:{self.uboot.prompt})$", board.recorder.text()):
-            said = " ".join(board.recorder.text()[: found.start()].splitlines()[-1:])
-            return (f"U-Boot has ended {self.command!r}: {said}",)
-        return ()
+        return (*console.causes(self.command), *self.diagnose())
 
     def _gone(self) -> tuple[str, ...]:
         """Whether the exporter has lost the disk."""
@@ -145,24 +111,8 @@ class UmsFlasher(DiskFlasher):
             return ()
         return () if there else (f"the exporter has lost the board's USB disk {self.storage.storage.path}",)
 
-    def _listen(self) -> None:
-        """Read what the board says meanwhile: nobody else does, and U-Boot may turn a wheel of characters."""
-        end = time.monotonic() + _LISTEN_S
-        with lab_errors("listening to the board"):
-            while time.monotonic() < end:
-                index, _, _, _ = self.uboot.console.expect([".+", pexpect.TIMEOUT], timeout=0.1)
-                if index == 1:
-                    return
-
-    def _end(self, board: FlashedBoard) -> None:
+    def _end(self, console: UBootConsole) -> None:
         """End the command. U-Boot writes before it answers the host, so nothing is lost. Raises BoardError."""
         with lab_errors("ending ums"):
             self.labgrid.deactivate(self.storage)
-            self.uboot.console.write(_CTRL_C)
-            index, _, _, _ = self.uboot.console.expect([self.uboot.prompt, pexpect.TIMEOUT], timeout=_END_TIMEOUT_S)
-        if index == 1:
-            raise board.error(f"did not end {self.command!r} within {_END_TIMEOUT_S:.0f} s of Ctrl-C")
-
-
-def _text(said: Any) -> str:  # noqa: ANN401 - labgrid's bytes, untyped
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        console.end(self.command)

@@ -152,11 +152,14 @@ class FlashMemoryConfig:
 class NetworkConfig:
     """A network of the board's own: QEMU's DHCP, and its TFTP server with the files in the folder `tftp`.
 
-    The board's ssh server is port `ssh_port` of 127.0.0.1, if that is not 0.
+    The board's ssh server is port `ssh_port` of 127.0.0.1, if that is not 0. With `fastboot` UDP
+    port `fastboot_port` is that of U-Boot's fastboot; then the board reaches the host, because QEMU's filter drops UDP.
     """
 
     tftp: Path = Path("tftp")
     ssh_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    fastboot_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    fastboot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,10 @@ def _network(network: NetworkConfig | None) -> str:
     if network is None:
         return "none"
     server = f",hostfwd=tcp:127.0.0.1:{network.ssh_port}-:22" if network.ssh_port else ""
-    return f"user,restrict=on,tftp={_escaped(network.tftp)}{server}"
+    if network.fastboot:
+        server += f",hostfwd=udp:127.0.0.1:{network.fastboot_port}-:5554"
+    restrict = "off" if network.fastboot else "on"
+    return f"user,restrict={restrict},tftp={_escaped(network.tftp)}{server}"
 
 
 def _loader(flash: FlashMemoryConfig) -> list[str]:

@@ -27,7 +27,7 @@ from fsjoule.host import process
 from fsjoule.host.interrupts import interruptible
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
-from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.board.config import BoardConfig, NetworkConfig
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import PLACE, LabPaths, LabRecord, forget, make_devices_directory
@@ -245,11 +245,12 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid} cannot own the lab: it does not run")
     paths.make()
-    coordinator_port, ssh_port, board_ssh_port = free_ports(3)
+    coordinator_port, ssh_port, board_ssh_port, fastboot_port = free_ports(4)
     prepare_ssh(paths, ssh_port)
     shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
-    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe, ssh_port=board_ssh_port)
+    network = NetworkConfig(paths.tftp, board_ssh_port, fastboot_port)
+    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe, network=network)
     if equipment.flash_memory is not None:
         paths.flash_memory.write_bytes(equipment.flash_memory)
     paths.board_config.write_text(config.to_toml())

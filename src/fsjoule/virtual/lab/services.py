@@ -43,9 +43,9 @@ def board_template(board: str) -> BoardConfig:
 
 
 def board_config(
-    paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None, *, ssh_port: int
+    paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None, *, network: NetworkConfig
 ) -> BoardConfig:
-    """The config of the lab's board: the template with the lab's own paths, port, QEMU and probe."""
+    """The config of the lab's board: the template with the lab's own paths, QEMU, probe, and network if it has one."""
     base = board_template(board)
     guest = base.guest_time
     if guest is not None and probe is not None:
@@ -56,7 +56,7 @@ def board_config(
     return dataclasses.replace(
         base,
         flash_memory=flash,
-        network=None if base.network is None else NetworkConfig(paths.tftp, ssh_port),
+        network=None if base.network is None else dataclasses.replace(network, fastboot=base.network.fastboot),
         name=paths.name,
         log_dir=paths.logs,
         ready_file=paths.board_ready,
@@ -119,6 +119,7 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
     """The exporter, which needs the coordinator, the ttys and the board's ready file."""
     log = paths.log("exporter")
     config = BoardConfig.from_toml(paths.board_config)
+    network = config.network
     return Service(
         name="exporter",
         argv=(
@@ -135,8 +136,9 @@ def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
             "FSJOULE_LAB_OUTLET": board.outlet_url,
             "FSJOULE_LAB_OUTLET_INDEX": str(config.outlet.index),
             "FSJOULE_LAB_CARD": board.card_device,
-            "FSJOULE_LAB_TFTP": "" if config.network is None else f"{config.network.tftp}/",
-            "FSJOULE_LAB_BOARD_SSH": "" if config.network is None else str(config.network.ssh_port),
+            "FSJOULE_LAB_TFTP": "" if network is None else f"{network.tftp}/",
+            "FSJOULE_LAB_BOARD_SSH": "" if network is None else str(network.ssh_port),
+            "FSJOULE_LAB_FASTBOOT": "" if not (network and network.fastboot) else str(network.fastboot_port),
             "FSJOULE_LAB_USB": "1" if config.card.usb else "",
             "FSJOULE_LAB_MUX": board.mux_control,
         },

@@ -1,0 +1,143 @@
+"""Flashing by fastboot at a U-Boot that is a program, with a program in the place of Debian's `fastboot`.
+
+tests/flashing has the real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+
+from fsjoule.errors import LabError
+
+# labgrid's log of consoles stumbles over a process's second console if that is written before it is read.
+pytestmark = pytest.mark.filterwarnings("ignore:unhandled exception during event notification")
+
+ENVIRONMENT = """\
+imports: [fsjoule.lab]
+targets:
+  main:
+    resources:
+      AndroidNetFastboot: {{address: 127.0.0.1, port: 9}}
+    drivers:
+      ExternalPowerDriver: {{cmd_on: 'true', cmd_off: 'true'}}
+      ExternalConsoleDriver: {{cmd: '{python} {program}'}}
+      ShellDriver: {{prompt: 'root@board:~# ', login_prompt: 'login: ', username: root}}
+      UBootDriver: {{prompt: '\\n=> ', login_timeout: 60}}
+      AndroidFastbootDriver: {{sparse_size: 8M}}
+      FastbootFlasher: {{command: '{command}', device_timeout: {device_timeout}, write_timeout: {write_timeout}}}
+      BoardStrategy:
+        board: board
+        recipe: imx6ul
+        simulated: true
+        mark_device: /dev/ttyS1
+        card_device: mmcblk0
+        scratch_device: /dev/mmcblk0p3
+        off_time: 0
+"""
+# Each command succeeds, but for what `fastboot` answers. All that was typed is in the file beside it.
+U_BOOT = """\
+import os, re, sys
+os.write(1, b"U-Boot 2026.01\\r\\n")
+while typed := os.read(0, 1000):
+    line = typed.decode(errors="replace")
+    with open(sys.argv[0] + ".typed", "a") as log:
+        log.write(line)
+    ran = re.search(r"echo '(\\w+)''(\\w+)'; .*echo \\"\\$\\?\\"", line)
+    said = f"{ran[1]}{ran[2]}\\r\\n0\\r\\n{ran[1]}{ran[2]}" if ran else "ready"
+    if line.startswith("echo") and not ran:
+        said = line.replace("'", "").replace("echo ", "")
+    prompt = "\\r\\n=> "
+    if line.startswith("fastboot"):
+        said, prompt = @ANSWER@
+    os.write(1, (said + prompt).encode())
+"""
+LISTENS = '"Listening for fastboot command on 10.0.2.15\\r\\n", ""'
+UNKNOWN = "\"Unknown command 'fastboot' - try 'help'\", prompt"
+REFUSES = '"Fastboot UDP not enabled", prompt'
+# Debian's program writes this to its standard error.
+TOOL = """\
+#!/bin/sh
+echo "$@" >>"$0.arguments"
+case "$*" in
+    *getvar*) [ {getvar} = 0 ] && echo 'max-download-size: 0x01000000' >&2; exit {getvar} ;;
+    *flash*) for file; do :; done; cp "$file" "$0.got"; echo "{flash}" >&2; {act} ;;
+esac
+"""
+
+
+class _Board:
+    def __init__(self, folder: Path, strategy: Any) -> None:
+        self.folder = folder
+        self.strategy = strategy
+
+    def flash(self) -> None:
+        image = self.folder / "card.img"
+        image.write_bytes(os.urandom(8 * 4096))
+        image.with_name("card.img.bmap").write_text("<bmap><BlockSize>4096</BlockSize><Range>1-2</Range></bmap>")
+        self.strategy.flasher.flash(image, self.strategy)
+
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+
+@pytest.fixture
+def board(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Generator[_Board]:
+    answer = request.param.get("answer", LISTENS)
+    (tmp_path / "board.py").write_text(U_BOOT.replace("@ANSWER@", answer))
+    values = {"getvar": 0, "flash": "OKAY", "act": "exit 0", **request.param}
+    tool = tmp_path / "fastboot"
+    tool.write_text(TOOL.format(**values))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    limits = {"device_timeout": 60, "write_timeout": 60, "command": "fastboot udp", **request.param}
+    (tmp_path / "env.yaml").write_text(
+        ENVIRONMENT.format(python=sys.executable, program=tmp_path / "board.py", **limits)
+    )
+    environment_class: Any = Environment
+    labgrid = environment_class(config_file=str(tmp_path / "env.yaml"))
+    strategy = labgrid.get_target().get_driver("BoardStrategy")
+    strategy.transition("off")
+    yield _Board(tmp_path, strategy)
+    labgrid.cleanup()
+
+
+@pytest.mark.parametrize("board", [{}], indirect=True)
+def test_the_mapped_blocks_are_sent_under_a_name_for_the_whole_card(board: _Board) -> None:
+    board.flash()
+    getvar, flash = board.text("fastboot.arguments").splitlines()
+    assert getvar == "-s udp:127.0.0.1:9 -S 8M getvar max-download-size"
+    assert flash.startswith("-s udp:127.0.0.1:9 -S 8M flash fsjoule /")
+    typed = board.text("board.py.typed")
+    assert "setenv fastboot_raw_partition_fsjoule 0x0 0x40;" in typed
+    assert typed.index('test -n "${ipaddr}" || dhcp') < typed.index("fastboot udp\n") < typed.index("\x03")
+    got = (board.folder / "fastboot.got").read_bytes()
+    image = (board.folder / "card.img").read_bytes()
+    assert image[4096 : 3 * 4096] in got
+    assert len(got) == 28 + 3 * 12 + 2 * 4096
+
+
+@pytest.mark.parametrize(
+    ("board", "says"),
+    [
+        ({"answer": UNKNOWN}, r"has a U-Boot without the command fastboot .*Unknown command"),
+        ({"answer": REFUSES}, r"refused 'fastboot udp': Fastboot UDP not enabled"),
+        ({"getvar": 1, "device_timeout": 0}, r"U-Boot did not answer fastboot within 0 s: "),
+        (
+            {"flash": "FAILED (remote: 'too large for partition')", "act": "exit 1"},
+            r"refused the card's content: too large for partition",
+        ),
+        ({"flash": "killed", "act": "exit 3"}, r"sending the card's content failed with exit code 3: .*killed"),
+        ({"act": "sleep 600", "write_timeout": 1}, r"sending the card's content took longer than 1 s"),
+    ],
+    indirect=["board"],
+)
+def test_each_step_that_fails_has_its_message(board: _Board, says: str) -> None:
+    with pytest.raises(LabError, match=says):
+        board.flash()
