@@ -16,9 +16,6 @@ from labgrid import Environment
 
 from fsjoule.errors import LabError
 
-# labgrid's log of consoles stumbles over a process's second console if that is written before it is read.
-pytestmark = pytest.mark.filterwarnings("ignore:unhandled exception during event notification")
-
 ENVIRONMENT = """\
 imports: [fsjoule.lab]
 targets:
