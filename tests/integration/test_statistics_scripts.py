@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,8 @@ from rules import otava, threshold, verdict, welch
 from scipy import stats
 from simulation import PLAIN, Scenario, trials
 
+FOLDER = Path(__file__).parents[1] / "statistics"
+LIMIT_S = 300.0
 SCRIPTS = ["compare_rules", "gate_rates", "intervals", "detectable_effect", "change_points", "trend", "bisection_rates"]
 
 
@@ -81,21 +87,27 @@ def test_recorded_series_are_whole_and_all_detectors_take_them() -> None:
             assert all(0 < place < len(values) for place in told.places), name
 
 
-def test_a_script_that_is_interrupted_shows_the_trials_that_it_has(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module = importlib.import_module("bisection_rates")
-
-    def ended(runs: Iterable[object], total: int, name: str) -> Iterator[object]:
-        yield from islice(told(runs, total, name), 3)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "told", ended)
-    asked = ["--trials", "8", "--case", "gain of 5 %", "--method", "fsjoule", "--json"]
-    monkeypatch.setattr(sys, "argv", ["bisection_rates", *asked])
-    module.main()
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert (row["trials"], row["right %"]) == (3, 100)
+def test_a_script_that_is_interrupted_shows_the_trials_that_it_has_and_leaves_no_process(tmp_path: Path) -> None:
+    asked = ["--trials", "4000", "--jobs", "2", "--case", "gain of 5 %", "--method", "fsjoule", "--json"]
+    program = [sys.executable, FOLDER / "bisection_rates.py", *asked]
+    with (tmp_path / "err").open("w") as errors:
+        script = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while " of 4000" not in (tmp_path / "err").read_text():
+            assert script.poll() is None, (tmp_path / "err").read_text()
+            assert time.monotonic() < deadline, "no trial has ended"
+            time.sleep(0.1)
+        os.killpg(script.pid, signal.SIGINT)  # as a terminal does
+        out, _ = script.communicate(timeout=LIMIT_S)
+        assert script.returncode == 0, (tmp_path / "err").read_text()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(script.pid, 0)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)
+    (row,) = json.loads(out)["rows"]
+    assert 0 < row["trials"] < 4000
 
 
 def test_long_scripts_tell_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:

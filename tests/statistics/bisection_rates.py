@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 import signal
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from multiprocessing import Pool
 from typing import Final
 
 import numpy as np
@@ -91,25 +91,29 @@ def main() -> None:
     report = Report("Bisections of 1000 positions", {"trials": options.trials, "seed": options.seed, "noise %": 2})
     cases = [case for case in CASES if options.case is None or case.name in options.case]
     methods = options.method or list(METHODS)
-    pool = ProcessPoolExecutor(options.jobs)
     case, name = cases[0], methods[0]
     trials: list[Timed] = []
-    try:
-        for case, name in product(cases, methods):
-            if case.holes and name != "fsjoule":
-                continue  # none of the others takes clusters of skips as they come
-            one, trials = partial(bisect, case, METHODS[name], options.seed), []
-            chunk = max(1, min(10, options.trials // (8 * options.jobs)))
-            runs = pool.map(one, range(options.trials), chunksize=chunk)
-            for each in told(runs, options.trials, f"{case.name}, {name}"):
-                trials.append(each)
-            report.rows.append(row(case, name, trials))
-    except KeyboardInterrupt:
-        # Hours may have gone into them.
-        report.rows += [row(case, name, trials)] if trials else []
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    with Pool(options.jobs, _obey_their_parent) as pool:  # which ends its processes, also in the midst of a trial
+        try:
+            for case, name in product(cases, methods):
+                if case.holes and name != "fsjoule":
+                    continue  # none of the others takes clusters of skips as they come
+                one, trials = partial(bisect, case, METHODS[name], options.seed), []
+                chunk = max(1, min(10, options.trials // (8 * options.jobs)))
+                runs = pool.imap(one, range(options.trials), chunksize=chunk)
+                for each in told(runs, options.trials, f"{case.name}, {name}"):
+                    trials.append(each)
+                report.rows.append(row(case, name, trials))
+        except KeyboardInterrupt:
+            # Hours may have gone into them.
+            report.rows += [row(case, name, trials)] if trials else []
     report.show(as_json=options.json)
+
+
+def _obey_their_parent() -> None:
+    """Ctrl-C reaches all of a terminal's processes: these wait for the pool to end them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":
