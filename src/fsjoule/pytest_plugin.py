@@ -27,69 +27,23 @@ from fsjoule.lava.signals import signals_of
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_parser
+from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, FLAGS, OPTIONS
 from fsjoule.runs.request import Choice, choose, choose_resumed
 from fsjoule.runs.session import Session
 
 _FAILURES_IN_A_ROW: Final = 2
-_DEFAULT_SUITE: Final = "quick"
-_DEFAULT_KERNEL: Final = "6.1"
-_DEFAULT_RESULTS: Final = "results"
 _SESSION: Final = pytest.StashKey[Session]()
 _PLAN: Final = pytest.StashKey[Plan]()
 # Whether a collected test needs a board and there is none.
 _NO_BOARD: Final = pytest.StashKey[bool]()
 
-_OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
-    "--fs": (str, "NAME[,NAME]", "filesystems (default: the suite's)"),
-    "--kernel": (
-        *(str, "KERNEL[,KERNEL]"),
-        f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {_DEFAULT_KERNEL})",
-    ),
-    "--suite": (str, "NAME", f"what to measure (default: {_DEFAULT_SUITE})"),
-    "--repeat": (int, "N", "repetitions, each a boot (default: the suite's)"),
-    "--provision": (
-        *(str, "root|scratch"),
-        (
-            "where the filesystem lives: the board's root partition, or freshly made on the scratch partition "
-            "(default: the suite's, or scratch)"
-        ),
-    ),
-    "--storage": (
-        *(str, "NAME[,NAME]"),
-        "storage devices of the board: card, or one of its environment file (default: the suite's)",
-    ),
-    "--size-factor": (float, "F", "factor for the sizes of published suites (default: the environment file's)"),
-    "--results": (Path, "DIR", f"where run folders go (default: {_DEFAULT_RESULTS})"),
-    "--resume": (
-        *(Path, "RUN"),
-        "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
-    ),
-    "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
-    "--meter-program": (
-        *(Path, "FILE"),
-        "program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
-    ),
-}
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
-    for name, (kind, metavar, told) in _OPTIONS.items():
+    for name, (kind, metavar, told) in OPTIONS.items():
         group.addoption(name, type=kind, metavar=metavar, help=told)
-    group.addoption(
-        "--full", dest="size_factor", action="store_const", const=1.0, help="published sizes and repetitions"
-    )
-    group.addoption(
-        "--profile",
-        dest="profiled",
-        action="store_true",
-        help="keep with each measurement what was executed in it (docs/explain.md); for a board in guest time",
-    )
-    group.addoption(
-        "--allow-missing-energy",
-        action="store_true",
-        help="exit with 0 even if measurements have no energy (default: 4, a fault of the lab)",
-    )
+    for name, (settings, told) in FLAGS.items():
+        group.addoption(name, **settings, help=told)
     guard_parser(parser, [name for option in group.options for name in option.names()])
 
 
@@ -174,16 +128,16 @@ def _end_by_signal(config: pytest.Config) -> None:
 
 def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
     if option.resume is not None:
-        given = {name: getattr(option, name[2:].replace("-", "_")) for name in _OPTIONS}
+        given = {name: getattr(option, name[2:].replace("-", "_")) for name in OPTIONS}
         given["--results"] = option.results and option.results.resolve()
         return choose_resumed(option.resume, given, meter_program=option.meter_program, profiled=option.profiled)
     return choose(
-        suite_name=option.suite or _DEFAULT_SUITE,
+        suite_name=option.suite or DEFAULT_SUITE,
         filesystems=option.fs,
-        kernels=option.kernel or _DEFAULT_KERNEL,
+        kernels=option.kernel or DEFAULT_KERNEL,
         repeat=option.repeat,
         provision=option.provision,
-        results=option.results or Path(_DEFAULT_RESULTS),
+        results=option.results or Path(DEFAULT_RESULTS),
         seed=option.seed,
         meter_program=option.meter_program,
         size_factor=option.size_factor,

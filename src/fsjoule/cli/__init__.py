@@ -42,6 +42,8 @@ _GROUPS: Final = (
 )
 _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
+# The main job, which help names first.
+_MAIN: Final = "bench"
 _COMMANDS: Final = ("advise", "compare", "explain", "gate")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "gate")
@@ -78,8 +80,7 @@ def _app(first_word: str) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,  # its boxes take as long as all else that help does
         help="Which filesystem should this board run, and did the last kernel make it slower or hungrier?",
-        epilog="Example: pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: "
-        "fsjoule show results/<run>",
+        epilog="Example: fsjoule bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: fsjoule show results/<run>",
     )
     for name in _modules(first_word):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
@@ -88,6 +89,6 @@ def _app(first_word: str) -> typer.Typer:
 
 
 def _modules(first_word: str) -> tuple[str, ...]:
-    if first_word in (*_GROUPS, *_COMMANDS):
+    if first_word in (_MAIN, *_GROUPS, *_COMMANDS):
         return (first_word,)
-    return (_RESULTS,) if first_word in _OF_RESULTS else (_RESULTS, *_COMMANDS, *_GROUPS)
+    return (_RESULTS,) if first_word in _OF_RESULTS else (_MAIN, _RESULTS, *_COMMANDS, *_GROUPS)

@@ -1,0 +1,60 @@
+"""The options of a bench, for pytest and for `fsjoule bench`. It imports nothing that help would wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+DEFAULT_SUITE: Final = "quick"
+DEFAULT_KERNEL: Final = "6.1"
+DEFAULT_RESULTS: Final = "results"
+
+# By name: the type, the word for the value, and the help.
+OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
+    "--fs": (str, "NAME[,NAME]", "filesystems (default: the suite's)"),
+    "--kernel": (
+        *(str, "KERNEL[,KERNEL]"),
+        f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {DEFAULT_KERNEL})",
+    ),
+    "--suite": (str, "NAME", f"what to measure (default: {DEFAULT_SUITE})"),
+    "--repeat": (int, "N", "repetitions, each a boot (default: the suite's)"),
+    "--provision": (
+        *(str, "root|scratch"),
+        (
+            "where the filesystem lives: the board's root partition, or freshly made on the scratch partition "
+            "(default: the suite's, or scratch)"
+        ),
+    ),
+    "--storage": (
+        *(str, "NAME[,NAME]"),
+        "storage devices of the board: card, or one of its environment file (default: the suite's)",
+    ),
+    "--size-factor": (float, "F", "factor for the sizes of published suites (default: the environment file's)"),
+    "--results": (Path, "DIR", f"where run folders go (default: {DEFAULT_RESULTS})"),
+    "--resume": (
+        *(Path, "RUN"),
+        "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
+    ),
+    "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
+    "--meter-program": (
+        *(Path, "FILE"),
+        "program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
+    ),
+}
+
+# By name: argparse's settings, and the help.
+FLAGS: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "--full": (
+        {"dest": "size_factor", "action": "store_const", "const": 1.0},
+        "published sizes and repetitions",
+    ),
+    "--profile": (
+        {"dest": "profiled", "action": "store_true"},
+        "keep with each measurement what was executed in it (docs/explain.md); for a board in guest time",
+    ),
+    "--allow-missing-energy": (
+        {"action": "store_true"},
+        "exit with 0 even if measurements have no energy (default: 4, a fault of the lab)",
+    ),
+}
