@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import toy_kernel
 from fake_bench import AFTER, COUNTERS, FIO_JSON, IMAGE, answer
 from results_factory import BOARD
 
 from fsjoule import kernels, lab
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import Bench
+from fsjoule.host import process
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Plan, Profile, Run, RunStatus
 from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import PairedRun, run_pairs
@@ -24,23 +27,26 @@ from fsjoule.verdicts.pairs import Enough
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
 _RUNTIME_MS = 1000
 _SYMBOLS = ("bf000000 t btrfs_read [btrfs]", "c0000000 T vfs_read")
-_RECIPE = "x86"
 
 
-def kernel_folder(folder: Path, release: str) -> Path:
-    """What a build of an x86-64 kernel leaves, with all that the board needs built in."""
+def kernel_folder(folder: Path, release: str, *, recipe: str = "x86") -> Path:
+    """What a build of a kernel leaves, with all that the recipe's board needs built in."""
+    needed = load_recipe(recipes_folder(), recipe)
     modules = folder / "lib" / "modules" / release
     modules.mkdir(parents=True)
-    (folder / "bzImage").write_text(f"the kernel {release}")
-    built_in = ("kernel/drivers/mmc/host/sdhci-pci.ko", "kernel/drivers/mmc/core/mmc_block.ko")
-    (modules / "modules.builtin").write_text("".join(f"{name}\n" for name in built_in))
+    (folder / needed.boot.image).write_text(f"the kernel {release}")
+    if needed.boot.dtb is not None:
+        (folder / needed.boot.dtb).write_bytes(
+            process.run(["dtc", "-q"], input_bytes=toy_kernel.DTS.encode(), timeout_s=10).stdout
+        )
+    (modules / "modules.builtin").write_text("".join(f"kernel/{name}.ko\n" for name in needed.modules.card))
     (modules / "modules.order").write_text("")
     return folder
 
 
-def taken(folder: Path) -> kernels.TakenKernel:
+def taken(folder: Path, *, recipe: str) -> kernels.TakenKernel:
     """The kernel of such a folder, ready for a card."""
-    (kernel,) = kernels.take_kernels((str(folder),), progress=lambda _: None, recipe=_RECIPE)
+    (kernel,) = kernels.take_kernels((str(folder),), progress=lambda _: None, recipe=recipe)
     return kernel
 
 

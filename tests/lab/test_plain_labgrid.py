@@ -60,8 +60,22 @@ def card() -> Path:
 
 @pytest.fixture
 def with_image(card: Path, tmp_path: Path) -> Path:
+    return _named(tmp_path, card)
+
+
+@pytest.fixture(scope="module")
+def on_card(acquired: Path, card: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The card image is on the card of the lab's board, which is off."""
+    assert acquired
+    named = _named(tmp_path_factory.mktemp("card"), card)
+    done = _client("-c", str(named), "-s", "flashed", "power", "get")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _power() == "off"
+
+
+def _named(folder: Path, card: Path) -> Path:
     """An environment file that names an image."""
-    file = tmp_path / "named.yaml"
+    file = folder / "named.yaml"
     text = _VIRTUAL.read_text().replace("        board: virtual\n", "        board: virtual\n        image: card\n")
     file.write_text(text.replace("targets:\n", f"images:\n  card: {card}\ntargets:\n", 1))
     return file
@@ -102,15 +116,15 @@ def test_an_image_that_the_environment_file_names_is_flashed_and_booted(
     assert _power() == "off"
 
 
-def test_without_one_the_board_boots_what_is_on_its_card(acquired: Path, tmp_path: Path) -> None:
-    assert acquired
+@pytest.mark.usefixtures("on_card")
+def test_without_one_the_board_boots_what_is_on_its_card(tmp_path: Path) -> None:
     assert "3 passed" in _plain_test(tmp_path, _VIRTUAL)
     assert (tmp_path / "test_plain.py.flashed").read_text() == "None"
     assert _power() == "off"
 
 
-def test_labgrid_client_brings_it_into_a_state_and_pytest_takes_it_over(acquired: Path, tmp_path: Path) -> None:
-    assert acquired
+@pytest.mark.usefixtures("on_card")
+def test_labgrid_client_brings_it_into_a_state_and_pytest_takes_it_over(tmp_path: Path) -> None:
     done = _client("-c", str(_VIRTUAL), "-s", "booted", "power", "get")
     assert done.returncode == 0, done.stdout + done.stderr
     assert _power() == "on"

@@ -20,7 +20,8 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.states import kept_states
 
-X86 = Path(__file__).parents[2] / "env" / "virtual-x86.yaml"
+VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
+RECIPE = "imx6ul"
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ class History:
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of such nights, their index and the two kernels."""
     here = tmp_path_factory.mktemp("nights")
-    there = {f"{name}-armmp": taken(_kernel(here, name)).facts for name in KERNELS}
+    there = {f"{name}-armmp": taken(_kernel(here, name), recipe=RECIPE).facts for name in KERNELS}
 
     def facts(label: str, release: str) -> KernelFacts:
         known = debian(label, release)
@@ -68,7 +69,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     nights = Nights(
         speed=slower_at(21),
-        board="virtual-x86",
+        board="virtual",
         filesystems=("btrfs",),
         patterns=(IoPattern.RANDWRITE,),
         facts=facts,
@@ -81,7 +82,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _kernel(here: Path, name: str) -> Path:
-    return kernel_folder(here / "kernels" / name, f"{name}-armmp")
+    return kernel_folder(here / "kernels" / name, f"{name}-armmp", recipe=RECIPE)
 
 
 @pytest.fixture
@@ -98,13 +99,22 @@ def history(run: CommandLine, nights: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return History(before, after, boots)
 
 
+@pytest.fixture
+def in_guest_time(tmp_path: Path) -> Path:
+    """The same board as one whose instructions can be counted."""
+    text = VIRTUAL.read_text().replace("simulated: true", "simulated: true\n        guest_time: true")
+    board = tmp_path / "guest.yaml"
+    board.write_text(text)
+    return board
+
+
 def kept() -> list[tuple[str | None, str]]:
     """The metrics and states of changes that the index keeps."""
     with open_index("nights.sqlite") as opened:
         return [(each.metric, each.state.value) for each in kept_states(opened)]
 
 
-CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", X86, "--policy", "policy.toml")
+CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", VIRTUAL, "--policy", "policy.toml")
 
 
 def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, history: History) -> None:
@@ -131,13 +141,11 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
 
 
 def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
-    run: CommandLine, history: History, tmp_path: Path
+    run: CommandLine, history: History, in_guest_time: Path
 ) -> None:
-    board = tmp_path / "guest.yaml"
-    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
     history.boots.speeds = {"6.1.107": 0.93}
     history.boots.profile = profile_of({0xBF000004: 100, 0xC0000004: 7})
-    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
+    done = run(*CONFIRM, "--lg-env", in_guest_time, "--metric", "throughput", "--explain")
     assert done.code == 0, done.err
     assert history.boots.choices[0].profiled
     *_, told = done.out.partition("1 change confirmed")
@@ -147,10 +155,8 @@ def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
     assert "explain  fsjoule explain 6.1.106 6.1.107 --within results/" in done.err
 
 
-def test_what_fresh_boots_refute_is_not_explained(run: CommandLine, history: History, tmp_path: Path) -> None:
-    board = tmp_path / "guest.yaml"
-    board.write_text(X86.read_text().replace("simulated: true", "simulated: true\n        guest_time: true"))
-    done = run(*CONFIRM, "--lg-env", board, "--metric", "throughput", "--explain")
+def test_what_fresh_boots_refute_is_not_explained(run: CommandLine, history: History, in_guest_time: Path) -> None:
+    done = run(*CONFIRM, "--lg-env", in_guest_time, "--metric", "throughput", "--explain")
     assert done.code == 0, done.err
     assert "busy for" not in done.out
     assert kept() == []
@@ -188,7 +194,7 @@ def test_a_kernel_that_cannot_be_had_leaves_it_nominated(run: CommandLine, histo
 
 
 def test_another_kernel_under_the_name_is_not_taken(run: CommandLine, history: History) -> None:
-    (history.before / "bzImage").write_text("built again, from other source")
+    (history.before / "zImage").write_text("built again, from other source")
     done = run(*CONFIRM, "--metric", "throughput")
     assert f"{history.before} is 6.1.106-armmp now" in done.err
     assert not history.boots.choices
