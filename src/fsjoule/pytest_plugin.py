@@ -30,6 +30,7 @@ from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_p
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, FLAGS, OPTIONS
 from fsjoule.runs.request import Choice, choose, choose_resumed
 from fsjoule.runs.session import Session
+from fsjoule.suites import Pace
 
 _FAILURES_IN_A_ROW: Final = 2
 _SESSION: Final = pytest.StashKey[Session]()
@@ -186,6 +187,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         kept = () if opened.choice.resumed is None else opened.choice.resumed.kept
         selected = {number for item in session.items if (number := _number(item)) is not None}
         opened.expected = len(selected.union(each.number for each in kept))
+        to_do = selected.difference(each.number for each in kept)
+        opened.pace = Pace([entry for entry in opened.plan.entries if entry.number in to_do])
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -211,7 +214,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if session is not None:
         terminalreporter.write_line("")
         output: Any = config.stash.get(OUTPUT, None)
-        session.show(PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output))
+        console = PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output)
+        session.show(console, wide=config.option.wide)
         if session.to_go_on is not None:
             terminalreporter.write_line(f"to measure the rest: {session.to_go_on}")
 

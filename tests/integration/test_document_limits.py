@@ -19,7 +19,7 @@ from rich.console import Console
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.lab import read_environment
-from fsjoule.report.text import named_lines
+from fsjoule.report.terminal import named_lines
 from fsjoule.runs.request import choose, planned
 from fsjoule.store.documents import parse
 from fsjoule.store.reader import load_run

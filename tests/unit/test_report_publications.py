@@ -25,7 +25,8 @@ from fsjoule.report import publications
 from fsjoule.report.page import render_page
 from fsjoule.report.publications import SuitePage, suite_page
 from fsjoule.report.summary import summarise
-from fsjoule.report.tables import PUBLISHED, Table, Tone
+from fsjoule.report.table import Table, Tone
+from fsjoule.report.tables import PUBLISHED
 from fsjoule.suites.published.statements import Holds
 
 

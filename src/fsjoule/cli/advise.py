@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json, progress
 from fsjoule.errors import ConfigError, StorageError
 
 app = typer.Typer()
@@ -30,6 +30,7 @@ def advise(
         str | None,
         typer.Option(metavar="AXIS=N[,AXIS=N]", help="Make a score: energy, loss, wait, wear, mount, with weights."),
     ] = None,
+    wide: Wide = False,
     json_output: Json = False,
     page: Annotated[
         Path | None, typer.Option("-o", "--page", metavar="FILE", help="Write a self-contained HTML page to FILE.")
@@ -66,7 +67,7 @@ def advise(
     else:
         from fsjoule.report.advice.text import print_advice
 
-        print_advice(out, advice)
+        print_advice(out, advice, wide=wide)
     if page:
         from fsjoule.report.advice.page import render_page
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
 from fsjoule.store.files import check_writable
@@ -92,6 +92,7 @@ def bisect(
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write the answer as Markdown, for an issue.")
     ] = None,
     everything: All = False,
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Find the commit that made a figure worse, with a stated chance of error.
@@ -150,7 +151,7 @@ def bisect(
     )
     if markdown is not None:
         _write_markdown(found, markdown)
-    raise typer.Exit(_show(found, everything=everything, json_output=json_output))
+    raise typer.Exit(_show(found, everything=everything, wide=wide, json_output=json_output))
 
 
 @app.command("show")
@@ -165,6 +166,7 @@ def show(
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown, for an issue.")
     ] = None,
     everything: All = False,
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Show a bisection: its answer or how far it is, the most probable commits, and with --all every boot.
@@ -191,7 +193,7 @@ def show(
     if markdown is not None:
         check_writable(markdown.parent, "--markdown")
         _write_markdown(found, markdown)
-    _show(found, everything=everything, json_output=json_output)
+    _show(found, everything=everything, wide=wide, json_output=json_output)
 
 
 def _write_markdown(state: State, file: Path) -> None:
@@ -207,7 +209,7 @@ def _write_markdown(state: State, file: Path) -> None:
         progress(f"markdown  {file}")
 
 
-def _show(state: State, *, everything: bool, json_output: bool) -> int:
+def _show(state: State, *, everything: bool, wide: bool, json_output: bool) -> int:
     """Print a bisection; returns the exit code of its answer."""
     from fsjoule.verdicts.bisection.answer import EXIT_CODES
 
@@ -218,8 +220,8 @@ def _show(state: State, *, everything: bool, json_output: bool) -> int:
     else:
         from fsjoule.report.bisection.text import print_bisection
 
-        print_bisection(out, state, everything=everything)
-        tell_after(_why(state), everything=everything)
+        print_bisection(out, state, everything=everything, wide=wide)
+        tell_after(_why(state), everything=everything, wide=wide)
     return 0 if state.answered is None else EXIT_CODES[state.answered.kind]
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from fsjoule.cli.common import out, progress
+from fsjoule.cli.common import Wide, out, progress
 
 if TYPE_CHECKING:
     from fsjoule.boards.checking import Checked
@@ -18,17 +17,21 @@ app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files fo
 
 
 @app.command("list")
-def board_list() -> None:
+def board_list(wide: Wide = False) -> None:
     """List the boards of the catalogue, for `fsjoule board new --from`."""
     from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
+    from fsjoule.report.table import listing, word
+    from fsjoule.report.terminal import print_table
 
-    table = Table("--from", "board", "architecture", "boot loader", box=None)
+    rows: list[tuple[str, ...]] = []
     for name in sorted(recipe_files(recipes_folder())):
         recipe = load_recipe(recipes_folder(), name)
         if recipe.board is not None and recipe.file.startswith("images/boards/"):
             packages = sorted({piece.package for piece in recipe.boot_loader.pieces.values() if piece.package})
-            table.add_row(name, recipe.board.title, recipe.architecture, ", ".join(packages) or "yours, on the board")
-    out.print(table)
+            loader = ", ".join(packages) or "yours, on the board"
+            rows.append((name, recipe.board.title, recipe.architecture, loader))
+    columns = (word("--from"), word("board"), word("architecture"), word("boot loader"))
+    print_table(out, listing(columns, rows), wide=wide)
 
 
 @app.command("new")

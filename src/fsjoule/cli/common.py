@@ -22,6 +22,7 @@ err = PlainConsole(stderr=True)
 
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
 
 
 def progress(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, StorageError
@@ -44,6 +44,7 @@ def compare(
     ] = _DEFAULTS.smallest_effect,
     only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out unchanged figures.")] = False,
     everything: All = False,
+    wide: Wide = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
     json_output: Json = False,
     chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios to FILE.")] = None,
@@ -82,7 +83,7 @@ def compare(
     else:
         from fsjoule.report.comparison.text import print_comparison
 
-        print_comparison(out, compared, only_changes=only_changes, everything=everything)
+        print_comparison(out, compared, only_changes=only_changes, everything=everything, wide=wide)
     _write_files(compared, chart, page)
 
 

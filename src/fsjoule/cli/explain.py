@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
 from fsjoule.errors import ConfigError, FsjouleError, StorageError
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
@@ -50,6 +50,7 @@ def explain(
         ),
     ] = None,
     everything: All = False,
+    wide: Wide = False,
     json_output: Json = False,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture there.")] = None,
     folded: Annotated[
@@ -105,7 +106,7 @@ def explain(
         again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
         loaded, found = explain_measured(choice, environment, say=progress, command=again)
         kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])
-    _show(found, loaded.path, json_output=json_output, everything=everything)
+    _show(found, loaded.path, json_output=json_output, everything=everything, wide=wide)
     _write_files(found, svg, folded)
     if index is not None:
         _keep(index, loaded, kernels, found)
@@ -133,16 +134,16 @@ def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explan
         return ()
 
 
-def tell_after(found: tuple[Explanation, ...], *, everything: bool) -> None:
+def tell_after(found: tuple[Explanation, ...], *, everything: bool, wide: bool) -> None:
     """Print explanations below another command's answer."""
     from fsjoule.report.explanation.text import print_explanation
 
     for each in found:
         out.print("")
-        print_explanation(out, each, everything=everything)
+        print_explanation(out, each, everything=everything, wide=wide)
 
 
-def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, everything: bool) -> None:
+def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, everything: bool, wide: bool) -> None:
     if json_output:
         from fsjoule.report.explanation.document import to_document
 
@@ -151,7 +152,7 @@ def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, ev
     from fsjoule.report.explanation.text import print_explanation
 
     for each in found:
-        print_explanation(out, each, everything=everything)
+        print_explanation(out, each, everything=everything, wide=wide)
     progress(f"run folder  {folder}")
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="The computer beside the board, which has its USB devices.")
 
@@ -26,6 +25,7 @@ def exporter_check(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the board in that file.")] = "board",
     speed: Annotated[int, typer.Option(help="Speed of the board's console.")] = 115200,
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Say what an exporter lacks on this computer (exit code 4), and which USB devices it has.
@@ -37,6 +37,8 @@ def exporter_check(
     from fsjoule.boards.computer import check_computer
     from fsjoule.boards.files import TO_CHANGE, exporter_text, write_new
     from fsjoule.errors import LabError
+    from fsjoule.report.table import listing, word
+    from fsjoule.report.terminal import print_table
 
     computer = check_computer()
     if json_output:
@@ -47,12 +49,15 @@ def exporter_check(
             out.print(
                 f"{'ok' if part.there else 'missing':8} {part.name}: {part.remark}", soft_wrap=True, highlight=False
             )
-        devices = Table("use", "serial number", "port", "USB device", box=None)
-        for each in computer.devices:
-            devices.add_row(computer.use_of(each), each.serial, " ".join((*each.ttys, *each.sgs)), each.name)
-        out.print(
-            devices if computer.devices else "no USB device: this is not the computer beside the board, or a guest"
-        )
+        if computer.devices:
+            columns = (word("use"), word("serial number"), word("port"), word("USB device"))
+            rows = [
+                (computer.use_of(each), each.serial, " ".join((*each.ttys, *each.sgs)), each.name)
+                for each in computer.devices
+            ]
+            print_table(out, listing(columns, rows), wide=wide)
+        else:
+            out.print("no USB device: this is not the computer beside the board, or a guest")
     if write is not None:
         text = exporter_text(name, f"the board {name}", speed, computer.wired())
         write_new({"exporter": text}, {"exporter": write})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, out, print_json, progress
+from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
@@ -92,6 +92,7 @@ def gate(
         bool, typer.Option("--explain", help="Say which functions cost what regressed (board in guest time).")
     ] = False,
     everything: All = False,
+    wide: Wide = False,
     json_output: Json = False,
     markdown: Annotated[
         str | None,
@@ -182,11 +183,15 @@ def gate(
         )
         if signals is not None:
             signals.judged(gated)
-    _show(gated, markdown, json_output=json_output, everything=everything)
+    _show(gated, markdown, json_output=json_output, everything=everything, wide=wide)
     found: tuple[Explanation, ...] = ()
     if explain and gated.verdict.exit_code == 1:
         found = _explain(
-            gated, told=not json_output and markdown != _HERE, wanted=page is not None, everything=everything
+            gated,
+            told=not json_output and markdown != _HERE,
+            wanted=page is not None,
+            everything=everything,
+            wide=wide,
         )
     if page is not None:
         from fsjoule.report.gating.page import render_page
@@ -224,13 +229,13 @@ class MeasureOptions:
         )
 
 
-def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool) -> tuple[Explanation, ...]:
+def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool, wide: bool) -> tuple[Explanation, ...]:
     """Say which functions cost what regressed, if that is `told` here or `wanted`. Whatever fails, the answer stays."""
     from fsjoule.runs.explain import explain_gated
 
     found = found_or_warned(partial(explain_gated, gated)) if told or wanted else ()
     if told:
-        tell_after(found, everything=everything)
+        tell_after(found, everything=everything, wide=wide)
     progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
     return found
 
@@ -260,7 +265,7 @@ def _again(*more: str) -> tuple[str, ...]:
     return ("fsjoule", *sys.argv[1:], *more)
 
 
-def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: bool) -> None:
+def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: bool, wide: bool) -> None:
     from fsjoule.report.gating.markdown import to_markdown
 
     checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
@@ -273,7 +278,7 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: 
     else:
         from fsjoule.report.gating.text import print_gate
 
-        print_gate(out, gated, everything=everything)
+        print_gate(out, gated, everything=everything, wide=wide)
     if markdown not in (None, _HERE):
         _write("markdown", Path(markdown), partial(to_markdown, gated, checkout=checkout))
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json, progress
 from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
@@ -49,7 +47,7 @@ def image_build(
 
 
 @app.command("list")
-def image_list(json_output: Json = False) -> None:
+def image_list(wide: Wide = False, json_output: Json = False) -> None:
     """List the cache. Damaged entries are built again when they are needed."""
     from fsjoule.host.cache.stages import cached
 
@@ -57,13 +55,20 @@ def image_list(json_output: Json = False) -> None:
     if json_output:
         print_json([dataclasses.asdict(entry) for entry in entries])
         return
-    table = Table("stage", "name", "MiB", "path", box=None)
-    for entry in entries:
-        shown = Text(str(entry.path))
-        if entry.damage:
-            shown.append(f"\ndamaged: {entry.damage}", style="red")
-        table.add_row(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", shown)
-    out.print(table)
+    from fsjoule.report.table import Cell, Column, Tone, listing, word
+    from fsjoule.report.terminal import print_table
+
+    damaged = [word("damaged")] if any(entry.damage for entry in entries) else []
+    columns = (word("stage"), word("name"), Column("MiB"), *damaged, word("path", optional=True))
+    rows = [
+        (
+            *(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}"),
+            *([Cell(entry.damage or "", tone=Tone.BAD)] if damaged else []),
+            str(entry.path),
+        )
+        for entry in entries
+    ]
+    print_table(out, listing(columns, rows), wide=wide)
 
 
 @app.command("clean")

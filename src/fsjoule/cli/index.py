@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
 
-from fsjoule.cli.common import Json, err, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
@@ -48,6 +47,7 @@ _HEADERS: Final = {
     Metric.DURATION: "s",
 }
 _SHORT_KEY: Final = 8
+_ALWAYS_SHOWN: Final = 2  # figures of a list of points, however narrow
 
 Location = Annotated[
     str,
@@ -140,6 +140,7 @@ def series(
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """List all series, or the figures of one.
@@ -156,12 +157,12 @@ def series(
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
         if key is None:
-            _show_list(list_series(opened, where), json_output=json_output)
+            _show_list(list_series(opened, where), wide=wide, json_output=json_output)
             return
         named = _only(opened, key)
         where = dataclasses.replace(where, series=(named.key,))
         found = points(opened, where, metrics=tuple(metric or Metric), order=by)
-    _show_points(named, found.get(named, ()), tuple(metric or ()), json_output=json_output)
+    _show_points(named, found.get(named, ()), tuple(metric or ()), wide=wide, json_output=json_output)
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
@@ -230,46 +231,47 @@ def _show_faults(what: str, fate: str, faults: Sequence[Fault]) -> None:
         progress(f"  and {len(faults) - _SHOWN_FAULTS} more; --json lists all")
 
 
-def _show_list(found: Sequence[SeriesCount], *, json_output: bool) -> None:
+def _show_list(found: Sequence[SeriesCount], *, wide: bool, json_output: bool) -> None:
     if json_output:
         print_json([{**dataclasses.asdict(count), "series": count.series.document()} for count in found])
         return
-    table = _table("key", "filesystem", "workload", "board", "", "valid", "of", "kernels")
+    from fsjoule.report.table import Column, listing, word
+    from fsjoule.report.terminal import print_table
+
+    rows: list[tuple[str, ...]] = []
     for count in found:
         series = count.series
         names = (series.key[:_SHORT_KEY], series.series.filesystem, series.series.workload, series.series.board)
         numbers = (count.valid, count.measurements, count.kernels)
-        table.add_row(*names, "simulated" if series.simulated else "", *map(str, numbers))
-    out.print(table)
+        rows.append((*names, "simulated" if series.simulated else "", *map(str, numbers)))
+    words = (*map(word, ("key", "filesystem", "workload", "board", "")), Column("valid"))
+    print_table(out, listing((*words, Column("of", optional=True), Column("kernels", optional=True)), rows), wide=wide)
 
 
 def _show_points(
-    series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, json_output: bool
+    series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, wide: bool, json_output: bool
 ) -> None:
     if json_output:
         print_json({"series": series.document(), "points": [_point(point) for point in found]})
         return
+    from fsjoule.report.table import Column, listing, word
+    from fsjoule.report.terminal import print_table
+
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
-    metrics = metrics or _usual(found)
+    chosen = metrics or _usual(found)
     invalid = any(not point.valid for point in found)
     # Several boards of one type share a series; each figure then names its board.
     places = len({point.origin.board for point in found}) > 1
-    names = ("day", "kernel", "run", "boot", *["place"] * places)
-    table = _table(*names, *(_HEADERS[metric] for metric in metrics), *["invalid"] * invalid)
+    heads = (word("day"), word("kernel"), word("run"), Column("boot"), *[word("place")] * places)
+    figures = (Column(_HEADERS[each], optional=not metrics and i >= _ALWAYS_SHOWN) for i, each in enumerate(chosen))
+    rows: list[tuple[str, ...]] = []
     for point in found:
         kernel = point.kernel.release if point.kernel else ABSENT
-        figures = (_figure(point, metric) for metric in metrics)
         reasons = ["; ".join(point.invalid_reasons)] * invalid
         board = [point.origin.board or ABSENT] * places
-        table.add_row(point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *figures, *reasons)
-    out.print(table)
-
-
-def _table(*headers: str) -> Table:
-    table = Table(box=None)
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    return table
+        told = (_figure(point, each) for each in chosen)
+        rows.append((point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *told, *reasons))
+    print_table(out, listing((*heads, *figures, *[word("invalid")] * invalid), rows), wide=wide)
 
 
 def _usual(found: Sequence[Point]) -> tuple[Metric, ...]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --kernel.")
 
@@ -34,7 +33,7 @@ def kernel_build(
 
 
 @app.command("list")
-def kernel_list(json_output: Json = False) -> None:
+def kernel_list(wide: Wide = False, json_output: Json = False) -> None:
     """List the kernels built so far."""
     from fsjoule.kernels.build import built_kernels
 
@@ -42,12 +41,18 @@ def kernel_list(json_output: Json = False) -> None:
     if json_output:
         print_json([{**dataclasses.asdict(entry), **dataclasses.asdict(notes)} for entry, notes in built])
         return
-    table = Table("revision", "built", "took", "MiB", box=None)
-    table.add_column("path", overflow="fold")
-    for entry, notes in built:
-        size = f"{entry.size_bytes / 2**20:.0f}"
-        table.add_row(notes.git_describe, entry.created_utc, f"{notes.seconds:.0f} s", size, str(entry.path))
-    out.print(table)
+    from fsjoule.report.table import Column, listing, word
+    from fsjoule.report.terminal import print_table
+
+    columns = (word("revision"), word("built"), Column("took", "s"), Column("size", "MiB"), word("path", optional=True))
+    rows = [
+        (
+            *(notes.git_describe, entry.created_utc, f"{notes.seconds:.0f}", f"{entry.size_bytes / 2**20:.0f}"),
+            str(entry.path),
+        )
+        for entry, notes in built
+    ]
+    print_table(out, listing(columns, rows), wide=wide)
 
 
 @app.command("clean")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, out, print_json
+from fsjoule.cli.common import Json, Wide, out, print_json
 from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
@@ -26,6 +26,7 @@ def version() -> None:
 @app.command()
 def show(
     run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Show a run: its tables, where its time went, which measurements are invalid.
@@ -35,7 +36,7 @@ def show(
     from fsjoule.report.run import show_run, summary_of
 
     if not json_output:
-        show_run(run, out)
+        show_run(run, out, wide=wide)
         return
     from fsjoule.report.as_json import to_json
     from fsjoule.store.reader import load_run

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from fsjoule.cli.common import Json, out, print_json
+from fsjoule.cli.common import Json, Wide, out, print_json
 from fsjoule.errors import ResultError
 
 if TYPE_CHECKING:
     from fsjoule.model import BoardProfile, Planned, Workload
+    from fsjoule.report.table import Table
     from fsjoule.suites import Rates
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
@@ -56,6 +56,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     size_factor: Annotated[float | None, typer.Option(help="Factor for published sizes.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Published sizes and repetitions.")] = False,
     results: Annotated[Path, typer.Option(help="Earlier runs for the estimate to learn from.")] = Path("results"),
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Show what a suite measures on a board, and its cost: time, bytes written (wear) and energy.
@@ -66,6 +67,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.model import MIB
     from fsjoule.report.numbers import seconds_text
     from fsjoule.report.oneline import plan_lines
+    from fsjoule.report.terminal import print_table
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
 
@@ -105,7 +107,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     out.print(Text.assemble((choice.suite.name, "bold"), f"  {choice.suite.title}"))
     if choice.suite.source:
         out.print(f"after {choice.suite.source}", highlight=False)
-    out.print(_table(arranged.entries))
+    print_table(out, _table(arranged.entries), wide=wide)
     for part in choice.suite.leaves:
         for remark in part.remarks:
             out.print(f"{part.name}: {remark}", highlight=False, markup=False)
@@ -123,17 +125,16 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
 def _table(entries: tuple[Planned, ...]) -> Table:
     from fsjoule.model.operation import size_label
+    from fsjoule.report.table import Column, listing, word
 
-    table = Table(box=None)
-    for column in ("part", "workload", "size", "on"):
-        table.add_column(column)
+    rows: list[tuple[str, ...]] = []
     where: dict[tuple[str, Workload], list[str]] = {}
     for entry in entries:
         where.setdefault((entry.suite, entry.workload), []).append(entry.storage)
     for (part, workload), storages in sorted(where.items(), key=lambda found: _place(*found[0])):
         size = size_label(workload.size_bytes) if workload.size_bytes else ""
-        table.add_row(part, workload.label, size, ", ".join(dict.fromkeys(storages)))
-    return table
+        rows.append((part, workload.label, size, ", ".join(dict.fromkeys(storages))))
+    return listing((word("part"), word("workload"), Column("size"), word("on")), rows)
 
 
 def _place(part: str, workload: Workload) -> tuple[object, ...]:

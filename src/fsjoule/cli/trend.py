@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.model.metrics import Metric
@@ -97,6 +97,7 @@ def trend(
         Path | None,
         typer.Option("--svg", metavar="DIR", help="Write charts of the histories with a change, or of all if few."),
     ] = None,
+    wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Show where the level of a series changed, over time or over kernels.
@@ -161,7 +162,7 @@ def trend(
     else:
         _show(found, index)
     if explain:
-        _explain(again, explained, told=not json_output)
+        _explain(again, explained, told=not json_output, wide=wide)
     if page is not None and other is not None:
         _write_page(page, forge, found, other)
     if svg is not None:
@@ -247,11 +248,11 @@ def _keep(index: Index, again: list[Again], explained: list[tuple[Explanation, .
         keep_states(index, outcomes(each.confirmations, explained=bool(why)))
 
 
-def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, told: bool) -> None:
+def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, told: bool, wide: bool) -> None:
     """Say which functions cost what was confirmed; documents have no room for it."""
     for each, why in zip(again, explained, strict=True):
         if told:
-            tell_after(why, everything=False)
+            tell_after(why, everything=False, wide=wide)
         if each.confirmed:
             progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
 

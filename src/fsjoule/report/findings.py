@@ -11,7 +11,7 @@ from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, range_text, signed
-from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Judged
@@ -65,6 +65,11 @@ def shown_text(shown: Sequence[Finding[object]], rest: Sequence[Finding[object]]
 def rest_text(rest: Sequence[Finding[object]]) -> str:
     """`40 more figures: 38 unchanged, 2 not decided`."""
     return f"{counted(len(rest), 'more figure')}: {counts_text(rest)}"
+
+
+def more_text(rest: Sequence[Finding[object]]) -> str:
+    """How a list of findings goes on, or nothing."""
+    return f"and {rest_text(rest)} (--all shows them)" if rest else ""
 
 
 def finding_table(

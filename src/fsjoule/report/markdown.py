@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fsjoule.report.tables import Table
+from fsjoule.report.table import Table
 
 
 def folded(title: str, lines: Sequence[str]) -> Iterator[str]:

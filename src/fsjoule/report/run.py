@@ -52,11 +52,11 @@ def _gate_of(loaded: LoadedRun) -> Gated | None:
     return from_document(content)
 
 
-def show_run(folder: Path, console: Console) -> None:
+def show_run(folder: Path, console: Console, *, wide: bool = False) -> None:
     """Print the tables of a run folder. Raises ResultError if it cannot be read."""
     loaded = load_run(folder)
     page = loaded.path / PAGE
-    print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None)
+    print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None, wide=wide)
 
 
 def summary_of(loaded: LoadedRun) -> Summary:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
 from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow
+from fsjoule.report.table import Cell, Column, Filled, Table, assembled
 from fsjoule.statistics.spread import Spread
 
 
@@ -21,9 +20,6 @@ class Counted(Protocol):
 
 R = TypeVar("R", bound=Counted)
 S = TypeVar("S", FioRow, TimedRow)
-Filled = tuple["Column", list["Cell"]]
-"""A column with its cells."""
-
 # Before a figure that fewer than n repetitions have; the table's footnote explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (
@@ -32,92 +28,6 @@ FOOTNOTE: Final = (
 
 # The name of columns of published figures.
 PUBLISHED: Final = "published"
-
-
-class Tone(StrEnum):
-    """The meaning of a cell's colour; its text says it too."""
-
-    PLAIN = "plain"
-    GOOD = "good"
-    BAD = "bad"
-    DOUBT = "doubt"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """`text`, and its deviation, which a narrow page shows below."""
-
-    text: str
-    sd: str = ""
-    tone: Tone = Tone.PLAIN
-
-    @property
-    def joined(self) -> str:
-        return f"{self.text} {self.sd}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`name` with its unit. Words are aligned left, figures right.
-
-    `head` columns identify a row. A column that `joins` belongs to the one before it. `optional` columns may be left
-    out of a narrow table.
-    """
-
-    name: str
-    unit: str = ""
-    is_figure: bool = True
-    head: bool = False
-    joins: bool = False
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`breaks` holds the indices of rows before which a new group begins."""
-
-    title: str
-    simulated: bool
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    breaks: frozenset[int] = frozenset()
-
-    def part(self, columns: Sequence[int]) -> Table:
-        rows = tuple(tuple(row[i] for i in columns) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[i] for i in columns), rows=rows)
-
-    def widths(self, gap: int) -> list[int]:
-        """Each column's width in characters, with a `gap`."""
-        return [
-            max(len(column.name), len(column.unit), *(len(row[i].joined) for row in self.rows), 0) + gap
-            for i, column in enumerate(self.columns)
-        ]
-
-    def fitted(self, width: int, gap: int) -> Table:
-        """The table without the last optional columns that do not fit into `width` characters."""
-        widths = self.widths(gap)
-        kept = list(range(len(widths)))
-        while sum(widths[i] for i in kept) - gap > width and self.columns[kept[-1]].optional:
-            kept.pop()
-        return self.part(kept)
-
-    def split(self, width: int, gap: int) -> list[Table]:
-        """Narrower tables, each with all head columns, that fit into `width` characters as far as possible."""
-        widths = self.widths(gap)
-        heads = [i for i, column in enumerate(self.columns) if column.head]
-        parts: list[list[int]] = []
-        for i, column in enumerate(self.columns):
-            if column.joins:
-                parts[-1].append(i)
-            elif not column.head:
-                parts.append([i])
-        packed: list[list[int]] = []
-        for part in parts:
-            if packed and sum(widths[i] for i in [*heads, *packed[-1], *part]) - gap <= width:
-                packed[-1] += part
-            else:
-                packed.append(part)
-        return [self.part([*heads, *part]) for part in packed]
 
 
 _PART: Final = Column("part", is_figure=False, head=True)
@@ -132,11 +42,11 @@ def fio_table(summary: Summary) -> Table:
     rows = summary.fio
     columns = [
         figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        figures(rows, Column("IOPS"), lambda row: row.iops, most=0),
-        figures(rows, Column("power", "W"), lambda row: row.power_w),
+        figures(rows, Column("IOPS", optional=True), lambda row: row.iops, most=0),
+        figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
         figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
-        figures(rows, Column("net", "mJ/MiB"), lambda row: row.energy_net_mj_per_mib),
-        figures(rows, Column("write ampl."), lambda row: row.write_amplification, most=2),
+        figures(rows, Column("net", "mJ/MiB", optional=True), lambda row: row.energy_net_mj_per_mib),
+        figures(rows, Column("write ampl.", optional=True), lambda row: row.write_amplification, most=2),
     ]
     return _series_table("Throughput and energy", summary, rows, columns)
 
@@ -160,9 +70,9 @@ def timed_table(summary: Summary) -> Table:
     rows = summary.timed
     columns = [
         figures(rows, Column("time", "s"), lambda row: row.duration_s),
-        figures(rows, Column("power", "W"), lambda row: row.power_w),
+        figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
         figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
-        figures(rows, Column("net", "mJ"), lambda row: row.energy_net_mj, most=1),
+        figures(rows, Column("net", "mJ", optional=True), lambda row: row.energy_net_mj, most=1),
     ]
     return _series_table("Timed operations", summary, rows, columns)
 
@@ -178,10 +88,16 @@ def published_table(summary: Summary) -> Table | None:
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
-        (Column(PUBLISHED, "MiB/s", joins=True), [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published]),
+        (
+            Column(PUBLISHED, "MiB/s", joins=True, optional=True),
+            [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published],
+        ),
         (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
         energy,
-        (Column(PUBLISHED, "mJ/MiB", joins=True), [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published]),
+        (
+            Column(PUBLISHED, "mJ/MiB", joins=True, optional=True),
+            [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published],
+        ),
         (Column("ratio", joins=True), [Cell(ratio_text(row.energy_ratio)) for row in rows]),
     ]
     return _series_table("Beside the published figures", summary, rows, columns, with_n=False)
@@ -233,11 +149,11 @@ def projected_table(summary: Summary) -> Table | None:
 
     columns = [
         figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        figures(rows, Column("its CPU", "s/MiB"), lambda row: row.cpu_s_per_mib, most=5),
-        figures(rows, Column("its energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
-        projected(Column("requests", "1/MiB"), lambda p: p.requests_per_mib),
-        projected(Column("card", "MiB/s"), lambda p: p.card_mib_per_s),
-        projected(Column("card", "mJ/MiB"), lambda p: p.card_mj_per_mib),
+        figures(rows, Column("its CPU", "s/MiB", optional=True), lambda row: row.cpu_s_per_mib, most=5),
+        figures(rows, Column("its energy", "mJ/MiB", optional=True), lambda row: row.energy_mj_per_mib),
+        projected(Column("requests", "1/MiB", optional=True), lambda p: p.requests_per_mib),
+        projected(Column("card", "MiB/s", optional=True), lambda p: p.card_mib_per_s),
+        projected(Column("card", "mJ/MiB", optional=True), lambda p: p.card_mj_per_mib),
         projected(Column("with card", "MiB/s"), lambda p: p.both_mib_per_s),
         projected(Column("with card", "mJ/MiB"), lambda p: p.both_mj_per_mib),
     ]
@@ -299,10 +215,3 @@ def repetitions(rows: Sequence[Repeated]) -> Filled:
     """The column of valid repetitions, `4 of 5` if some are invalid."""
     counts = [f"{row.valid} of {row.valid + row.invalid}" if row.invalid else str(row.valid) for row in rows]
     return _N, [Cell(count) for count in counts]
-
-
-def assembled(title: str, columns: Sequence[Filled], *, simulated: bool, groups: Sequence[str]) -> Table:
-    """A table of filled columns, with a break wherever a row's group differs from the one before."""
-    breaks = frozenset(i for i, (above, below) in enumerate(pairwise(groups), start=1) if above != below)
-    rows = tuple(zip(*(cells for _, cells in columns), strict=True))
-    return Table(title, simulated, tuple(column for column, _ in columns), rows, breaks)

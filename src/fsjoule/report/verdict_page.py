@@ -14,7 +14,7 @@ from fsjoule.report.explanation.section import section
 from fsjoule.report.findings import TONES
 from fsjoule.report.forest_chart import NOTE, Findings, forest_charts
 from fsjoule.report.run import PAGE
-from fsjoule.report.tables import Table, Tone
+from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.explanation.changes import Explanation

@@ -53,6 +53,7 @@ FLAGS: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"dest": "profiled", "action": "store_true"},
         "keep with each measurement what was executed in it (docs/explain.md); for a board in guest time",
     ),
+    "--wide": ({"action": "store_true"}, "show all columns of the tables at the end, however wide"),
     "--allow-missing-energy": (
         {"action": "store_true"},
         "exit with 0 even if measurements have no energy (default: 4, a fault of the lab)",

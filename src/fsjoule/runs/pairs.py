@@ -31,6 +31,7 @@ from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Observer, Session
 from fsjoule.statistics.order import Turn
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.suites import Pace
 from fsjoule.verdicts.pairs import Enough, Pair, Test
 
 # More boots do not help a side whose boots fail this often in a row.
@@ -74,6 +75,7 @@ def measure_pairs(
             target = closing.enter_context(lab.labgrid_target(environment.path))
         bench = closing.enter_context(session.run(target))
         session.expected = len(session.plan.entries)
+        session.pace = Pace(session.plan.entries, may_end_early=True)
         with interrupts.interruptible():
             pairs, ended = run_pairs(bench, enough)
             session.ended_early = ended

@@ -7,7 +7,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,12 +35,13 @@ from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run_file
-from fsjoule.suites import check_modules
+from fsjoule.suites import Pace, check_modules
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
 # Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
+_BOOTING: Final = ("flash", "boot")  # phases of a run
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set-up, in seconds of the epoch
 
 
@@ -66,6 +67,7 @@ class Session:
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
     `cards` is the folder of the card images; without it, the cache. `observer` hears of the run.
+    With a `pace` each measurement is followed by the time that is left.
     """
 
     choice: Choice
@@ -82,9 +84,12 @@ class Session:
     expected: int = field(default=0, init=False)
     ended_early: str | None = field(default=None, init=False)
     stopped: str | None = field(default=None, init=False)
+    pace: Pace | None = field(default=None, init=False)
     _setup_s: float = field(default=0.0, init=False)
     _folder: Path | None = field(default=None, init=False)
+    _phases_s: Mapping[str, float] = field(default_factory=dict[str, float], init=False)
     _measurements: int = field(default=0, init=False)
+    _spent_s: tuple[float, float] = field(default=(0.0, 0.0), init=False)
     _without_energy: list[str] = field(default_factory=list[str], init=False)
     _kernels: tuple[kernels.TakenKernel, ...] = field(default=(), init=False)
     _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
@@ -214,6 +219,8 @@ class Session:
             )
             bench.phases.add("setup", self._setup_s)
             bench.begin()
+            self._phases_s = bench.phases.spent_s
+            self._spent_s = self._spent()
             self._folder = folder.path
             if self.choice.profiled:
                 programs = card_programs(self.profile.recipe, progress=self.say)
@@ -273,9 +280,9 @@ class Session:
     def folder(self) -> Path | None:
         return self._folder
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console, *, wide: bool) -> None:
         if self._folder is not None:
-            show_run(self._folder, console)
+            show_run(self._folder, console, wide=wide)
 
     def lost_energy(self) -> str:
         """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""
@@ -296,9 +303,22 @@ class Session:
     def _measured(self, measurement: Measurement) -> None:
         self._note_energy(measurement)
         line = one_line(measurement, kernel=len(self.plan.kernels) > 1)
-        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}")
+        left = self._left(measurement)
+        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}{f'; {left}' if left else ''}")
         if self.observer is not None:
             self.observer.stored(measurement)
+
+    def _left(self, measurement: Measurement) -> str:
+        """The time that is left, in words; nothing before it is known."""
+        if self.pace is None:
+            return ""
+        before, self._spent_s = self._spent_s, self._spent()
+        self.pace.note(measurement.number, self._spent_s[0] - before[0], self._spent_s[1] - before[1])
+        return self.pace.text
+
+    def _spent(self) -> tuple[float, float]:
+        """The time now, and the seconds that boots have taken so far."""
+        return time.monotonic(), sum(self._phases_s.get(name, 0.0) for name in _BOOTING)
 
     def _write_page(self, folder: Path) -> None:
         try:

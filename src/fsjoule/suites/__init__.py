@@ -17,6 +17,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.suites.discovery import defined
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
+from fsjoule.suites.pace import Pace
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
     Arranged,
@@ -35,6 +36,7 @@ __all__ = [
     "SUITES",
     "Arranged",
     "Estimate",
+    "Pace",
     "Planning",
     "Rates",
     "Space",

@@ -41,13 +41,18 @@ class Estimate:
 
 
 def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
+    boots = boots_of(entries)
+    seconds = boots * rates.boot_s + sum(seconds_of(entry, rates) for entry in entries)
+    written = sum(e.workload.written_bytes(_speed_mib_per_s(e, rates)) for e in entries)
+    return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
+
+
+def boots_of(entries: Sequence[Planned]) -> int:
+    """How often the board boots for these entries."""
     cuts = [e for e in entries if e.workload.cuts_power]
     others = [e for e in entries if not e.workload.cuts_power]
     boots = len({(e.repetition, e.kernel, e.provision, e.provision == "root" and e.filesystem) for e in others})
-    boots += len(cuts) + len({(e.kernel, e.provision) for e in cuts})
-    seconds = boots * rates.boot_s + sum(_seconds(entry, rates) for entry in entries)
-    written = sum(e.workload.written_bytes(_speed_mib_per_s(e, rates)) for e in entries)
-    return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
+    return boots + len(cuts) + len({(e.kernel, e.provision) for e in cuts})
 
 
 def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
@@ -91,7 +96,8 @@ def _speed_mib_per_s(entry: Planned, rates: Rates) -> float:
     return rates.mib_per_s.get((entry.storage, entry.workload.operation.value)) or rates.default_mib_per_s
 
 
-def _seconds(entry: Planned, rates: Rates) -> float:
+def seconds_of(entry: Planned, rates: Rates) -> float:
+    """An entry's seconds without those of its boot."""
     if entry.workload.is_boot:
         return 0.0  # counted as a boot
     guess_s = entry.workload.seconds(_speed_mib_per_s(entry, rates))

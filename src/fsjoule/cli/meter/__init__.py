@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, err, labelled, out, print_json, progress
 from fsjoule.cli.meter.calibrate import calibrate
-from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts, named
+from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.cli.meter.record import record_command
 from fsjoule.cli.meter.run import run
 from fsjoule.cli.meter.selftest import selftest
@@ -19,13 +18,16 @@ from fsjoule.cli.meter.watch import watch
 from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsjoule.meter.links.finder import Found
     from fsjoule.meter.protocol.frames import InfoFrame
 
 app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
 
 @app.command("list")
-def list_meters(json_output: Json = False) -> None:
+def list_meters(wide: Wide = False, json_output: Json = False) -> None:
     """List the meters at this computer's serial ports and in its virtual labs, listening to each port for 1.5 s.
 
     It sends nothing, and leaves ports alone that another program has open. Exit code 3 if there is no meter.
@@ -49,10 +51,7 @@ def list_meters(json_output: Json = False) -> None:
             ]
         )
     else:
-        table = Table("address", "meter", "firmware", "samples/s", "where", box=None)
-        for each in found:
-            table.add_row(each.address, *_found(each.info, each.why_not), each.where)
-        out.print(table if found else "there is no serial port, and no virtual lab is up")
+        _show_meters(found, wide=wide)
     raise typer.Exit(0 if any(each.info for each in found) else 3)
 
 
@@ -63,10 +62,27 @@ app.command()(calibrate)
 app.command()(selftest)
 
 
-def _found(frame: InfoFrame | None, why_not: str) -> tuple[Text, str, str]:
-    if frame is None:
-        return Text(why_not, style="dim"), "", ""
-    return named(frame.info), frame.info.firmware, str(frame.info.rate_hz)
+def _show_meters(found: Sequence[Found], *, wide: bool) -> None:
+    from fsjoule.report.table import Cell, Column, Tone, listing, word
+    from fsjoule.report.terminal import named_lines, print_table
+
+    meters = [(each, each.info.info) for each in found if each.info]
+    if meters:
+        rows = [
+            (
+                each.address,
+                info.serial_number,
+                Cell("simulated" if info.simulated else "", tone=Tone.DOUBT),
+                *(info.firmware, str(info.rate_hz), each.where),
+            )
+            for each, info in meters
+        ]
+        columns = (*map(word, ("address", "meter", "", "firmware")), Column("samples/s"), word("where"))
+        print_table(out, listing(columns, rows), wide=wide)
+    if others := [(each.address, f"{each.why_not} ({each.where})") for each in found if not each.info]:
+        out.print(named_lines("Ports without a meter", others))
+    if not found:
+        out.print("there is no serial port, and no virtual lab is up")
 
 
 @app.command()
@@ -93,23 +109,18 @@ def info(
     if json_output:
         print_json(as_document(frame) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
         return
-    table = _info_table(frame)
-    table.add_row("uncertainty", uncertainty.text(volts, amperes))
-    table.add_row("", uncertainty.causes())
-    out.print(table)
+    _show_info(frame, ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes()))
     for notice in notices(frame):
         out.print(labelled("note", "yellow", notice), soft_wrap=True)
 
 
-def _info_table(frame: InfoFrame) -> Table:
+def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:
     from fsjoule.meter.tools import words
+    from fsjoule.report.terminal import named_lines
 
     info, calibration, now_s = frame.info, frame.info.calibration, time.time()
-    table = Table(box=None, show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    rows: list[tuple[str, Any]] = [
-        ("meter", named(info)),
+    rows = [
+        ("meter", f"{info.serial_number}{'  simulated' if info.simulated else ''}"),
         ("firmware", f"{info.firmware}, protocol {info.protocol}"),
         ("samples", f"{info.rate_hz} a second; {words.adc_text(info)}"),
         ("shunt", f"{info.shunt_uohm * 1e-6:g} Ohm, {info.shunt_range_mv} mV: up to {words.full_scale_a(info):.3g} A"),
@@ -117,9 +128,7 @@ def _info_table(frame: InfoFrame) -> Table:
         ("gain", words.gain_text(calibration, now_s)),
         ("last start", f"by {frame.status.reset_cause.value}; stream {frame.status.stream_id:08x}"),
     ]
-    for row in rows:
-        table.add_row(*row)
-    return table
+    out.print(named_lines("", [(Text(name, "bold"), text) for name, text in (*rows, *more)]))
 
 
 @app.command("set")
@@ -161,4 +170,4 @@ def set_(
         print_json(as_document(frame))
     else:
         err.print("set and saved" if save else "set, not saved")
-        out.print(_info_table(frame))
+        _show_info(frame)

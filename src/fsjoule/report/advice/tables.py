@@ -8,13 +8,14 @@ from typing import Final
 from fsjoule.model import FileFate
 from fsjoule.report.advice.words import short_figure
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.verdicts.advice.advise import Advice, Axis
 from fsjoule.verdicts.advice.figures import Figures
 
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
 _MS: Final = 1e3
+_SIDE_BY_SIDE: Final = 4  # filesystems, for columns of their own
 
 _Get = Callable[[Figures], Estimate | None]
 
@@ -26,14 +27,14 @@ def figures_table(advice: Advice) -> Table:
         (Column("energy", "J a day"), lambda one: one.energy_j, Axis.ENERGY),
         (Column("files lost", "a year"), lambda one: one.losses.per_year if one.losses else None, Axis.LOSS),
         (Column("wait, p99", "ms"), lambda one: _in_ms(one.wait_s), Axis.WAIT),
-        (Column("written", "MiB a day"), lambda one: one.written_mib, Axis.WEAR),
+        (Column("written", "MiB a day", optional=True), lambda one: one.written_mib, Axis.WEAR),
     ]
     if battery:
-        columns.insert(1, (Column("battery", "hours"), lambda one: one.battery_h, None))
+        columns.insert(1, (Column("battery", "hours", optional=True), lambda one: one.battery_h, None))
     if card:
-        columns.append((Column("card", "years"), lambda one: one.years, None))
-    columns.append((Column("mount after a cut", "ms"), lambda one: _in_ms(one.mount_s), Axis.MOUNT))
-    columns.append((Column("fsck", "ms"), lambda one: _in_ms(one.fsck_s), None))
+        columns.append((Column("card", "years", optional=True), lambda one: one.years, None))
+    columns.append((Column("mount after a cut", "ms", optional=True), lambda one: _in_ms(one.mount_s), Axis.MOUNT))
+    columns.append((Column("fsck", "ms", optional=True), lambda one: _in_ms(one.fsck_s), None))
     used = [each for each in columns if any(each[1](one) for one in advice.figures)]
     rows = [
         (Cell(one.label), *(_cell(get(one), _tone(advice, axis, one)) for _, get, axis in used))
@@ -64,7 +65,7 @@ def _tone(advice: Advice, axis: Axis | None, one: Figures) -> Tone:
 
 
 def joules_table(advice: Advice) -> Table:
-    """Joules a day by part, and idle: why one filesystem takes more than another."""
+    """Joules a day by part, and idle: why one filesystem takes more than another. Many filesystems have a row each."""
     known = [one for one in advice.figures if one.energy_j and one.shares]
     parts = [share.part for share in known[0].shares] if known else []
     rows: list[tuple[Cell, ...]] = []
@@ -76,6 +77,12 @@ def joules_table(advice: Advice) -> Table:
         rows.append((Cell("idle"), Cell(""), *(Cell(short_figure(each)) for each in idle)))
     heads = (Column("part", is_figure=False, head=True), Column("workload", is_figure=False, head=True))
     columns = (*heads, *(Column(one.label, "J a day") for one in known))
+    if len(known) > _SIDE_BY_SIDE:
+        columns = (
+            _FILESYSTEM,
+            *(Column(row[1].text or row[0].text, "J a day", optional=i > 0) for i, row in enumerate(rows)),
+        )
+        rows = [(Cell(one.label), *(row[len(heads) + i] for row in rows)) for i, one in enumerate(known)]
     return Table("Where the joules go", advice.evidence.simulated, columns, tuple(rows))
 
 
@@ -102,7 +109,7 @@ def cuts_table(advice: Advice) -> Table:
         Column("95 %"),
         Column("not mountable"),
         Column("files"),
-        *(Column(fate.value) for fate in fates),
+        *(Column(fate.value, optional=True) for fate in fates),
     )
     return Table("Power cuts: files whose fsync had returned", advice.evidence.simulated, columns, tuple(rows))
 

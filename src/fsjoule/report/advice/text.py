@@ -9,12 +9,12 @@ from rich.text import Text
 
 from fsjoule.report.advice import words
 from fsjoule.report.advice.tables import tables
-from fsjoule.report.text import footnote, named_lines, rich_table
+from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.verdicts.advice.advise import Advice
 
 
-def print_advice(console: Console, advice: Advice) -> None:
-    for renderable in _renderables(advice, console.width):
+def print_advice(console: Console, advice: Advice, *, wide: bool = False) -> None:
+    for renderable in _renderables(advice, room_of(console, wide=wide)):
         console.print(renderable, crop=False)
     for what, command in words.missing(advice):
         # Commands are for copying: neither wrapped nor coloured.
@@ -22,10 +22,10 @@ def print_advice(console: Console, advice: Advice) -> None:
         console.print(f"  {command}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _renderables(advice: Advice, width: int) -> Iterator[ConsoleRenderable]:
+def _renderables(advice: Advice, room: int | None) -> Iterator[ConsoleRenderable]:
     yield Text(words.headline(advice), style="bold")
     for table in tables(advice):
-        yield from rich_table(table, width)
+        yield from table_lines(table, room)
     yield footnote(words.rules(advice.criteria))
     sections = {
         "Ruled out": words.ruled_out(advice),
@@ -35,7 +35,7 @@ def _renderables(advice: Advice, width: int) -> Iterator[ConsoleRenderable]:
     }
     for title, lines in sections.items():
         if lines:
-            yield named_lines(title, lines, "")
+            yield named_lines(title, lines)
     if notes := words.notes(advice):
         yield Text("\nTo know", style="bold yellow")
         yield from map(Text, notes)

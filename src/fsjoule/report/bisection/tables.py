@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fsjoule.report.bisection import words
-from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.statistics.bisection.posterior import gathered, possible_positions
 from fsjoule.statistics.ratios import Floats
 from fsjoule.verdicts.bisection.figures import metric_of
@@ -75,6 +75,6 @@ def boot_table(state: State) -> Table:
         Column("variant", is_figure=False),
         Column("purpose", is_figure=False),
         *(Column(name, metric_of(name).unit) for name in figures),
-        Column("run", is_figure=False),
+        Column("run", is_figure=False, optional=True),
     )
     return Table("Boots", state.asked.simulated, columns, tuple(rows))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fsjoule.report.comparison import words
 from fsjoule.report.findings import comparison_table, notable, rest_text
-from fsjoule.report.tables import Tone
+from fsjoule.report.table import Tone
 from fsjoule.report.verdict_page import VerdictPage
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared

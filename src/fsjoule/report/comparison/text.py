@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.comparison import words
-from fsjoule.report.findings import comparison_table, most_important, shown_text
-from fsjoule.report.text import finding_lines, footnote, named_lines
+from fsjoule.report.findings import comparison_table, more_text, most_important, shown_text
+from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared
 
@@ -18,22 +18,24 @@ _LISTED: Final = 20
 
 
 def print_comparison(
-    console: Console, compared: Compared, *, only_changes: bool = False, everything: bool = False
+    console: Console, compared: Compared, *, only_changes: bool = False, everything: bool = False, wide: bool = False
 ) -> None:
     """Print the answer, the most important figures, the boots that would decide the rest, and the figures left out."""
-    for renderable in _renderables(compared, console.width, only_changes=only_changes, everything=everything):
+    for renderable in _renderables(
+        compared, room_of(console, wide=wide), only_changes=only_changes, everything=everything
+    ):
         console.print(renderable, crop=False)
 
 
 def _renderables(
-    compared: Compared, width: int, *, only_changes: bool, everything: bool
+    compared: Compared, room: int | None, *, only_changes: bool, everything: bool
 ) -> Iterator[ConsoleRenderable]:
     yield Text(words.headline(compared), style="bold red" if Outcome.REGRESSED in compared.counts else "bold")
     wanted = [one for one in compared.findings if one.changed or not only_changes]
     shown, rest = most_important(wanted, everything=everything)
     if shown:
         table = comparison_table(shown_text(shown, rest), shown, simulated=compared.simulated)
-        yield from finding_lines(table, rest, width)
+        yield from table_lines(table, room, more_text(rest))
         yield footnote(words.rules(compared.criteria))
     yield Text("")
     for name, text in words.side_facts(compared):

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from fsjoule.report.explanation import words
 from fsjoule.report.explanation.picture import draw
 from fsjoule.report.explanation.table import function_table
-from fsjoule.report.tables import Table
+from fsjoule.report.table import Table
 from fsjoule.report.template import marked_up
 from fsjoule.verdicts.explanation.changes import Explanation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fsjoule.report.explanation import words
-from fsjoule.report.tables import Cell, Column, Table, Tone
+from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.verdicts.explanation.changes import Change, Explanation, FunctionChange
 
 

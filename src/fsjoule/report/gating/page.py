@@ -8,7 +8,7 @@ from typing import Final
 
 from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.gating import words
-from fsjoule.report.tables import Tone
+from fsjoule.report.table import Tone
 from fsjoule.report.verdict_page import VerdictPage
 from fsjoule.verdicts.explanation.changes import Explanation
 from fsjoule.verdicts.gated import Gated, GateVerdict

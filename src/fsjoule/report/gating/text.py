@@ -8,9 +8,9 @@ from typing import Final
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
-from fsjoule.report.findings import gate_table, most_important, shown_text
+from fsjoule.report.findings import gate_table, more_text, most_important, shown_text
 from fsjoule.report.gating import words
-from fsjoule.report.text import finding_lines, footnote, named_lines
+from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.verdicts.gated import Gated, GateVerdict
 
 _STYLES: Final = {
@@ -22,18 +22,18 @@ _STYLES: Final = {
 }
 
 
-def print_gate(console: Console, gated: Gated, *, everything: bool = False) -> None:
+def print_gate(console: Console, gated: Gated, *, everything: bool = False, wide: bool = False) -> None:
     """Print the answer, the most important figures, and the boots and figures that the test left out."""
-    for renderable in _renderables(gated, console.width, everything=everything):
+    for renderable in _renderables(gated, room_of(console, wide=wide), everything=everything):
         console.print(renderable, crop=False)
 
 
-def _renderables(gated: Gated, width: int, *, everything: bool) -> Iterator[ConsoleRenderable]:
+def _renderables(gated: Gated, room: int | None, *, everything: bool) -> Iterator[ConsoleRenderable]:
     yield Text(words.headline(gated), style=_STYLES[gated.verdict])
     if gated.findings:
         shown, rest = most_important(gated.findings, everything=everything)
         table = gate_table(shown_text(shown, rest), shown, simulated=gated.simulated)
-        yield from finding_lines(table, rest, width)
+        yield from table_lines(table, room, more_text(rest))
         yield footnote(words.rules(gated))
     notes, faults = ([("-", text) for text in texts] for texts in (gated.notes, gated.faults))
     for title, lines in (("Notes", notes), *words.unused(gated), ("Faults of the lab", faults)):

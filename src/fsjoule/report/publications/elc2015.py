@@ -22,7 +22,7 @@ from fsjoule.report.publications.view import (
     table,
     words,
 )
-from fsjoule.report.tables import Cell, Column, Filled, Table
+from fsjoule.report.table import Cell, Column, Filled, Table
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row
 

@@ -12,7 +12,8 @@ from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, 
 from fsjoule.report.publications.drawing import drawn_by, lines
 from fsjoule.report.publications.sections import Drawing, Section
 from fsjoule.report.publications.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
-from fsjoule.report.tables import PUBLISHED, Cell, Column, Filled, Table
+from fsjoule.report.table import Cell, Column, Filled, Table
+from fsjoule.report.tables import PUBLISHED
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import PublishedFigure, Quantity

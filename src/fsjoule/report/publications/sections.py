@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fsjoule.report.tables import PUBLISHED, Table
+from fsjoule.report.table import Table
+from fsjoule.report.tables import PUBLISHED
 
 Drawing = Callable[[], str | None]
 """A chart as SVG, drawn on request, because the terminal needs none. None if there is nothing to draw."""

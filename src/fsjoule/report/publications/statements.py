@@ -10,7 +10,7 @@ from typing import Final
 
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
 from fsjoule.report.publications.view import View
-from fsjoule.report.tables import Tone
+from fsjoule.report.table import Tone
 from fsjoule.statistics.spread import Proportion, Spread
 from fsjoule.suites.published.cells import Cell, Found
 from fsjoule.suites.published.doubts import Doubt

@@ -11,7 +11,8 @@ from fsjoule.model import SeriesKey
 from fsjoule.model.labels import series_labels
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.tables import FEWER, PUBLISHED, Cell, Column, Filled, Table, Tone, assembled, figures, repetitions
+from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
+from fsjoule.report.tables import FEWER, PUBLISHED, figures, repetitions
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import Cell as PublishedCell
@@ -153,7 +154,10 @@ def published_columns(
         for row, figure in zip(rows, published, strict=True)
     ]
     return [
-        (Column(PUBLISHED, quantity.unit, joins=True), [view.published_cell(figure) for figure in published]),
+        (
+            Column(PUBLISHED, quantity.unit, joins=True, optional=True),
+            [view.published_cell(figure) for figure in published],
+        ),
         (Column("ratio", joins=True), [Cell(ratio_text(ratio)) for ratio in ratios]),
     ]
 
