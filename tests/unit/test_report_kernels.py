@@ -67,7 +67,7 @@ def test_a_kernel_without_a_figure_has_a_dash(made: MadeRun) -> None:
 
 
 def test_tables_by_kernel_are_in_one_piece_and_name_what_they_leave_out(made: MadeRun) -> None:
-    for width, wide in ((60, False), (80, False), (120, False), (60, True)):
+    for width, wide in ((64, False), (80, False), (120, False), (64, True)):
         sink = io.StringIO()
         print_summary(Console(file=sink, width=width), summarise(made.run, made.measurements), wide=wide)
         text = sink.getvalue()
