@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from fsjoule.cli.common import Json, Wide, out, print_json, progress
 from fsjoule.errors import ConfigError
@@ -55,20 +56,15 @@ def image_list(wide: Wide = False, json_output: Json = False) -> None:
     if json_output:
         print_json([dataclasses.asdict(entry) for entry in entries])
         return
-    from fsjoule.report.table import Cell, Column, Tone, listing, word
+    from fsjoule.report.table import Column, listing, word
     from fsjoule.report.terminal import print_table
 
-    damaged = [word("damaged")] if any(entry.damage for entry in entries) else []
-    columns = (word("stage"), word("name"), Column("MiB"), *damaged, word("path", optional=True))
-    rows = [
-        (
-            *(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}"),
-            *([Cell(entry.damage or "", tone=Tone.BAD)] if damaged else []),
-            str(entry.path),
-        )
-        for entry in entries
-    ]
+    columns = (word("stage"), word("name"), Column("MiB"), word("path", optional=True))
+    rows = [(entry.stage, entry.name, f"{entry.size_bytes / 2**20:.0f}", str(entry.path)) for entry in entries]
     print_table(out, listing(columns, rows), wide=wide)
+    for entry in entries:
+        if entry.damage:
+            out.print(Text(f"damaged: {entry.stage} {entry.name}: {entry.damage}", style="red"))
 
 
 @app.command("clean")
