@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -71,6 +72,16 @@ def _within(done: Callable[[], object]) -> None:
 def _resources() -> int:
     with connected() as coordinator:
         return len(coordinator.place("bench").acquired_resources)
+
+
+@pytest.mark.usefixtures("coordinator")
+def test_a_closed_connection_has_no_thread_left() -> None:
+    """A daemon thread that Python stops while it holds gRPC's lock keeps the program from exiting."""
+    before = set(threading.enumerate())
+    for _ in range(20):
+        with connected() as coordinator:
+            coordinator.place("bench")
+        assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.usefixtures("coordinator")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ _ANSWER_TIMEOUT_S: Final = 10.0
 _CALL_TIMEOUT_S: Final = 30.0
 # The release of a place may wait this long for a slow exporter.
 _SETTLE_TIMEOUT_S: Final = 15.0
+_THREADS_TIMEOUT_S: Final = 5.0
 # The coordinator identifies clients by connection: channels to one address must not share one.
 _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -76,12 +78,18 @@ class Coordinator:
         self._answered: dict[int, threading.Event] = {}
         self._numbers = count(1)
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._threads: set[threading.Thread] = set()
         self._channel = grpc.insecure_channel(_target(self.address), options=_OPTIONS)
         self.stub: Any = services.CoordinatorStub(self._channel)
         for request in _subscription():
             self._requests.put(request)
-        self._call: Any = self.stub.ClientStream(iter(self._requests.get, None))
-        threading.Thread(target=self._listen, daemon=True, name="fsjoule-coordinator").start()
+        self._call: Any = self.stub.ClientStream(self._sent())
+        self._stream_ended = threading.Event()
+        if not self._call.add_callback(self._end_of_stream):
+            self._stream_ended.set()
+        listening = threading.Thread(target=self._listen, daemon=True, name="fsjoule-coordinator")
+        self._threads.add(listening)
+        listening.start()
         try:
             self.sync(limit_s)
         except BaseException:
@@ -151,9 +159,29 @@ class Coordinator:
         return next((each for each in found if each.token == token), None)
 
     def close(self) -> None:
+        """End the connection and its threads.
+
+        Python stops daemon threads wherever they are. gRPC's can be stopped while one holds the lock of the stream,
+        for which the stream's destructor then waits for ever: the program would never exit.
+        """
         self._requests.put(None)
         self._call.cancel()
         self._channel.close()
+        deadline = time.monotonic() + _THREADS_TIMEOUT_S
+        self._stream_ended.wait(_THREADS_TIMEOUT_S)
+        for thread in self._threads.copy() - {threading.current_thread()}:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _remember_thread(self) -> None:
+        self._threads.add(threading.current_thread())
+
+    def _end_of_stream(self) -> None:
+        self._remember_thread()  # gRPC's thread of events
+        self._stream_ended.set()
+
+    def _sent(self) -> Generator[Any]:
+        self._remember_thread()  # gRPC's thread of requests
+        yield from iter(self._requests.get, None)
 
     def _listen(self) -> None:
         try:
