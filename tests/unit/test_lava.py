@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -284,17 +287,45 @@ def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
     assert released == ["desk"]
 
 
-def test_what_a_session_leaves_behind_is_ended_and_its_first_process_spared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_session_leaves_behind_is_ended_and_its_first_process_spared(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    monkeypatch.setattr(guard, "_END_S", 1.0)
-    script = "(trap '' TERM; echo deaf; read line < fifo) & sleep 60 & trap '' TERM; read line < fifo"
-    with subprocess.Popen(["sh", "-c", script], start_new_session=True, cwd=tmp_path, stdout=subprocess.PIPE) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == b"deaf\n"
-        guard._end_session(first.pid, but=first.pid)
-        assert [each.pid for each in guard._members(first.pid)] == [first.pid]
-        assert first.poll() is None
-        guard._end_session(first.pid)
-        assert guard._members(first.pid) == []
+    script = "(trap '' TERM; echo ready; read line < fifo) & sleep 60 & trap '' TERM; read line < fifo"
+    with started(script, tmp_path) as (first, process):
+        guard.end_session(first, limit_s=1.0)
+        assert guard.members([first]) == [first]
+        assert process.poll() is None
+        guard.end_left(guard.Record(first, first, {guard.SHELL: first}), limit_s=1.0)
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
+        assert guard.members([first]) == []
+
+
+def test_all_that_a_job_leaves_behind_is_told_at_once_to_end(tmp_path: Path) -> None:
+    """The helper and the console end only after the shell has heard: one after the other they would be killed."""
+    ends = "trap 'until [ -e heard ]; do sleep 0.1; done; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    tells = "trap 'touch heard; exit 4' TERM; echo ready; while :; do sleep 0.1; done"
+    with (
+        started(ends, tmp_path) as (helper, helping),
+        started(ends, tmp_path) as (console, showing),
+        started(tells, tmp_path) as (shell, measuring),
+    ):
+        record = guard.Record(helper, helper, {"console": console, guard.SHELL: shell}, (helper,))
+        guard.end_left(record, limit_s=LIMIT_S)
+        assert [each.wait(LIMIT_S) for each in (helping, showing, measuring)] == [3, 3, 4]
+
+
+LIMIT_S = 30.0
+
+
+@contextlib.contextmanager
+def started(script: str, folder: Path) -> Generator[tuple[ProcessRef, subprocess.Popen[bytes]]]:
+    """A shell in a session of its own, that has said `ready`."""
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True, cwd=folder, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            first = ProcessRef.of(process.pid)
+            assert first is not None
+            yield first, process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -109,9 +109,7 @@ def guard(bench: Bench, job: int) -> None:
         record = Record.read(bench.place)
         try:
             if record is not None:
-                _end(lambda: [each for each in record.helpers if each.alive()])
-                for each in record.sessions.values():
-                    _end_session(each.pid)
+                end_left(record)
             off_and_free(bench)
         finally:
             if number := os.environ.get(_JOB_ID):
@@ -129,12 +127,22 @@ def power_off(bench: Bench) -> None:
         _await_guard(bench.place, record)
         record = None
     if record is not None and (shell := record.sessions.get(SHELL)) is not None and shell.alive():
-        _end_session(shell.pid, but=shell.pid)
+        end_session(shell)
     off_and_free(bench)
     if record is not None and not any(each.alive() for each in record.sessions.values()):
         # Nothing is left to watch, and whoever called the helpers may live long.
         record.guard.send(signal.SIGKILL)
         _forget(bench.place, record)
+
+
+def end_left(record: Record, *, limit_s: float = _END_S) -> None:
+    """End a job's helpers and all processes of its sessions, at once: the limit is one for all, not one for each."""
+    _end(lambda: [*(each for each in record.helpers if each.alive()), *members(record.sessions.values())], limit_s)
+
+
+def end_session(first: ProcessRef, *, limit_s: float = _END_S) -> None:
+    """End all processes of a session except its first."""
+    _end(lambda: [each for each in members([first]) if each != first], limit_s)
 
 
 def off_and_free(bench: Bench) -> None:
@@ -193,7 +201,7 @@ def _await_guard(place: str, record: Record | None) -> None:
             f"another job has the place {place!r}: process {record.job.pid}",
             hint="LAVA gives a device to one job at a time: is this place a second device?",
         )
-    if wait_gone([record.guard], _END_S + 2 * _KILLED_S + _LAB_S):
+    if wait_gone([record.guard], _END_S + _KILLED_S + _LAB_S):
         raise LabError(f"an earlier job is still being ended: process {record.guard.pid}", transient=True)
 
 
@@ -227,14 +235,9 @@ def _caller() -> ProcessRef:
     return found
 
 
-def _end_session(session: int, *, but: int | None = None) -> None:
-    """End all processes of a session except the one `but`, and wait."""
-    _end(lambda: [each for each in _members(session) if each.pid != but])
-
-
-def _end(find: Callable[[], list[ProcessRef]]) -> None:
-    """End the processes that `find` finds: SIGTERM first, SIGKILL in the end to those that are found then."""
-    for sig, wait_s in ((signal.SIGTERM, _END_S), (signal.SIGKILL, _KILLED_S)):
+def _end(find: Callable[[], list[ProcessRef]], limit_s: float) -> None:
+    """End the processes that `find` finds: SIGTERM first, SIGKILL after `limit_s` to those that are found then."""
+    for sig, wait_s in ((signal.SIGTERM, limit_s), (signal.SIGKILL, _KILLED_S)):
         left = find()
         for each in left:
             each.send(sig)
@@ -242,10 +245,12 @@ def _end(find: Callable[[], list[ProcessRef]]) -> None:
         wait_gone(left, wait_s)
 
 
-def _members(session: int) -> list[ProcessRef]:
+def members(sessions: Iterable[ProcessRef]) -> list[ProcessRef]:
+    """The living processes of the sessions, each given by its first process."""
+    wanted = {each.pid for each in sessions}
     found: list[ProcessRef] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, none used as a path
         with suppress(ProcessLookupError):
-            if name.isdecimal() and os.getsid(int(name)) == session and (one := ProcessRef.of(int(name))) is not None:
+            if name.isdecimal() and os.getsid(int(name)) in wanted and (one := ProcessRef.of(int(name))) is not None:
                 found.append(one)
     return found
