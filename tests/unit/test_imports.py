@@ -128,6 +128,14 @@ def test_what_was_measured_is_shown_without_lab_and_charts(tmp_path: Path) -> No
         assert modules & HEAVY == wanted, words
 
 
+def test_a_page_with_nothing_to_compare_needs_no_scipy(tmp_path: Path) -> None:
+    """A bench that is interrupted writes one, and who cancelled it waits."""
+    run = str(write_kernels(tmp_path, speeds={"6.1": 1.0}, boots=1, series=(1, 2)))
+    [(_, modules)] = imported(["report", "page", run])
+    assert "altair" in modules
+    assert "scipy" not in modules
+
+
 def test_a_trend_imports_no_more_than_it_needs() -> None:
     code = "import sys, json, fsjoule.verdicts.trend.trend; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))

@@ -76,15 +76,19 @@ def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = No
     All comparisons of a request belong in one call: the false discovery rate holds for all of them (Benjamini,
     Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
     """
-    from scipy.stats import false_discovery_control
-
     wanted = criteria or Criteria()
     tested = [_test(comparison, wanted) for comparison in comparisons]
     known = [t.p for t in tested if t.p is not None]
-    adjusted = iter(false_discovery_control(known, method="bh").tolist() if known else [])
+    adjusted = iter(_adjusted(known) if known else [])
     # The level that a lone change among this many comparisons must reach.
     level = min(wanted.alpha, wanted.false_discoveries / max(1, len(tested)))
     return tuple(_judge(t, None if t.p is None else float(next(adjusted)), level, wanted) for t in tested)
+
+
+def _adjusted(known: list[float]) -> list[float]:
+    from scipy.stats import false_discovery_control
+
+    return false_discovery_control(known, method="bh").tolist()
 
 
 def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
