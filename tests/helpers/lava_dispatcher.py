@@ -37,10 +37,11 @@ _START: Final = 'mount --bind "$0" /var/lib/lava && exec env -i HOME=/root LC_AL
 # What a worker starts as `lava-run`: it ends with the worker, which in a real lab may be started again meanwhile.
 _LAVA_RUN: Final = """\
 #!/bin/sh
-exec setpriv --pdeathsig TERM {python} {root}/usr/bin/lava-run "$@"
+exec setpriv --pdeathsig TERM {python} -B {root}/usr/bin/lava-run "$@"
 """
-# A cache's entry that has other files in it is damaged.
-_UNWRITTEN: Final = {"PYTHONDONTWRITEBYTECODE": "1"}
+# LAVA's own Python writes no compiled files: a cache's entry that has other files in it is damaged. It is an option and
+# not a variable, because a job's programs would inherit that: a bench would compile anew all that it needs to end.
+_PYTHON: Final = (sys.executable, "-B")
 _CHECK: Final = """
 import json, sys
 from lava_common import schemas
@@ -74,7 +75,7 @@ class Dispatcher:
         out.mkdir()
         for name, text in (("device", device), ("job", job), ("dispatcher", "dispatcher_ip: 127.0.0.1\n")):
             (out / f"{name}.yaml").write_text(text)
-        words = [sys.executable, str(self.root / "usr/bin/lava-run"), "--job-id", str(number), "--output-dir", str(out)]
+        words = [*_PYTHON, str(self.root / "usr/bin/lava-run"), "--job-id", str(number), "--output-dir", str(out)]
         words += ["--device", f"{out}/device.yaml", "--dispatcher", f"{out}/dispatcher.yaml", *options]
         (out / "lava/dispatcher/tmp").mkdir(parents=True)
         start = [*self._alone(out / "lava"), *words, f"{out}/job.yaml"]
@@ -96,7 +97,7 @@ class Dispatcher:
         lava_run = folder / "bin/lava-run"
         lava_run.write_text(_LAVA_RUN.format(python=sys.executable, root=self.root))
         lava_run.chmod(0o755)
-        words = [sys.executable, str(self.root / "usr/bin/lava-worker"), "--name", name, "--url", url, "--token", token]
+        words = [*_PYTHON, str(self.root / "usr/bin/lava-worker"), "--name", name, "--url", url, "--token", token]
         # A ping's interval is also the limit of each answer, on a machine that may be busy.
         words += ["--ping-interval", "5", "--job-log-interval", "1", "--level", "DEBUG", "--log-file", "-"]
         started = process.start([*self._alone(folder / "lava"), *words], log=folder / "worker.log")
@@ -108,17 +109,12 @@ class Dispatcher:
     def job_variables(self, folder: Path) -> dict[str, str]:
         """The variables of the jobs of the worker with that folder."""
         variables = {"HOME": "/root", "LC_ALL": "C.UTF-8", "PATH": f"{folder}/bin:{_PATH}"}
-        return variables | {"PYTHONPATH": str(self.modules)} | _UNWRITTEN
+        return variables | {"PYTHONPATH": str(self.modules)}
 
     def _alone(self, home: Path) -> list[str]:
         """The start of a command line: a mount namespace in which `home` is /var/lib/lava, and few variables."""
         start = [process.find_tool("unshare"), "--mount", "sh", "-c", _START, str(home)]
-        return [
-            *start,
-            f"PATH={_PATH}",
-            f"PYTHONPATH={self.modules}",
-            *(f"{name}={value}" for name, value in _UNWRITTEN.items()),
-        ]
+        return [*start, f"PATH={_PATH}", f"PYTHONPATH={self.modules}"]
 
     def check(self, device: str, job: str) -> None:
         """Check both strictly, as a server does with what is submitted to it. Raises LabError with what is wrong."""
@@ -132,10 +128,10 @@ class Dispatcher:
 
     def _python(self, program: str, text: str, *words: str) -> str:
         done = process.run(
-            [sys.executable, "-c", program, *words],
+            [*_PYTHON, "-c", program, *words],
             timeout_s=60,
             input_bytes=text.encode(),
-            env={"PYTHONPATH": str(self.modules), **_UNWRITTEN},
+            env={"PYTHONPATH": str(self.modules)},
         )
         return done.stdout.decode()
 
