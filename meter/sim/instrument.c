@@ -96,6 +96,16 @@ void instrument_mark_byte(struct instrument *in, uint8_t byte, int64_t time_ns)
 	fsj_meter_mark_byte(&in->meter, byte, meter_us(in, time_ns));
 }
 
+void instrument_pin_level(struct instrument *in, uint8_t level, int64_t time_ns)
+{
+	const bool high = level == '1';
+
+	if ((high || level == '0') && high != in->pin_high) {
+		in->pin_high = high;
+		fsj_meter_mark_edge(&in->meter, high, meter_us(in, time_ns));
+	}
+}
+
 void instrument_command_byte(struct instrument *in, uint8_t byte, int64_t time_ns)
 {
 	ina219_emulated_advance(&in->chip, time_ns);

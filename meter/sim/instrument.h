@@ -4,6 +4,7 @@
 #ifndef FSJOULE_SIM_INSTRUMENT_H
 #define FSJOULE_SIM_INSTRUMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fsjoule/meter.h"
@@ -17,6 +18,7 @@ struct instrument {
 	int64_t tick_ns; /**< begin of the tick under way */
 	uint32_t lost_ticks; /**< before it, of which nothing is known */
 	uint32_t streams;
+	bool pin_high;
 };
 
 /** Switch it on at `start_ns`. `options` must outlive it.
@@ -37,6 +39,9 @@ void instrument_lose(struct instrument *instrument, int64_t until_ns);
 
 /** Take a byte of the mark line, within the tick under way. */
 void instrument_mark_byte(struct instrument *instrument, uint8_t byte, int64_t time_ns);
+
+/** Take a level of the mark pin, within the tick under way: '0' or '1'. Another one than before is an edge. */
+void instrument_pin_level(struct instrument *instrument, uint8_t level, int64_t time_ns);
 
 /** Take a byte of the host, within the tick under way; it may begin another tick. */
 void instrument_command_byte(struct instrument *instrument, uint8_t byte, int64_t time_ns);

@@ -19,6 +19,7 @@ static const char usage[] =
 	"\n"
 	"  --stream-link PATH      link to be made to the terminal that carries frames and commands\n"
 	"  --marks-link PATH       link to be made to the terminal that takes the board's marks\n"
+	"  --pin-link PATH         link to be made to the terminal that takes the mark pin's levels, 0 and 1\n"
 	"  --feed PATH             ring file in which a virtual board says what it draws\n"
 	"  --load VOLTS,AMPERES    a constant load instead of a feed\n"
 	"  --replay PATH           records as in a feed, one after the other; the stream goes to stdout\n"
@@ -37,6 +38,7 @@ static const char usage[] =
 enum {
 	STREAM_LINK = 1,
 	MARKS_LINK,
+	PIN_LINK,
 	FEED,
 	LOAD,
 	REPLAY,
@@ -57,6 +59,7 @@ enum {
 static const struct option names[] = {
 	{"stream-link", required_argument, NULL, STREAM_LINK},
 	{"marks-link", required_argument, NULL, MARKS_LINK},
+	{"pin-link", required_argument, NULL, PIN_LINK},
 	{"feed", required_argument, NULL, FEED},
 	{"load", required_argument, NULL, LOAD},
 	{"replay", required_argument, NULL, REPLAY},
@@ -192,6 +195,9 @@ static const char *take(struct options *options, int option, const char *value)
 	case MARKS_LINK:
 		options->marks_link = value;
 		return NULL;
+	case PIN_LINK:
+		options->pin_link = value;
+		return NULL;
 	case FEED:
 		options->feed = value;
 		return NULL;
@@ -222,7 +228,7 @@ static bool make_sense(const struct options *options)
 	const bool wants_marks = wants_stream && options->follow == NULL;
 
 	return sources == 1 && (options->stream_link != NULL) == wants_stream &&
-	       (options->marks_link != NULL) == wants_marks;
+	       (options->marks_link != NULL) == wants_marks && (options->pin_link == NULL || wants_marks);
 }
 
 bool options_parse(struct options *options, int argc, char **argv)

@@ -13,6 +13,7 @@
 struct options {
 	const char *stream_link;
 	const char *marks_link;
+	const char *pin_link; /**< NULL: nothing is wired to the mark pin */
 	const char *feed; /**< this, `replay`, `follow`, or else a constant load */
 	const char *replay;
 	const char *follow;

@@ -37,27 +37,36 @@ static void constant_mean(void *context, int64_t from_ns, int64_t to_ns, double 
 	*amperes = options->load_amperes;
 }
 
-/* Bytes of both ports, in the order of their times, up to the end of the tick under way. A command may begin another. */
+typedef void (*deliver)(struct instrument *instrument, uint8_t byte, int64_t time_ns);
+
+/* Bytes of all ports, in the order of their times, up to the end of the tick under way. A command may begin another. */
 static void deliver_bytes(struct simulator *s, int64_t until_ns)
 {
-	struct timed_bytes *marks = &s->marks.input;
-	struct timed_bytes *commands = &s->stream.input;
+	struct {
+		struct timed_bytes *input;
+		deliver deliver;
+	} ports[] = {
+		{&s->marks.input, instrument_mark_byte},
+		{&s->pin.input, instrument_pin_level},
+		{&s->stream.input, instrument_command_byte},
+	};
 	uint8_t byte;
 	int64_t time_ns;
 
 	for (;;) {
 		const int64_t end_ns = instrument_tick_end_ns(&s->instrument);
 		const int64_t before_ns = end_ns <= until_ns ? end_ns : until_ns;
-		const bool mark_is_next = timed_bytes_next_ns(marks) <= timed_bytes_next_ns(commands);
+		size_t next = 0;
 
-		if (!timed_bytes_take(mark_is_next ? marks : commands, before_ns, &byte, &time_ns)) {
+		for (size_t i = 1; i < sizeof(ports) / sizeof(ports[0]); i++) {
+			if (timed_bytes_next_ns(ports[i].input) < timed_bytes_next_ns(ports[next].input)) {
+				next = i;
+			}
+		}
+		if (!timed_bytes_take(ports[next].input, before_ns, &byte, &time_ns)) {
 			return;
 		}
-		if (mark_is_next) {
-			instrument_mark_byte(&s->instrument, byte, time_ns);
-		} else {
-			instrument_command_byte(&s->instrument, byte, time_ns);
-		}
+		ports[next].deliver(&s->instrument, byte, time_ns);
 	}
 }
 
@@ -79,15 +88,21 @@ static bool run_ticks(struct simulator *s, int64_t until_ns)
 void simulator_run(struct simulator *s, const volatile sig_atomic_t *stop, const sigset_t *wait_mask)
 {
 	while (!*stop) {
-		struct pollfd marks = {.fd = s->marks.pty.master, .events = POLLIN};
+		struct pollfd marks[] = {
+			{.fd = s->marks.pty.master, .events = POLLIN},
+			{.fd = s->options->pin_link == NULL ? -1 : s->pin.pty.master, .events = POLLIN},
+		};
 		struct timespec wait = {.tv_nsec = WAKE_NS};
 
 		mark_port_read(&s->marks);
+		if (s->options->pin_link != NULL) {
+			mark_port_read(&s->pin);
+		}
 		stream_port_read(&s->stream);
 		if (run_ticks(s, known_until_ns(s))) {
 			wait.tv_nsec = 0;
 		}
-		ppoll(&marks, 1, &wait, wait_mask);
+		ppoll(marks, 2, &wait, wait_mask);
 	}
 }
 
@@ -105,6 +120,11 @@ static bool open_ports(struct simulator *s)
 		return complain("opening a pseudo terminal");
 	}
 	if (!mark_port_open(&s->marks, s->options->marks_link)) {
+		pty_close(&s->stream.pty);
+		return complain("opening a pseudo terminal");
+	}
+	if (s->options->pin_link != NULL && !mark_port_open(&s->pin, s->options->pin_link)) {
+		mark_port_close(&s->marks);
 		pty_close(&s->stream.pty);
 		return complain("opening a pseudo terminal");
 	}
@@ -136,7 +156,8 @@ bool simulator_open(struct simulator *s, const struct options *options)
 		return false;
 	}
 	start_instrument(s);
-	if (!pty_link(&s->stream.pty) || !pty_link(&s->marks.pty)) {
+	if (!pty_link(&s->stream.pty) || !pty_link(&s->marks.pty) ||
+	    (options->pin_link != NULL && !pty_link(&s->pin.pty))) {
 		complain("making the links");
 		simulator_close(s);
 		return false;
@@ -154,6 +175,9 @@ void simulator_close(struct simulator *s)
 	       meter->streams, meter->sampler.next_tick, meter->sampler.missed_total, meter->queue.outbox.dropped);
 	fsj_meter_flush(&s->instrument.meter);
 	mark_port_close(&s->marks);
+	if (s->options->pin_link != NULL) {
+		mark_port_close(&s->pin);
+	}
 	pty_close(&s->stream.pty);
 	storage_file_close(&s->storage);
 	feed_close(&s->feed);

@@ -1,5 +1,5 @@
 /** @file
- * An instrument, two ports and a clock, run together in real time.
+ * An instrument, its ports and a clock, run together in real time.
  */
 #ifndef FSJOULE_SIM_SIMULATOR_H
 #define FSJOULE_SIM_SIMULATOR_H
@@ -20,6 +20,7 @@ struct simulator {
 	struct instrument instrument;
 	struct stream_port stream;
 	struct mark_port marks;
+	struct mark_port pin; /**< open if `options->pin_link` */
 	struct storage_file storage;
 };
 

@@ -106,7 +106,14 @@ class Simulator:
             os.close(fd)
 
     def send(self, text: bytes) -> None:
-        fd = os.open(self.marks, os.O_WRONLY | os.O_NOCTTY)
+        self._write(self.marks, text)
+
+    def set_pin(self, levels: bytes) -> None:
+        """Levels of the mark pin, as the board's program writes them; the simulator needs `--pin-link`."""
+        self._write(self.marks.with_name("pin"), levels)
+
+    def _write(self, terminal: Path, text: bytes) -> None:
+        fd = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
         try:
             os.write(fd, text)
         finally:

@@ -39,7 +39,7 @@ def board_config(folder: Path, name: str = "test") -> BoardConfig:
         ready_file=folder / "ready.json",
         feed=folder / "power.feed",
         card=CardConfig(image=folder / "card.img", control_socket=folder / "mux.sock"),
-        wires=WiresConfig(console=folder / "console", mark=folder / "marks"),
+        wires=WiresConfig(folder / "console", folder / "marks", folder / "pin"),
     )
 
 

@@ -227,6 +227,7 @@ def test_the_chip_errs_as_it_is_told(program: Path, tmp_path: Path) -> None:
         ((), "usage:"),
         (("--load", "5,0.2", "--storage", "/nowhere/storage"), "/nowhere/storage"),
         (("--load", "much"), "--load much: must be"),
+        (("--load", "5,0.2", "--pin-link", "pin"), "only the simulator has the mark pin"),
         (("--load", "5,0.2", "--stream-link", "/nowhere/stream"), "/nowhere/stream"),
     ],
 )

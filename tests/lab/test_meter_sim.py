@@ -15,9 +15,11 @@ from meter_process import LIMIT_S, check_energy, check_order, infos, running, va
 
 from fsjoule.host import process
 from fsjoule.meter.protocol.frames import SamplesFrame
-from fsjoule.model import MarkLine
+from fsjoule.model import MarkLine, MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
 from fsjoule.virtual.lab import programs
+
+LED = "/sys/class/leds/fsjoule-mark/brightness"
 
 _MS = 1_000_000
 
@@ -125,6 +127,29 @@ def test_a_meter_at_a_console_keeps_its_time_and_finds_the_marks(program: Path, 
     assert (trace.missed, trace.lost) == (0, 0)
     check_order(reader.frames)
     check_energy(trace)
+
+
+def test_edges_of_the_pin_come_in_order_with_marks_of_the_line(program: Path, tmp_path: Path) -> None:
+    """A level that is no other one is no edge, and a level of a board without power is low."""
+    pin = tmp_path / "pin"
+    options = ("--load", "5.0,0.25", "--pin-link", str(pin))
+    with running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
+        reader.read_samples(100)
+        simulator.set_pin(b"01")
+        reader.read_marks(1)
+        simulator.send(b"S1\n")
+        reader.read_marks(2)
+        simulator.set_pin(b"1x0")
+        frames = reader.read_marks(3)
+    trace = reader.trace()
+    assert [(mark.source, mark.text) for mark in trace.marks] == [
+        (MarkSource.RISING, ""), (MarkSource.LINE, "S1"), (MarkSource.FALLING, ""),
+    ]  # fmt: skip
+    assert [mark.text for mark in MarkLine(LED).marks(trace.marks)] == ["rising edge", "falling edge"]
+    assert (trace.missed, trace.lost) == (0, 0)
+    check_order(frames)
+    check_energy(trace)
+    assert not pin.is_symlink()
 
 
 # ---------------------------------------------------------------------------------------------------- nobody reads

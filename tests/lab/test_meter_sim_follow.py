@@ -225,7 +225,8 @@ def test_it_ends_when_told_to_and_leaves_no_link(program: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "options", [("--follow", "f"), ("--follow", "f", "--feed", "g", "--stream-link", "s"),
-                ("--follow", "f", "--stream-link", "s", "--marks-link", "m")]
+                ("--follow", "f", "--stream-link", "s", "--marks-link", "m"),
+                ("--follow", "f", "--stream-link", "s", "--pin-link", "p")]
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(program: Path, options: tuple[str, ...]) -> None:
     done = process.run([program, *options], timeout_s=LIMIT_S, check=False)

@@ -1,4 +1,4 @@
-"""Marks on the console's line: how they are sent, and how they are told from all else on that line."""
+"""Marks on the console's line and on a GPIO: how they are sent, and how they are told from all else on that line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from traces import trace_of
 
 from fsjoule.bench.onboard.marks import start_mark, stop_mark
 from fsjoule.lab.guestmeter import MarksOfBoard
+from fsjoule.meter.energy.validity import mark_complaints
 from fsjoule.model import Mark, MarkLine, MarkSource
 from fsjoule.testing import FakeMeter
 
+GPIO = MarkLine("/sys/class/leds/fsjoule-mark/brightness")
 OWN, CONSOLE = MarkLine("/dev/ttyS1"), MarkLine("/dev/ttyS0", on_console=True)
 # Lines as the meter cuts them, at 16 bytes: U-Boot, kernel, a typed command, labgrid's markers, and looks of marks.
 OTHERS = (
@@ -65,3 +67,40 @@ def test_a_board_whose_meter_listens_to_its_console_has_traces_with_its_marks() 
     meter.arm()
     assert [mark.text for mark in meter.disarm().marks] == ["S1", "E1"]
     assert meter.info() == trace.info
+
+
+def test_a_gpio_is_high_from_a_start_mark_to_a_stop_mark() -> None:
+    """A start mark is an edge even after work that sent no stop mark: the line is low before it."""
+    high, low = (f"echo {level} > {GPIO.device}" for level in (1, 0))
+    assert GPIO.send("S$number") == f"{low}; {high}"
+    assert GPIO.send("E$number") == low
+
+
+def test_edges_are_the_marks_of_a_gpio() -> None:
+    edges = [Mark(1, "", MarkSource.RISING), *heard("S7", "U-Boot 2025.01-3"), Mark(2, "", MarkSource.FALLING)]
+    assert [mark.text for mark in GPIO.marks(edges)] == [GPIO.heard_as("S7"), GPIO.heard_as("E7")]
+    assert [mark.time_us for mark in GPIO.marks(edges)] == [1, 2]
+    assert (OWN.heard_as("S7"), CONSOLE.heard_as("E7")) == ("S7", "E7")
+
+
+def test_a_fall_before_the_first_start_mark_is_none() -> None:
+    falling, rising = (Mark(time, "", source) for time, source in ((1, MarkSource.FALLING), (2, MarkSource.RISING)))
+    stop = Mark(3, "", MarkSource.FALLING)
+    assert [mark.time_us for mark in GPIO.marks([falling, rising, stop])] == [2, 3]
+    assert GPIO.marks([falling]) == ()
+
+
+@pytest.mark.parametrize(
+    ("edges", "complaint"),
+    [
+        ([MarkSource.RISING], "the marks rising edge and falling edge did not both arrive (seen: rising edge)"),
+        ([], "the marks rising edge and falling edge did not both arrive (seen: none)"),
+        (
+            [MarkSource.RISING, MarkSource.FALLING, MarkSource.RISING],
+            "the mark rising edge was sent once and arrived 2 times: where the window ends is not certain",
+        ),
+    ],
+)
+def test_a_lost_edge_and_one_too_many_are_told(edges: list[MarkSource], complaint: str) -> None:
+    trace = trace_of([1, 2, 3], marks=GPIO.marks(Mark(n, "", source) for n, source in enumerate(edges)))
+    assert mark_complaints(trace, (GPIO.heard_as("S7"), GPIO.heard_as("E7"))) == [complaint]

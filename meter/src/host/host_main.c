@@ -60,6 +60,10 @@ int __wrap_main(int argc, char **argv)
 		fputs(PROGRAM ": --replay: only the simulator replays\n", stderr);
 		return EXIT_USAGE;
 	}
+	if (options.pin_link != NULL) {
+		fputs(PROGRAM ": --pin-link: only the simulator has the mark pin\n", stderr);
+		return EXIT_USAGE;
+	}
 	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
 	}

@@ -309,9 +309,9 @@ class Measurer:
                     self.rest(IDLE_S)
                 with self.phases(phase):
                     done = self.shell.run(argv, timeout_s=timeout_s)
-        evidence = Evidence(
-            trace=recording.trace, marks=(onboard.start_mark(number), onboard.stop_mark(number)), idle_s=IDLE_S
-        )
+        line = self.profile.mark_line
+        marks = line.heard_as(onboard.start_mark(number)), line.heard_as(onboard.stop_mark(number))
+        evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S)
         evidence.notes += [recording.note] if recording.note else []
         before, after = (self._text(path) for path in (onboard.BEFORE, onboard.AFTER))
         if self.sampled:

@@ -303,9 +303,9 @@ class Bench:
             booted = self._boots.boot(entry)
             with self.phases("idle"):
                 self._boots.rest(IDLE_S)
-        evidence = Evidence(
-            trace=recording.trace, marks=(onboard.BOOT_START, onboard.BOOT_STOP), idle_s=IDLE_S, idle_after=True
-        )
+        line = self.profile.mark_line
+        marks = line.heard_as(onboard.BOOT_START), line.heard_as(onboard.BOOT_STOP)
+        evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S, idle_after=True)
         evidence.notes.append("counters since power-on; idle power from the second after the boot")
         evidence.notes += [recording.note] if recording.note else []
         evidence.kernel_log = booted.measurer.kernel_log()

@@ -90,7 +90,7 @@ def square_load(
     def attempt() -> tuple[SquareLoad, MeterInfo]:
         say("the board draws a square load")
         trace = run_square_load(shell, meter, clock, mark_line)
-        return analyse(trace), trace.info
+        return analyse(trace, mark_line), trace.info
 
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -129,13 +129,13 @@ def _loops_per_s(shell: Shell) -> float:
         loops *= 2
 
 
-def analyse(trace: Trace, pulses: int = PULSES) -> SquareLoad:
+def analyse(trace: Trace, line: MarkLine, pulses: int = PULSES) -> SquareLoad:
     """Find the steps of a square load and compare its marks with them.
 
     A step is sought between the middle of a pulse and the middle of the rest beside it. A busy board may leave too
     short a rest for a step. Raises MeasurementInvalid if marks are missing, or too few steps are visible.
     """
-    starts, stops = (_mark_times(trace, [text(n + 1) for n in range(pulses)]) for text in (start_mark, stop_mark))
+    starts, stops = (_mark_times(trace, line, [text(n + 1) for n in range(pulses)]) for text in (start_mark, stop_mark))
     tops, rest_us = (starts + stops) / 2, starts[1:] - stops[:-1]
     rested = np.concatenate([[True], rest_us >= _LEAST_REST_S * 1e6, [True]])  # before each pulse, and after the last
     outer_us = IDLE_S * 1e6 / 2
@@ -192,7 +192,13 @@ class _Power:
         return float(self.begin_us[at] + self.tick_us * (1 - parts.sum()))
 
 
-def _mark_times(trace: Trace, texts: Sequence[str]) -> _Floats:
+def _mark_times(trace: Trace, line: MarkLine, texts: Sequence[str]) -> _Floats:
+    if line.is_gpio:
+        edges = [float(mark.time_us) for mark in trace.marks if mark.text == line.heard_as(texts[0])]
+        if len(edges) != len(texts):
+            what = f"{len(edges)} marks of the kind {line.heard_as(texts[0])!r} arrived, and {len(texts)} were sent"
+            raise MeasurementInvalid("square load", [what])
+        return np.array(edges)
     times = {mark.text: float(mark.time_us) for mark in trace.marks if mark.source is MarkSource.LINE}
     if missing := [text for text in texts if text not in times]:
         raise MeasurementInvalid("square load", [f"marks did not arrive: {', '.join(missing)}"])

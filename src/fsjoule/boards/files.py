@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final
 
 from fsjoule.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
 from fsjoule.errors import ConfigError, StorageError
-from fsjoule.kernels.recipe import Recipe
+from fsjoule.kernels.recipe import LED_MODULE, MARK_LED, Recipe
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
 TO_CHANGE: Final = "CHANGE-ME"
@@ -98,6 +99,34 @@ base = "{base.name}"
 
 [boot]
 mark_device = "{console_line(base)}"
+"""
+
+
+def gpio_recipe(name: str, base: Recipe, pin: str) -> str:
+    """The text of a recipe that differs from `base` in its mark line only: a GPIO.
+
+    `pin` is the path of its controller in the device tree and the cells that name the pin there, as in
+    `/soc/gpio@7e200000 17 0`. Raises ConfigError.
+    """
+    words = pin.split()
+    controller, cells = " ".join(words[:1]), words[1:]
+    if not cells or not all(cell.isdecimal() for cell in cells) or not controller.startswith("/"):
+        hint = "--mark-gpio '/soc/gpio@7e200000 17 0', as a property `gpios` would have them"
+        raise ConfigError(f"{pin!r} names no pin: it needs the path of a GPIO controller, and numbers", hint=hint)
+    modules = [*base.modules.card, *([] if LED_MODULE in base.modules.card else [LED_MODULE])]
+    return f"""\
+# {name}: the recipe {base.name}, with the marks on a GPIO (docs/boards). Written by `fsjoule board new`.
+base = "{base.name}"
+
+[boot]
+mark_device = "{MARK_LED}"
+
+[boot.mark_gpio]
+controller = "{controller}"
+cells = [{", ".join(cells)}]
+
+[modules]
+card = {json.dumps(modules)}
 """
 
 

@@ -56,6 +56,10 @@ def board_new(  # noqa: PLR0917 - typer
     marks_on_console: Annotated[
         bool, typer.Option("--marks-on-console", help="The meter listens to the console: there is no second UART.")
     ] = False,
+    mark_gpio: Annotated[
+        str | None,
+        typer.Option(help="Marks on a GPIO: path of its controller in the device tree and numbers of the pin."),
+    ] = None,
     into: Annotated[
         Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout).")
     ] = None,
@@ -65,7 +69,16 @@ def board_new(  # noqa: PLR0917 - typer
 
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
-    from fsjoule.boards.files import TO_CHANGE, Wired, board_files, console_line, console_recipe, paths_of, write_new
+    from fsjoule.boards.files import (
+        TO_CHANGE,
+        Wired,
+        board_files,
+        console_line,
+        console_recipe,
+        gpio_recipe,
+        paths_of,
+        write_new,
+    )
     from fsjoule.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS
     from fsjoule.errors import ConfigError
     from fsjoule.host.paths import project_dir
@@ -99,9 +112,14 @@ def board_new(  # noqa: PLR0917 - typer
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)
     own: dict[str, str] = {}
-    if marks_on_console and recipe.boot.mark_device != console_line(recipe):
-        paths["recipe"] = folder / "images" / f"{name}.toml"
+    if mark_gpio is not None and marks_on_console:
+        raise ConfigError("marks go one way only", hint="--marks-on-console or --mark-gpio")
+    if mark_gpio is not None:
+        own["recipe"] = gpio_recipe(name, recipe, mark_gpio)
+    elif marks_on_console and recipe.boot.mark_device != console_line(recipe):
         own["recipe"] = console_recipe(name, recipe)
+    if own:
+        paths["recipe"] = folder / "images" / f"{name}.toml"
         found = parse_recipe(own["recipe"], name=name, file=paths["recipe"])
         recipe = found if into is None else found.model_copy(update={"name": str(paths["recipe"].resolve())})
     texts = board_files(name, recipe, wired, written, reached) | own

@@ -7,9 +7,10 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.kernels.recipe import Recipe, recipes_folder
+from fsjoule.kernels.recipe import MarkGpio, Recipe, recipes_folder
 
 _TIMEOUT_S: Final = 10.0
+_LEDS_NODE: Final = "/fsjoule-leds"
 
 
 def overlay_sources(recipe: Recipe) -> dict[str, str]:
@@ -40,6 +41,27 @@ def change_device_tree(file: Path, recipe: Recipe) -> None:
                 process.run(["fdtput", "-d", file, node, name], timeout_s=_TIMEOUT_S)
     for name, source in overlay_sources(recipe).items():
         _apply(file, name, source, recipe)
+    if recipe.boot.mark_gpio is not None:
+        _add_mark_led(file, recipe, recipe.boot.mark_gpio)
+
+
+def _add_mark_led(file: Path, recipe: Recipe, pin: MarkGpio) -> None:
+    """A node for the kernel's `leds-gpio`, which holds the pin: low at first."""
+    try:
+        told = process.run(["fdtget", "-t", "u", file, pin.controller, "phandle"], timeout_s=_TIMEOUT_S)
+    except LabError as error:
+        raise ConfigError(
+            f"the kernel's device tree {recipe.boot.dtb} has no GPIO controller {pin.controller!r} that can be used",
+            hint=f"correct boot.mark_gpio in {recipe.file}: the path of a node with gpio-controller",
+        ) from error
+    led = f"{_LEDS_NODE}/{Path(recipe.boot.mark_device).parent.name}"
+    process.run(["fdtput", "-cp", file, led], timeout_s=_TIMEOUT_S)
+    for node, name, kind, *values in (
+        (_LEDS_NODE, "compatible", "s", "gpio-leds"),
+        (led, "gpios", "u", told.stdout.decode().strip(), *map(str, pin.cells)),
+        (led, "default-state", "s", "off"),
+    ):
+        process.run(["fdtput", "-t", kind, file, node, name, *values], timeout_s=_TIMEOUT_S)
 
 
 def _apply(file: Path, name: str, source: str, recipe: Recipe) -> None:

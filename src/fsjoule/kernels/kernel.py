@@ -110,6 +110,8 @@ def kernel_entry(
     }
     if recipe.boot.overlays:
         inputs["overlays"] = overlay_sources(recipe)
+    if recipe.boot.mark_gpio is not None:
+        inputs["mark_led"] = [recipe.boot.mark_device, recipe.boot.mark_gpio.model_dump()]
 
     def build(folder: Path) -> None:
         work = folder / "work"

@@ -15,11 +15,13 @@ from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
-from fsjoule.model import DEFAULT_RECIPE
+from fsjoule.model import DEFAULT_RECIPE, MarkLine
 from fsjoule.model.filesystem import Filesystem
 
 BOARDS: Final = "boards"  # in the recipes' folder: real boards, the catalogue
 _BASES: Final = "base"
+LED_MODULE: Final = "leds-gpio"
+MARK_LED: Final = "/sys/class/leds/fsjoule-mark/brightness"
 
 Words = tuple[Annotated[str, StringConstraints(pattern=r"^\S+$")], ...]
 Cell = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
@@ -54,6 +56,13 @@ class BoardKind(_Table):
     network: Annotated[str, StringConstraints(pattern=r"^[\w-]*$")] = ""
 
 
+class MarkGpio(_Table):
+    """The pin of the mark line: the device tree's path of its GPIO controller, and the cells that name it there."""
+
+    controller: Annotated[str, StringConstraints(pattern=r"^/\S+$")]
+    cells: Annotated[tuple[Cell, ...], Field(min_length=1, max_length=4)]
+
+
 class Boot(_Table):
     """Boot loader settings: the kernel, and what is handed to it.
 
@@ -61,13 +70,15 @@ class Boot(_Table):
     changes to it: path or alias of a node -> property -> its new text or number, or False to delete the property.
     `memory_base` is the physical address of the board's memory, which the format of an unpacked zImage contains.
     `overlays` are sources of device tree overlays, below the recipes' folder.
+    `mark_device` is the UART to the meter, or an LED of the kernel's, and `mark_gpio` the pin that becomes this LED.
     """
 
     image: Literal["zImage", "bzImage", "Image"] = "zImage"
     dtb: Name | None = None
     memory_base: Annotated[int | None, Field(ge=0, lt=2**32)] = None
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
-    mark_device: Annotated[str, StringConstraints(pattern=r"^/dev/\S+$")]
+    mark_device: Annotated[str, StringConstraints(pattern=r"^(/dev/\S+|/sys/class/leds/[\w:.-]+/brightness)$")]
+    mark_gpio: MarkGpio | None = None
     arguments: Words
     device_tree: dict[Annotated[str, StringConstraints(pattern=r"^\S+$")], dict[Name, str | Literal[False] | Cell]] = {}
     overlays: Words = ()
@@ -76,6 +87,16 @@ class Boot(_Table):
     def _has_the_tree_that_it_changes(self) -> Self:
         if (self.device_tree or self.overlays) and self.dtb is None:
             raise ValueError("device_tree and overlays change a device tree, but dtb names none")
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_led_of_its_pin(self) -> Self:
+        if self.mark_gpio is None:
+            return self
+        if self.dtb is None:
+            raise ValueError("mark_gpio is a pin of the device tree, but dtb names none")
+        if not MarkLine(self.mark_device).is_gpio:
+            raise ValueError(f"mark_gpio is a pin, but mark_device is {self.mark_device}, not {MARK_LED}")
         return self
 
 
@@ -189,6 +210,12 @@ class Recipe(_Table):
     def _has_a_root(self) -> Self:
         if not self.userland.packages and not self.userland.archive:
             raise ValueError("userland has neither packages nor an archive: one of them is needed")
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_driver_of_its_led(self) -> Self:
+        if self.boot.mark_gpio is not None and LED_MODULE not in self.modules.card:
+            raise ValueError(f"boot.mark_gpio needs the module {LED_MODULE} in modules.card")
         return self
 
     @model_validator(mode="after")

@@ -60,7 +60,7 @@ class BoardStrategy(Strategy):
         board (str): the board's name in results
         recipe (str): the recipe of its card images
         simulated (bool): whether its figures come from an emulation
-        mark_device (str): the board's UART to the meter
+        mark_device (str): the board's UART to the meter, or the LED (`brightness`) that is a GPIO to its mark pin
         marks_on_console (bool): it is the console's UART, whose output the meter hears, too
         card_device (str): the board's name for the card's block device
         scratch_device (str): the partition of the card that may be overwritten

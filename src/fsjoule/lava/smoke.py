@@ -22,7 +22,6 @@ from fsjoule.lava.device import CONSOLE
 from fsjoule.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
 from fsjoule.lava.signals import case
 from fsjoule.model import MIB, MarkLine, Reach
-from fsjoule.model.meter import MarkSource
 from fsjoule.runs.meter import environment_target
 
 _MARK: Final = "Ssmoke"
@@ -147,5 +146,5 @@ def check_meter(environment_file: Path, say: Callable[[str], None]) -> None:
     tell("meter-lost", passed=trace.lost == 0, figure=trace.lost)
     power_w = float(trace.power_w.mean()) if received else 0.0
     tell(f"board-power{simulated}", passed=power_w > 0, figure=power_w, unit="W")
-    heard = [mark for mark in trace.marks if mark.source is MarkSource.LINE and mark.text == _MARK]
+    heard = [mark for mark in trace.marks if mark.text == profile.mark_line.heard_as(_MARK)]
     tell("mark-reaches-meter", passed=bool(heard), figure=len(heard))

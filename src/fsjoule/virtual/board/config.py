@@ -50,7 +50,8 @@ class Serial(StrEnum):
 class QemuConfig:
     """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks.
 
-    `serials` are the machine's serial lines in its own order. Without `mark` the meter listens to the console.
+    `serials` are the machine's serial lines in its own order. Without `mark` and a GPIO for the marks the meter listens
+    to the console.
     """
 
     program: _Text = "qemu-system-arm"
@@ -102,11 +103,20 @@ class DiskConfig:
 class WiresConfig:
     """The board's serial lines: `console` is the board's link to its pty, `mark` is the meter's mark tty.
 
-    The meter may come and go: `mark` is opened when the board sends a mark.
+    The meter may come and go: `mark` is opened when the board sends a mark. `pin` is the tty of the meter's mark pin.
     """
 
     console: Path = Path("console")
     mark: Path = Path("marks")
+    pin: Path = Path("pin")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkGpioConfig:
+    """A pin of the board that is wired to the meter's mark pin: QEMU's path of its GPIO controller, and the line."""
+
+    controller: Annotated[str, StringConstraints(pattern=r"^/machine/\S+$")]
+    line: Annotated[int, Field(ge=0, le=255)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,7 @@ class BoardConfig:
     feed: Path = Path("power.feed")
     card: CardConfig = field(default_factory=CardConfig)
     wires: WiresConfig = field(default_factory=WiresConfig)
+    mark_gpio: MarkGpioConfig | None = None
     outlet: OutletConfig = field(default_factory=OutletConfig)
     qemu: QemuConfig = field(default_factory=QemuConfig)
     power: PowerCoefficients = field(default_factory=PowerCoefficients)
@@ -215,6 +226,7 @@ class BoardConfig:
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
             _check_no_disks(config, file, text)
+            _check_no_mark_gpio(config, file, text)
         _check_serials(config, file, text)
         return config
 
@@ -232,7 +244,8 @@ class BoardConfig:
     def below(self, folder: Path) -> BoardConfig:
         """The same config with relative paths resolved below `folder`."""
         card = replace(self.card, image=folder / self.card.image, control_socket=folder / self.card.control_socket)
-        wires = WiresConfig(console=folder / self.wires.console, mark=folder / self.wires.mark)
+        wires = self.wires
+        wires = WiresConfig(folder / wires.console, folder / wires.mark, folder / wires.pin)
         guest = self.guest_time
         if guest is not None:
             guest = replace(guest, mailbox=folder / guest.mailbox, probe=folder / guest.probe)
@@ -289,6 +302,7 @@ _TABLES: Final[
         type[
             CardConfig
             | WiresConfig
+            | MarkGpioConfig
             | OutletConfig
             | QemuConfig
             | PowerCoefficients
@@ -300,6 +314,7 @@ _TABLES: Final[
 ] = {
     "card": CardConfig,
     "wires": WiresConfig,
+    "mark_gpio": MarkGpioConfig,
     "outlet": OutletConfig,
     "qemu": QemuConfig,
     "power": PowerCoefficients,
@@ -348,6 +363,12 @@ def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
         hint = "leave [disks] or [guest_time] out"
         line = line_of(text, [_DISKS, *config.disks])
         raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
+
+
+def _check_no_mark_gpio(config: BoardConfig, file: Path, text: str) -> None:
+    if config.mark_gpio is not None:
+        what = "a board in guest time sends its marks over a UART, not a GPIO"
+        raise ConfigError(what, file=file, line=line_of(text, ["mark_gpio"]), hint="leave [mark_gpio] out")
 
 
 def _check_serials(config: BoardConfig, file: Path, text: str) -> None:

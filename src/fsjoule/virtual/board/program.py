@@ -25,6 +25,7 @@ from fsjoule.virtual.board import boot_partition, mux_control
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
+from fsjoule.virtual.board.mark_pin import MarkPin
 from fsjoule.virtual.board.mark_wire import MarkWire
 from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
@@ -77,9 +78,12 @@ class VirtualBoard:
             config.log_dir / "console.log",
             None if guest is None else guest.mailbox,
             self._usb.hear if config.card.usb else lambda _output: None,
-            None if Serial.MARK in config.qemu.serials else self._marks.carry,
+            None if Serial.MARK in config.qemu.serials or config.mark_gpio else self._marks.carry,
         )
         closing.callback(self._console.close)
+        self._pin = None if config.mark_gpio is None else MarkPin(config.mark_gpio, config.wires.pin)
+        if self._pin is not None:
+            closing.callback(self._pin.close)
         self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply
         closing.callback(self._feed.close)
         closing.callback(self.power_off)
@@ -125,6 +129,7 @@ class VirtualBoard:
             },
             "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
             "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
+            "mark_gpio": None if self._pin is None else {"passed_edges": self._pin.passed_edges},
             "supply": {"volts": self._feed.volts, "watts": round(self._feed.watts, 4), "records": self._feed.records},
             "guest_time": None if self._guest is None else self._guest.status(),
         }
@@ -250,6 +255,10 @@ class VirtualBoard:
         self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
         self._console.connect(qemu.console)
         self._marks.connect(qemu.mark)
+        if self._pin is None:
+            qemu.pin.close()
+        else:
+            self._pin.connect(qemu.pin)
         try:
             self._feed.follow(qemu.attach())
         except (LabError, OSError) as error:

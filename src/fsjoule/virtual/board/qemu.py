@@ -61,9 +61,9 @@ class GuestTime:
 
 
 def arguments(
-    config: BoardConfig, boot: BootFiles | None, card: Path, *, console: int, mark: int, control: int
+    config: BoardConfig, boot: BootFiles | None, card: Path, *, console: int, mark: int, control: int, pin: int = -1
 ) -> list[str]:
-    """QEMU's arguments; `console`, `mark` and `control` are descriptors of connected sockets.
+    """QEMU's arguments; `console`, `mark`, `control`, and `pin` with a GPIO, are descriptors of connected sockets.
 
     Without boot files the machine's own boot ROM starts the boot loader on the card, or that in flash memory starts.
     """
@@ -77,6 +77,7 @@ def arguments(
         *("-chardev", f"socket,id=mark,fd={mark}"),
         *(word for serial in qemu.serials for word in ("-serial", _SERIALS[serial])),
         *_control("control", control),
+        *([] if config.mark_gpio is None else _levels(pin)),
         *qemu.extra_args,
         *_card(config.card, card),
         *(each for name in config.disks for each in _disk(name, config)),
@@ -85,6 +86,11 @@ def arguments(
 
 def _control(name: str, descriptor: int) -> list[str]:
     return ["-chardev", f"socket,id={name},fd={descriptor}", "-mon", f"chardev={name},mode=control"]
+
+
+def _levels(descriptor: int) -> list[str]:
+    """QEMU's test protocol beside the board, which can tell each new level of a device's outputs."""
+    return ["-chardev", f"socket,id=pin,fd={descriptor}", "-object", "qtest,id=levels,chardev=pin,log=none"]
 
 
 def _kernel(boot: BootFiles) -> list[str]:
@@ -162,7 +168,10 @@ def _keep_awake(connection: socket.socket) -> None:
 
 
 class Qemu:
-    """A running QEMU. `console` and `mark` are our ends of its serial lines; their users close them."""
+    """A running QEMU. `console` and `mark` are our ends of its serial lines; their users close them.
+
+    So is `pin` of its test protocol, which tells the levels of a board with `mark_gpio`.
+    """
 
     def __init__(
         self,
@@ -179,25 +188,25 @@ class Qemu:
         All its threads share one CPU of the host: each 512-byte block of the card passes between two threads and back,
         which takes two to three times longer from CPU to CPU.
         """
-        pairs = [socket.socketpair() for _ in range(4)]
+        pairs = [socket.socketpair() for _ in range(5)]
         ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        console, mark, control, awake = (each.fileno() for each in theirs)
+        console, mark, control, awake, pin = (each.fileno() for each in theirs)
         self._guest_time = guest_time
         try:
             self._process = process.start(
                 [
                     *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.qemu.program)),
-                    *arguments(config, boot, card, console=console, mark=mark, control=control),
+                    *arguments(config, boot, card, console=console, mark=mark, control=control, pin=pin),
                     *(_control("awake", awake) if guest_time is None else guest_time.arguments),
                 ],
                 log=log,
                 env=None if guest_time is None else guest_time.environment(console, mark),
-                pass_fds=(console, mark, control, awake),
+                pass_fds=(console, mark, control, awake, pin),
             )
         finally:
             for each in theirs:
                 each.close()
-        self.console, self.mark, self._control, awake_socket = ours
+        self.console, self.mark, self._control, awake_socket, self.pin = ours
         if guest_time is None:
             threading.Thread(target=_keep_awake, args=(awake_socket,), name="awake", daemon=True).start()
         self._qmp: Qmp | None = None

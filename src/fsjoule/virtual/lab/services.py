@@ -62,7 +62,7 @@ def board_config(
         ready_file=paths.board_ready,
         feed=devices / "feed",
         card=dataclasses.replace(base.card, image=paths.card, control_socket=devices / "mux"),
-        wires=WiresConfig(console=devices / "console", mark=devices / "marks"),
+        wires=WiresConfig(devices / "console", devices / "marks", devices / "pin"),
         qemu=dataclasses.replace(base.qemu, program=emulator),
         outlet=dataclasses.replace(base.outlet, address="127.0.0.1", port=0),
         guest_time=guest,
@@ -92,21 +92,23 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(sys.executable, "-m", "fsjoule.virtual.board.program", str(paths.board_config)),
             ready=paths.board_ready.exists,
         ),
-        _meter(paths, record, follows=BoardConfig.from_toml(paths.board_config).guest_time is not None),
+        _meter(paths, record, BoardConfig.from_toml(paths.board_config)),
     )
 
 
-def _meter(paths: LabPaths, record: LabRecord, *, follows: bool) -> Service:
+def _meter(paths: LabPaths, record: LabRecord, board: BoardConfig) -> Service:
     devices = Path(record.devices)
     feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
     own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
     own += ("--serial-number", meter_serial(paths))
-    if follows:
+    if board.guest_time is not None:
         return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
+    links = {"--marks-link": marks} | ({} if board.mark_gpio is None else {"--pin-link": board.wires.pin})
+    wired = (word for option, link in links.items() for word in (option, str(link)))
     return Service(
         name="meter",
-        argv=(record.meter_program, "--feed", str(feed), "--marks-link", str(marks), *own),
-        ready=lambda: stream.exists() and marks.exists(),
+        argv=(record.meter_program, "--feed", str(feed), *wired, *own),
+        ready=lambda: stream.exists() and all(link.exists() for link in links.values()),
     )
 
 
