@@ -34,7 +34,8 @@ _LEAKS: Final = (
     ("unhandled exception during event notification", UserWarning),
     (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
 )
-_HELP: Final = "hint: pytest --help lists the options, fsjoule's in their own group; docs/first-bench.md"
+_BENCH: Final = "tests/bench"
+_HELP: Final = "  hint: fsjoule bench --help lists the options; docs/first-bench.md"
 
 
 def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
@@ -46,7 +47,7 @@ def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
             try:
                 return parse(args, *more, **named)
             except pytest.UsageError as error:
-                if not any(str(arg).partition("=")[0] in asks for arg in args):
+                if not any(str(arg).partition("=")[0] in asks or _BENCH in str(arg) for arg in args):
                     raise
                 _tell_usage(error)
                 sys.exit(ConfigError.exit_code)
@@ -106,8 +107,10 @@ def _of_pytest(status: int | pytest.ExitCode) -> int:
 
 
 def _tell_usage(error: pytest.UsageError) -> None:
-    for line in error.args:
-        _tell(f"ERROR: {str(line).strip()}")
+    for text in error.args:
+        # argparse writes its usage before what is wrong, and pytest its configuration after it.
+        usage, found, wrong = str(text).partition(": error: ")
+        _tell(f"ERROR: {wrong.partition(chr(10))[0] if found else usage.strip()}")
     _tell(_HELP)
 
 
@@ -136,6 +139,9 @@ class ExitCode:
             self._codes.add(ConfigError.exit_code if call.when == "collect" else code_of(call.excinfo.value))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        # pytest.exit comes here too; its code for wrong input is the one that pytest has for an interrupt.
+        if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode is not None:
+            self._codes.add(excinfo.value.returncode)
         # pytest's own interrupt, after a dead board or an unreadable test file, has the same type.
         self._interrupted = isinstance(excinfo.value, KeyboardInterrupt) and not isinstance(
             excinfo.value, pytest.Session.Interrupted

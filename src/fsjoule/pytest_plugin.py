@@ -35,6 +35,7 @@ from fsjoule.suites import Pace
 _FAILURES_IN_A_ROW: Final = 2
 _SESSION: Final = pytest.StashKey[Session]()
 _PLAN: Final = pytest.StashKey[Plan]()
+_SELECTED: Final = pytest.StashKey[bool]()
 # Whether a collected test needs a board and there is none.
 _NO_BOARD: Final = pytest.StashKey[bool]()
 
@@ -60,7 +61,7 @@ def _is_bench(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check every choice, and start the virtual lab if the environment file asks for one, before labgrid reads it."""
+    """Check every choice, find the place and make the plan, before labgrid reads the environment file."""
     if not _is_bench(config):
         _preview(config)
         return
@@ -75,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         session = _session_of(config, say)
         config.add_cleanup(session.close)
-        session.open()
+        session.prepare()
     except FsjouleError as error:
         pytest.exit(str(error), returncode=error.exit_code)
     except KeyboardInterrupt as interrupt:
@@ -179,6 +180,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note whether something is selected. pytest also finishes a collection whose -k it could not read."""
+    config.stash[_SELECTED] = bool(items)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.stash.get(_NO_BOARD, False):
         _exit_without_board()
@@ -189,6 +196,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         opened.expected = len(selected.union(each.number for each in kept))
         to_do = selected.difference(each.number for each in kept)
         opened.pace = Pace([entry for entry in opened.plan.entries if entry.number in to_do])
+        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if session.config.stash.get(_SELECTED, False) and not broken:
+            _start(opened)
+
+
+def _start(session: Session) -> None:
+    """Build the cards and bring a virtual lab up, now that something is selected."""
+    try:
+        session.start()
+    except FsjouleError as error:
+        pytest.exit(str(error), returncode=error.exit_code)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -217,10 +217,12 @@ def test_what_cannot_be_compared_ends_with_2(
     assert done.out == ""
 
 
-def test_a_file_that_cannot_be_written_is_an_error(fsjoule: CommandLine, matrix: Path) -> None:
-    done = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--page", "nowhere/compare.html")
+def test_a_file_that_cannot_be_written_is_an_error(fsjoule: CommandLine, matrix: Path, tmp_path: Path) -> None:
+    full = tmp_path / "compare.html"
+    full.symlink_to("/dev/full")
+    done = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--page", full)
     assert done.code == 4
-    assert "nowhere/compare.html cannot be written" in done.err
+    assert "compare.html cannot be written: No space left" in done.err
 
 
 def test_the_help_has_an_example_and_says_how_it_ends(fsjoule: CommandLine) -> None:

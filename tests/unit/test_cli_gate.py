@@ -319,7 +319,7 @@ def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandL
 
 
 def test_a_page_that_cannot_be_written_does_not_hide_the_answer(run: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "gate.html").mkdir()
+    (tmp_path / "gate.html").symlink_to("/dev/full")
     done = gate(run, recorded(tmp_path, 0.9), "--page", tmp_path / "gate.html")
     assert done.code == 1
     assert "warning: " in done.err

@@ -32,6 +32,10 @@ def dead(request):
     raise BoardError("the board hung")
 
 @pytest.fixture
+def no_place():
+    pytest.exit("there is no such place", returncode=2)
+
+@pytest.fixture
 def gone():
     return ResourceEntry({}).args
 
@@ -50,6 +54,7 @@ def test_lab(measurement): pass
 def test_labgrid(gone): pass
 def test_invalid(): raise MeasurementInvalid("write", ["no marks"])
 def test_wrong(): assert 1 == 2
+def test_refused(no_place): pass
 def test_config(): raise ConfigError("no such place")
 def test_bug(): RunFolder(None).add(None, None, {})
 def test_ctrl_c(): raise KeyboardInterrupt
@@ -82,6 +87,7 @@ CASES = {
     "wrong or dead or after": 4,
     "bug or dead or after": 70,
     "nothing": 2,
+    "refused": 2,
 }
 # The same where energy was lost.
 LOST = "2 of 2 measurements have no energy: x"
@@ -172,6 +178,11 @@ def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tm
         # Without a bench pytest's own exit codes stay.
         ([str(empty), "--no-such-option"], 4, "unrecognized arguments"),
         ([str(empty)], 5, "no tests ran"),
+        # Nothing is fetched, built or started for nothing.
+        ([*bench, "-k", "nothing"], 2, "\\nERROR: nothing was selected\n  hint: there are: "),
+        ([*bench, "-k", "and ("], 2, "\\nERROR: Wrong expression passed to '-k'.*\n  hint: "),
+        ([f"{BENCH}/absent.py", "--lg-env", str(ENVIRONMENT)], 2, "ERROR: file or directory not found.*\n  hint: "),
+        ([BENCH, "--no-such-option"], 2, "ERROR: unrecognized arguments: --no-such-option\n  hint: "),
         ([BENCH], 2, "measuring needs a board: add --lg-env env/virtual.yaml"),
         ([*bench, "--repeat", "0"], 2, "--repeat 0: at least one repetition is needed"),
         *(([*bench, *options.split()], 2, rf"{said}[\s\S]*hint: ") for options, said in WRONG.items()),
@@ -182,15 +193,18 @@ def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tm
     # What make sets, as somebody else may have set it.
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LG_")}
     environment["FSJOULE_SETUP_STARTED"] = "abc"
+    environment["FSJOULE_CACHE_DIR"] = str(cache := tmp_path / "cache")
     done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
     told: list[tuple[int, str]] = json.loads(done.stdout.splitlines()[-1])
     for (words, expected, wanted), (code, said) in zip(cases, told, strict=True):
         assert code == expected, (words, said)
         assert re.search(wanted, said), (words, said)
         # Wrong input is a line or two.
-        for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py"):
+        for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py", "lab is up"):
             assert trace not in said, (words, said)
+        assert expected != 2 or "usage: " not in said, (words, said)
     assert not list(folder.iterdir())
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

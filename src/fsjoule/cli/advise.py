@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, Wide, out, print_json, progress
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.cli.common import Json, Wide, out, output_file, print_json, progress, write_text
+from fsjoule.errors import ConfigError
 
 app = typer.Typer()
 
@@ -33,7 +33,10 @@ def advise(
     wide: Wide = False,
     json_output: Json = False,
     page: Annotated[
-        Path | None, typer.Option("-o", "--page", metavar="FILE", help="Write a self-contained HTML page to FILE.")
+        Path | None,
+        typer.Option(
+            "-o", "--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."
+        ),
     ] = None,
 ) -> None:
     """Which filesystem should this board run? A usage profile and what was measured become joules, losses and waits.
@@ -71,12 +74,5 @@ def advise(
     if page:
         from fsjoule.report.advice.page import render_page
 
-        _write(page, render_page(advice))
-
-
-def _write(file: Path, content: str) -> None:
-    try:
-        file.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
-    progress(f"page  {file}")
+        write_text(page, render_page(advice))
+        progress(f"page  {page}")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
+from fsjoule.cli.common import All, Json, Wide, out, output_file, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
-from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
@@ -89,7 +88,10 @@ def bisect(
         bool, typer.Option("--explain", help="Then say which functions cost it (two more boots, with profiles).")
     ] = False,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write the answer as Markdown, for an issue.")
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", callback=output_file, help="Write the answer as Markdown, for an issue."
+        ),
     ] = None,
     everything: All = False,
     wide: Wide = False,
@@ -114,8 +116,6 @@ def bisect(
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert lg_env
     assert tree is not None
-    if markdown is not None:
-        check_writable(markdown.parent, "--markdown")
     from fsjoule.lab import read_environment
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import Request
@@ -160,10 +160,14 @@ def show(
     *,
     git: Annotated[bool, typer.Option("--git", help="Print a log for git bisect replay instead.")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained page, with pictures.")
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", callback=output_file, help="Write a self-contained page, with pictures."
+        ),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown, for an issue.")
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", callback=output_file, help="Write it as Markdown, for an issue."),
     ] = None,
     everything: All = False,
     wide: Wide = False,
@@ -186,12 +190,10 @@ def show(
         from fsjoule.report.bisection.page import render_page
         from fsjoule.store.files import write_file
 
-        check_writable(html.parent, "--html")
         html.parent.mkdir(parents=True, exist_ok=True)
         write_file(html, render_page(found, _why(found)).encode())
         progress(f"page  {html}")
     if markdown is not None:
-        check_writable(markdown.parent, "--markdown")
         _write_markdown(found, markdown)
     _show(found, everything=everything, wide=wide, json_output=json_output)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import progress
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.cli.common import output_file, output_folder, progress, write_text
+from fsjoule.errors import ConfigError
 from fsjoule.model.labels import counted
 from fsjoule.store.index.location import VARIABLE
 
@@ -101,7 +101,7 @@ def confirmed(
 @app.command("verdict")
 def verdict(
     results: Annotated[Path, typer.Argument(help="The gate's --results folder.")],
-    output: Annotated[Path, typer.Option(help="Folder for the reports.")] = Path(),
+    output: Annotated[Path, typer.Option(callback=output_folder, help="Folder for the reports.")] = Path(),
 ) -> None:
     """Write the newest gate's verdict as a job's reports: metrics.txt (OpenMetrics) and annotations.json (links).
 
@@ -117,12 +117,12 @@ def verdict(
     texts = {METRICS: metrics_text(gated), ANNOTATIONS: annotations_text(folder, os.environ)}
     for name, text in texts.items():
         if text is not None:
-            _write(output / name, text)
+            write_text(output / name, text)
 
 
 @app.command("matrix")
 def matrix(
-    output: Annotated[Path, typer.Option(help="File to write the child pipeline to.")],
+    output: Annotated[Path, typer.Option(callback=output_file, help="File to write the child pipeline to.")],
     file: Annotated[
         Path | None, typer.Option("--matrix", help="What to measure (default: the project's .ci/matrix.toml).")
     ] = None,
@@ -146,15 +146,8 @@ def matrix(
     wanted = read_matrix(file)
     jobs = matrix_jobs(wanted, os.environ, ours, file=file)
     text = child_pipeline(ours, {"prefix": _PREFIX} | _given(inputs or []), jobs, wanted)
-    _write(output, text)
+    write_text(output, text)
     progress(f"{counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs)}")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _given(inputs: list[str]) -> dict[str, str]:

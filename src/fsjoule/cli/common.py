@@ -8,21 +8,70 @@ import select
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.store.files import check_writable
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
+
+def output_file(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check, before any work, that an option's file can be written. Raises ConfigError. A callback for typer."""
+    if value is not None:
+        check_file(value, _name(param))
+    return value
+
+
+def output_files(param: typer.CallbackParam, value: list[Path]) -> list[Path]:
+    """As `output_file`, for an option that may be repeated."""
+    for each in value:
+        check_file(each, _name(param))
+    return value
+
+
+def output_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check, before any work, that an option's folder can be written to. Raises ConfigError. A callback for typer."""
+    if value is not None:
+        check_writable(value, _name(param))
+    return value
+
+
+def check_file(file: Path, option: str) -> None:
+    """Check that an option's file can be written. Raises ConfigError."""
+    if file.is_dir():
+        raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
+    check_writable(file.parent, option)
+
+
+def _name(param: typer.CallbackParam) -> str:
+    return str(max(param.opts, key=len))
+
+
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
+Page = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),
+]
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file that a user has asked for, and make its folder. Raises StorageError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def progress(line: str) -> None:

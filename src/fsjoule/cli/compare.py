@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
+from fsjoule.cli.common import All, Json, Page, Wide, out, output_file, print_json, progress, write_text
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.criteria import Criteria
 
@@ -47,8 +47,10 @@ def compare(
     wide: Wide = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
     json_output: Json = False,
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an SVG of all ratios to FILE.")] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page to FILE.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=output_file, help="Write an SVG of all ratios to FILE.")
+    ] = None,
+    page: Page = None,
 ) -> None:
     """Compare two finished sides: one verdict per series and figure, with its error rate.
 
@@ -120,11 +122,13 @@ def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> N
         if drawn is None:
             progress(f"{chart} was not written: no comparison has a ratio")
         else:
-            _write("chart", chart, drawn)
+            write_text(chart, drawn)
+            progress(f"chart  {chart}")
     if page:
         from fsjoule.report.comparison.page import render_page
 
-        _write("page", page, render_page(compared, page, _explained(compared)))
+        write_text(page, render_page(compared, page, _explained(compared)))
+        progress(f"page  {page}")
 
 
 def _explained(compared: Compared) -> tuple[Explanation, ...]:
@@ -132,11 +136,3 @@ def _explained(compared: Compared) -> tuple[Explanation, ...]:
     from fsjoule.runs.explain import explain_compared
 
     return found_or_warned(lambda: explain_compared(compared))
-
-
-def _write(name: str, file: Path, content: str) -> None:
-    try:
-        file.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
-    progress(f"{name}  {file}")

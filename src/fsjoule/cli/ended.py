@@ -11,9 +11,10 @@ from typing import Any, Final, TextIO
 
 from typer import Abort
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from fsjoule.cli.common import err
-from fsjoule.errors import FsjouleError, LabError, of_system
+from fsjoule.errors import ConfigError, FsjouleError, LabError, of_system
 from fsjoule.host import interrupts
 from fsjoule.host.output import cannot_be_written, guarded
 
@@ -27,7 +28,14 @@ class _Unexpected(Exception):  # noqa: N818 - it carries one
 
 
 class Group(TyperGroup):
-    """A group of commands whose exceptions reach `exit_code_of` unchanged, and whose help has whole sentences."""
+    """A group of commands whose exceptions reach `exit_code_of` unchanged, and whose help has whole sentences.
+
+    What typer does not understand becomes a ConfigError: a line with the command, and a hint.
+    """
+
+    def make_context(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - typer's own types are private
+        with _told_as_input():
+            return super().make_context(*given, **named)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types are private
         """Write each command with its whole first sentence; typer cuts it short."""
@@ -43,11 +51,26 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         try:
-            return super().invoke(ctx)
+            with _told_as_input():
+                return super().invoke(ctx)
         except (OSError, EOFError) as error:
             raise _Unexpected from error
         except Abort as error:
             raise KeyboardInterrupt from error
+
+
+@contextmanager
+def _told_as_input() -> Generator[None]:
+    try:
+        yield
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        message = error.format_message()
+        if context is None or message.startswith("Usage:"):
+            raise  # a group without a command: typer shows the group's help
+        command = str(context.command_path)
+        message = message.replace("Value error, ", "").rstrip(".")
+        raise ConfigError(f"{command}: {message[:1].lower()}{message[1:]}", hint=f"see {command} --help") from error
 
 
 def exit_code_of(command: Callable[[], object], *, answers: bool) -> int:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
-from fsjoule.errors import ConfigError, FsjouleError, StorageError
-from fsjoule.store.files import check_writable
+from fsjoule.cli.common import All, Json, Wide, out, output_file, print_json, progress, write_text
+from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _SUITE: Final = "quick"
-_FILES: Final = ("--svg", "--folded")
 
 
 @app.command("explain")
@@ -52,9 +50,14 @@ def explain(
     everything: All = False,
     wide: Wide = False,
     json_output: Json = False,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture there.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", callback=output_file, help="Write a picture there.")
+    ] = None,
     folded: Annotated[
-        Path | None, typer.Option("--folded", metavar="FILE", help="Write folded stacks there, for flamegraph.pl.")
+        Path | None,
+        typer.Option(
+            "--folded", metavar="FILE", callback=output_file, help="Write folded stacks there, for flamegraph.pl."
+        ),
     ] = None,
 ) -> None:
     """Say which functions make the difference between two kernels.
@@ -70,9 +73,6 @@ def explain(
     """
     if (lg_env is None) == (within is None):
         raise ConfigError("explain needs --lg-env FILE, to measure now, or --within RUN, to read", hint="give one")
-    for name, file in zip(_FILES, (svg, folded), strict=True):
-        if file is not None:
-            check_writable(file.parent, name)
     if within is not None:
         measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
         if given := [name for name, value in measuring.items() if value is not None]:
@@ -166,8 +166,5 @@ def _write_files(found: tuple[Explanation, ...], svg: Path | None, folded: Path 
             assert file is not None, "there is something to write"
             several = f"-{each.series.replace(' ', '-').replace('/', '-')}" if len(found) > 1 else ""
             path = file.with_name(f"{file.stem}{several}{file.suffix}")
-            try:
-                path.write_text(drawn(each), encoding="utf-8")
-            except OSError as error:
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+            write_text(path, drawn(each))
             progress(f"written  {path}")

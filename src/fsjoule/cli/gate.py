@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, print_json, progress
+from fsjoule.cli.common import All, Json, Page, Wide, check_file, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.store.files import check_writable
 from fsjoule.store.index.location import VARIABLE
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def gate(
         str | None,
         typer.Option("--markdown", metavar="FILE|-", help="Write Markdown, for a merge request, to FILE or stdout."),
     ] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page to FILE.")] = None,
+    page: Page = None,
 ) -> None:
     """Decide whether the candidate is worse than the baseline, with as few boots as the error rates allow.
 
@@ -115,9 +114,7 @@ def gate(
     if json_output and markdown == _HERE:
         raise ConfigError("--json and --markdown - both write to standard output")
     if markdown not in (None, _HERE):
-        check_writable(Path(markdown).parent, "--markdown")
-    if page is not None:
-        check_writable(page.parent, "--page")
+        check_file(Path(markdown), "--markdown")
     wanted = _policy(policy, budget)
     if lg_env is None:
         _refuse(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import progress
+from fsjoule.cli.common import check_file, progress, write_text
 from fsjoule.cli.gate import FILESYSTEMS as GATED
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
     from fsjoule.lava.settings import Bench
@@ -311,10 +311,6 @@ def _image(named: str | None, kernel: str, recipe: str) -> str:
 
 def _write_each(texts: Mapping[str, str], folder: Path | None) -> None:
     assert folder is not None, "checked"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
     for name, text in texts.items():
         _write(text, folder / f"{name}.yaml")
 
@@ -323,7 +319,5 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{output} cannot be written: {error.strerror}") from error
+    check_file(output, "--output")
+    write_text(output, text)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import ending, out, progress
+from fsjoule.cli.common import ending, out, output_folder, progress
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
 
@@ -42,9 +42,10 @@ def page(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
 @app.command("allure")
 def allure(
     runs: _Runs = None,
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="A new folder for the result files.")] = Path(
-        "allure-results"
-    ),
+    output: Annotated[
+        Path,
+        typer.Option("--output", metavar="DIR", callback=output_folder, help="A new folder for the result files."),
+    ] = Path("allure-results"),
     url: _Url = "",
     most: _Most = _MOST,
 ) -> None:
@@ -63,7 +64,9 @@ def allure(
 @app.command("build")
 def build(  # noqa: PLR0917 - a command's options
     runs: _Runs = None,
-    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the report goes.")] = _REPORT,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", callback=output_folder, help="Where the report goes.")
+    ] = _REPORT,
     index: Annotated[
         str | None,
         typer.Option(

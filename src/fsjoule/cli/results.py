@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, print_json
+from fsjoule.cli.common import Json, Wide, out, output_folder, print_json
 from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
@@ -102,7 +102,11 @@ def choices(
 
 
 @app.command()
-def schema(folder: Annotated[Path, typer.Argument(help="Where the JSON Schemas go.")] = Path("docs/schemas")) -> None:
+def schema(
+    folder: Annotated[Path, typer.Argument(callback=output_folder, help="Where the JSON Schemas go.")] = Path(
+        "docs/schemas"
+    ),
+) -> None:
     """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
     from fsjoule.store.schemas import write_json_schemas
 

@@ -46,7 +46,9 @@ def suites_list(json_output: Json = False) -> None:
 @app.command("show")
 def suites_show(  # noqa: PLR0917 - a command's options
     name: Annotated[str, typer.Argument(help="A suite, or a part of one: elc2015/boot.")],
-    lg_env: Annotated[Path, typer.Option(help="The board's environment file.")] = Path("env/virtual.yaml"),
+    lg_env: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The board's environment file (default: env/virtual.yaml).")
+    ] = None,
     fs: Annotated[str | None, typer.Option(help="Filesystems, a,b (default: the suite's).")] = None,
     storage: Annotated[
         str | None, typer.Option(help="Storage devices of the board, a,b (default: the suite's).")
@@ -63,6 +65,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
     Example: fsjoule suites show elc2015/bandwidth --lg-env env/virtual.yaml --fs ext4,btrfs
     """
+    from fsjoule.host.paths import project_dir
     from fsjoule.lab import read_environment
     from fsjoule.model import MIB
     from fsjoule.report.numbers import seconds_text
@@ -71,7 +74,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
 
-    environment = read_environment(lg_env)
+    environment = read_environment(lg_env or project_dir() / "env" / "virtual.yaml")
     profile = environment.profile
     choice = choose(
         suite_name=name,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, output_file, output_folder, print_json, progress, write_text
 from fsjoule.cli.explain import found_or_warned, tell_after
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
@@ -87,7 +87,12 @@ def trend(
     ] = _RESULTS,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE", help="Write a page with all histories, over time and over kernels."),
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            callback=output_file,
+            help="Write a page with all histories, over time and over kernels.",
+        ),
     ] = None,
     forge: Annotated[
         str | None,
@@ -95,7 +100,12 @@ def trend(
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="DIR", help="Write charts of the histories with a change, or of all if few."),
+        typer.Option(
+            "--svg",
+            metavar="DIR",
+            callback=output_folder,
+            help="Write charts of the histories with a change, or of all if few.",
+        ),
     ] = None,
     wide: Wide = False,
     json_output: Json = False,
@@ -263,7 +273,7 @@ def _write_page(file: Path, project: str | None, *trends: Trend) -> None:
 
     by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
     forge = forge_of(project) if project else None
-    _write(file, trend_page(by_time, by_kernel, forge=forge, link=link_from(file.parent)))
+    write_text(file, trend_page(by_time, by_kernel, forge=forge, link=link_from(file.parent)))
     progress(f"page: {file}")
 
 
@@ -272,17 +282,9 @@ def _write_charts(folder: Path, found: Trend) -> None:
 
     written = 0
     for name, drawn in charts(found):
-        _write(folder / f"{name}.svg", drawn)
+        write_text(folder / f"{name}.svg", drawn)
         written += 1
     progress(f"charts: {written} in {folder}")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file} could not be written: {error.strerror}") from error
 
 
 def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:

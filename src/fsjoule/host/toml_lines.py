@@ -26,7 +26,8 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         where = re.search(r"at line (\d+)", str(error))
         line = int(where[1]) if where else text.count("\n") + 1
-        raise ConfigError(f"not valid TOML: {error}", file=file, line=line) from error
+        hint = "TOML: quote texts, close quotes and brackets"
+        raise ConfigError(f"not valid TOML: {error}", file=file, line=line, hint=hint) from error
 
 
 def path_of(error: ValidationError) -> list[str]:

@@ -10,7 +10,7 @@ Entry points: `take_kernels` (names become kernels, ready for cards), `build_ker
 """
 
 from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels
-from fsjoule.kernels.choices import check_kernel, kernel_choices, take_kernels
+from fsjoule.kernels.choices import check_kernel, kernel_choices, kernel_labels, take_kernels
 from fsjoule.kernels.sources import TakenKernel
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "check_kernel",
     "clean_kernels",
     "kernel_choices",
+    "kernel_labels",
     "take_kernels",
 ]

@@ -23,6 +23,11 @@ def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[
     modules_to_build(_recipe(recipe), kernel, modules)
 
 
+def kernel_labels(asked: Sequence[str], recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
+    """The labels that these kernels will have once they are taken. Raises ConfigError."""
+    return sources.kernel_labels(_recipe(recipe), asked)
+
+
 def take_kernels(
     asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()
 ) -> tuple[TakenKernel, ...]:

@@ -69,16 +69,16 @@ def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, prog
     describe = ""
     match choice:
         case str():
-            origin, label = KernelOrigin.DEBIAN, choice
+            origin = KernelOrigin.DEBIAN
             kernel = archive_kernel(recipe, choice, built, progress=progress)
         case PackageFile():
-            origin, label = KernelOrigin.PACKAGE, choice.release
+            origin = KernelOrigin.PACKAGE
             kernel = package_kernel(recipe, choice, progress=progress)
         case BuildFolder():
-            origin, label, describe = KernelOrigin.FOLDER, choice.label, choice.git_describe
+            origin, describe = KernelOrigin.FOLDER, choice.git_describe
             kernel = folder_kernel(recipe, choice, progress=progress)
     facts = KernelFacts(
-        label=label,
+        label=_label(choice),
         asked=asked,
         origin=origin,
         release=kernel.release,
@@ -96,10 +96,25 @@ def take_kernels(
 ) -> tuple[TakenKernel, ...]:
     """Kernels with unique labels: equal labels get a number."""
     taken = [take_kernel(recipe, one, modules, progress=progress) for one in asked]
-    labels = numbered([kernel.facts.label for kernel in taken])
+    labels = kernel_labels(recipe, asked)
     return tuple(
         replace(kernel, facts=replace(kernel.facts, label=label)) for kernel, label in zip(taken, labels, strict=True)
     )
+
+
+def kernel_labels(recipe: Recipe, asked: Sequence[str]) -> tuple[str, ...]:
+    """The labels that `take_kernels` gives, without fetching anything. Raises ConfigError."""
+    return tuple(numbered([_label(kernel_choice(recipe, one)) for one in asked]))
+
+
+def _label(choice: KernelChoice) -> str:
+    match choice:
+        case PackageFile():
+            return choice.release
+        case BuildFolder():
+            return choice.label
+        case _:
+            return choice
 
 
 def numbered(labels: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from fsjoule import lab
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.runs.versions import first_line
-from fsjoule.runs.virtual import emulator, virtual_lab_of
+from fsjoule.runs.virtual import PLACE, emulator, virtual_lab_of
 
 
 @dataclass
@@ -43,7 +43,10 @@ class HeldLab:
         self._opened.enter_context(lab.variables(self.environment.variables))
         if self.coordinator:
             self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))
-        if not lab.wants_virtual_lab(self.environment):
+        if lab.wants_virtual_lab(self.environment):
+            # labgrid reads the environment file before the lab is up.
+            self._opened.enter_context(lab.variables({"LG_PLACE": PLACE}))
+        else:
             self._find_places()
 
     def bring_up(self, kernels: Sequence[TakenKernel], *, meter_program: Path | None = None) -> None:

@@ -97,13 +97,16 @@ def choose(
             f"{repeat} repetitions are too many: each is a boot", hint=f"choose at most {_MOST_REPETITIONS}"
         )
     if repeat < 1:
-        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed")
+        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed", hint="for example --repeat 3")
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
     if storages is not None and not listed(storages):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
-        raise ConfigError(f"--size-factor {size_factor:g}: it must be above 0 and at most 1, the published sizes")
+        raise ConfigError(
+            f"--size-factor {size_factor:g}: it must be above 0 and at most 1",
+            hint="1, or --full, is the published sizes",
+        )
     return Choice(
         chosen,
         names,

@@ -63,6 +63,7 @@ class Observer(Protocol):
 class Session:
     """One invocation. `open` and `close` bracket everything; `lab.place` and `run` are entered within.
 
+    Who can only say after the plan whether anything is to be measured calls `prepare` and `start` instead of `open`.
     Signals that end it (`interrupts`) are raised only where a body says so: in `open` while it builds, not in `close`.
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
@@ -98,10 +99,14 @@ class Session:
         self.lab = self.held or HeldLab(self.environment, self.say, self.coordinator)
 
     def open(self) -> None:
-        """Make plan and cards, and bring the virtual lab up if the environment file asks for one.
+        """Do what `prepare` and `start` do. Raises as they do."""
+        self.prepare()
+        self.start()
 
-        Raises ConfigError for an unsuitable kernel, LabError if the lab cannot be brought up, and either for a missing
-        or occupied place, before anything is built.
+    def prepare(self) -> None:
+        """Check the request, find the place, and make the plan.
+
+        Raises ConfigError for an impossible plan, and that or LabError for a missing or occupied place.
         """
         started_s = time.monotonic()
         if self.choice.profiled:
@@ -110,11 +115,25 @@ class Session:
             check_writable(self.choice.results, "--results")
         if self.held is None:
             self.lab.find()
+        if self.choice.resumed is not None:
+            self.choice.resumed.check_storages(self.profile.storages)
+        taken = tuple(kernel.facts.label for kernel in self.taken)
+        self.plan = self._plan(taken or kernels.kernel_labels(self.choice.kernels, self.profile.recipe))
+        for line in plan_lines(self.plan.left_out, self.plan.adjusted):
+            self.say(line)
+        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+
+    def start(self) -> None:
+        """Take the kernels, make the cards, and bring the virtual lab up if the environment file asks for one.
+
+        Raises ConfigError for an unsuitable kernel, LabError.
+        """
+        started_s = time.monotonic()
         with interrupts.interruptible():
             self._build()
         if self.held is None:
             self.lab.bring_up(self._kernels, meter_program=self.choice.meter_program)
-        self._setup_s = time.monotonic() - started_s + _make_setup_s()
+        self._setup_s += time.monotonic() - started_s
 
     def preview(self) -> Plan:
         """The plan, without building anything; kernels have the user's names. Raises ConfigError."""
@@ -125,11 +144,6 @@ class Session:
         return self.environment.profile
 
     def _build(self) -> None:
-        if self.choice.resumed is None:
-            # Errors of the plan come before the kernels are fetched.
-            planned(self.choice, self.profile, self.choice.kernels)
-        else:
-            self.choice.resumed.check_storages(self.profile.storages)
         self._kernels = self.taken or kernels.take_kernels(
             self.choice.kernels,
             progress=self.say,
@@ -140,9 +154,6 @@ class Session:
             check_modules(self.choice.suite, self.choice.filesystems, kernel.facts)
         if self.choice.resumed is not None:
             self.choice.resumed.check_kernels(kernel.facts for kernel in self._kernels)
-        self.plan = self._plan(tuple(kernel.facts.label for kernel in self._kernels))
-        for line in plan_lines(self.plan.left_out, self.plan.adjusted):
-            self.say(line)
         self._cards = {
             (kernel.facts.label, root): images.build_card(
                 kernel, root, progress=self.say, recipe=self.profile.recipe, root=self.cards

@@ -13,6 +13,7 @@ from fsjoule.kernels import TakenKernel
 from fsjoule.virtual.lab import lab as virtual_lab
 
 Say = Callable[[str], None]
+PLACE = virtual_lab.PLACE
 
 
 def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:

@@ -112,7 +112,8 @@ def _valid(side: Side) -> dict[IndexedSeries, list[Point]]:
     if not found:
         count = sum(map(len, side.points.values()))
         why = f"its {count} measurements are invalid" if count else "it has no matching measurement"
-        raise ConfigError(f"{side.title} cannot be compared: {why}")
+        hint = "fsjoule show RUN, or fsjoule index series, lists what was measured, and where"
+        raise ConfigError(f"{side.title} cannot be compared: {why}", hint=hint)
     return found
 
 

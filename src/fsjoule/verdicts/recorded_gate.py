@@ -47,7 +47,8 @@ def gate_recorded(
             )
         damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
     if not any(baseline.points.values()):
-        raise ConfigError(f"{baseline.title} has no matching measurement")
+        hint = "fsjoule show RUN, or fsjoule index series, lists what was measured, and where"
+        raise ConfigError(f"{baseline.title} has no matching measurement", hint=hint)
     pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
     guest_time = baseline.guest_time and candidate.guest_time
     budget = min(policy.budget_pairs, max(len(pairs), 1))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, ending, err, labelled, out, print_json, progress
+from fsjoule.cli.common import Json, ending, err, labelled, out, output_files, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
 
 if TYPE_CHECKING:
@@ -23,7 +23,12 @@ def record_command(
     *,
     output: Annotated[
         list[Path],
-        typer.Option("--output", "-o", help="FILE.parquet, or FILE.csv in devlib's format; may be repeated."),
+        typer.Option(
+            "--output",
+            "-o",
+            callback=output_files,
+            help="FILE.parquet, or FILE.csv in devlib's format; may be repeated.",
+        ),
     ],
     meter: MeterAddress = None,
     lg_env: Environment = None,

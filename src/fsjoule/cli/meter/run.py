@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from fsjoule.cli.common import Json, err, progress
+from fsjoule.cli.common import Json, err, output_file, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, with_simulated
 from fsjoule.model import Value
 
@@ -41,7 +41,12 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, help="Run it this many times.")] = 1,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Keep the trace in FILE.parquet or FILE.csv; later runs go to FILE-2 ..."),
+        typer.Option(
+            "--output",
+            "-o",
+            callback=output_file,
+            help="Keep the trace in FILE.parquet or FILE.csv; later runs go to FILE-2 ...",
+        ),
     ] = None,
     json_output: Json = False,
 ) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process import find_tool
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
@@ -39,7 +40,11 @@ class Service:
 
 def board_template(board: str) -> BoardConfig:
     """The config of that name in labgrid/virtual. Raises ConfigError for an unknown name."""
-    return BoardConfig.from_toml(project_dir() / "labgrid" / "virtual" / f"{board}.toml")
+    boards = project_dir() / "labgrid" / "virtual"
+    known = [each.stem for each in boards.glob("*.toml")]
+    if board not in known:
+        raise ConfigError.unknown("virtual board", board, known)
+    return BoardConfig.from_toml(boards / f"{board}.toml")
 
 
 def board_config(
