@@ -10,7 +10,7 @@ import yaml
 from command_line import CommandLine, command_line
 
 from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
-from fsjoule.boards.checking import check_board
+from fsjoule.boards.checking import check_board, unable
 from fsjoule.boards.files import Wired, board_files, card_devices, console_of, paths_of, write_new
 from fsjoule.boards.words import abilities_text
 from fsjoule.errors import ConfigError
@@ -85,6 +85,8 @@ def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> N
         ("ums", "stm32mp157c-dk2", ("command: ums 0 mmc 0", "prompt: '\\nSTM32MP> '"), "usb"),
         ("tftp", "orangepi", ("prompt: '\\n=> '", "TFTPProviderDriver: {}", "device: mmc 0"), "TFTPProvider"),
         ("tftp", "imx6ul-evk", ("TftpFlasher:", "device: mmc 1"), "TFTPProvider"),
+        ("fastboot", "rock-pi-4", ("command: fastboot usb 0", "AndroidFastbootDriver: {}"), "AndroidUSBFastboot"),
+        ("fastboot-udp", "orangepi", ("command: fastboot udp", "prompt: '\\n=> '"), "AndroidNetFastboot"),
         ("in-place", "rpi4", ("InPlaceFlasher: {}",), None),
         ("kept", "rpi4", ("KeptCard: {}",), None),
     ],
@@ -102,6 +104,8 @@ def test_each_way_to_write_the_card_has_its_drivers_and_its_resource(
     assert own == ([] if resource is None else [resource])
     if resource == "TFTPProvider":
         assert group[resource] == {"internal": "/srv/tftp/bone7/", "external": "bone7/"}
+    elif resource == "AndroidNetFastboot":
+        assert group[resource] == {"address": "1234", "protocol": "udp"}
     elif resource is not None:
         assert "1234" in group[resource]["match"].values()
 
@@ -147,7 +151,8 @@ def test_a_way_that_the_board_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="the boot loader of a BeagleBone Black has no command ums"):
         board_files("bone7", BONE, WIRED, "ums")
     with pytest.raises(
-        ConfigError, match=r"unknown flasher 'glue'(.|\n)*in-place, kept, sdmux, sdwire, sdwire3, tftp, ums"
+        ConfigError,
+        match=r"unknown flasher 'glue'(.|\n)*fastboot, fastboot-udp, in-place, kept, sdmux, sdwire, sdwire3, tftp, ums",
     ):
         board_files("bone7", BONE, WIRED, "glue")
 
@@ -296,6 +301,25 @@ def test_ways_of_flashing_come_from_the_running_boot_loader() -> None:
     assert {way.lacks for way in abilities.ways if "ums" in way.name} == {("the command ums",)}
     assert abilities.boots == ("extlinux.conf",)
     assert abilities_text(BONE, abilities).endswith("finds the kernel by: extlinux.conf")
+
+
+@pytest.mark.parametrize(
+    ("flasher", "lacks"),
+    [
+        ("tftp", None),
+        ("sdmux", None),
+        ("kept", None),
+        ("in-place", "CONFIG_CMD_ITEST, CONFIG_CMD_MEMORY"),
+        ("fastboot", "CONFIG_USB_FUNCTION_FASTBOOT or CONFIG_UDP_FUNCTION_FASTBOOT or CONFIG_TCP_FUNCTION_FASTBOOT"),
+    ],
+)
+def test_a_flasher_that_the_boot_loader_cannot_serve_is_named(flasher: str, lacks: str | None, tmp_path: Path) -> None:
+    paths = paths_of("bone7", tmp_path)
+    write_new(board_files("bone7", BONE, WIRED, flasher), paths)
+    told = [str(problem) for problem in unable(check_board(paths["environment"]), abilities_of(parse_config(CONFIG)))]
+    assert [f"cannot write this card: the boot loader is without {lacks}\n" in each for each in told] == (
+        [] if lacks is None else [True]
+    )
 
 
 def test_the_configuration_lies_beside_the_loader_in_debians_package(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fsjoule.boards.abilities import Abilities
 from fsjoule.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
 from fsjoule.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
@@ -16,6 +17,13 @@ from fsjoule.lab.exporter_file import exporter_groups
 from fsjoule.model import MIB
 
 _MARK_SPEED: Final = 115200
+# The beginning of the names of a flasher's ways in `abilities`. One of them is enough.
+_WAY_OF: Final = {
+    "UmsFlasher": "USB mass storage",
+    "FastbootFlasher": "fastboot",
+    "TftpFlasher": "network",
+    "InPlaceFlasher": "in place",
+}
 _SSH_SERVER: Final = "SshServer"
 
 
@@ -55,6 +63,17 @@ def check_board(file: Path, *, exporter: Path | None = None) -> Checked:
     if found is not None:
         problems += _exporter(found, recipe)
     return Checked(environment, recipe, found, tuple(problems))
+
+
+def unable(checked: Checked, abilities: Abilities) -> Iterator[Problem]:
+    """Flashers of the environment file for which the board's boot loader lacks something."""
+    for driver in checked.environment.drivers:
+        ways = [way for way in abilities.ways if way.name.startswith(_WAY_OF.get(driver.cls, "\0"))]
+        if ways and all(way.lacks for way in ways):
+            lacks = " or ".join(", ".join(way.lacks) for way in ways)
+            what = f"{driver.cls} cannot write this card: the boot loader is without {lacks}"
+            hint = "take another flasher (docs/flashing.md), or a boot loader with it"
+            yield Problem(checked.environment.path, what, hint, driver.line)
 
 
 def _usual_exporter(file: Path) -> Path | None:

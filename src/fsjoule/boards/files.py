@@ -27,7 +27,7 @@ _METER_SPEED: Final = 1_000_000
 class Wired:
     """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT).
 
-    `mux` is the serial number of the SD mux, or for a card that U-Boot offers over USB the socket's ID_PATH.
+    `mux` is the serial number of the SD mux, for a U-Boot with the card the ID_PATH of its USB socket, or its address.
     """
 
     outlet_model: str = "shelly_gen2"

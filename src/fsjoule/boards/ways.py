@@ -12,6 +12,8 @@ from fsjoule.kernels.recipe import BoardKind, Recipe
 SDMUX: Final = "sdmux"
 UMS: Final = "ums"
 TFTP: Final = "tftp"
+FASTBOOT: Final = "fastboot"  # over USB
+_FASTBOOT_UDP: Final = "fastboot-udp"
 KEPT: Final = "kept"
 IN_PLACE: Final = "in-place"
 CONSOLE: Final = "console"
@@ -41,8 +43,13 @@ _MUXES: Final = {
     "sdwire": _mux("in an SDWire", "USBSDWireDriver", "USBSDWireDevice"),
     "sdwire3": _mux("in an SDWire3", "USBSDWire3Driver", "USBSDWire3Device"),
 }
+_OF_ANY_BOARD: Final = {
+    **_MUXES,
+    KEPT: Way("in the board, written by hand", "      KeptCard: {}\n", ""),
+    IN_PLACE: Way("in the board, written by hand once", "      InPlaceFlasher: {}\n", ""),
+}
 MUX_RESOURCE: Final = _MUXES[SDMUX].resource
-WAYS: Final = (*_MUXES, UMS, TFTP, IN_PLACE, KEPT)
+WAYS: Final = (*_MUXES, UMS, FASTBOOT, _FASTBOOT_UDP, TFTP, IN_PLACE, KEPT)
 
 
 def way(name: str, board: BoardKind, card: str) -> Way:
@@ -50,14 +57,16 @@ def way(name: str, board: BoardKind, card: str) -> Way:
 
     Raises ConfigError for an unknown one, or one that the board cannot do.
     """
-    if name in _MUXES:
-        return _MUXES[name]
-    if name == KEPT:
-        return Way("in the board, written by hand", "      KeptCard: {}\n", "")
-    if name == IN_PLACE:
-        return Way("in the board, written by hand once", "      InPlaceFlasher: {}\n", "")
+    if name in _OF_ANY_BOARD:
+        return _OF_ANY_BOARD[name]
     if name == TFTP:
         return _tftp(board, card)
+    if name == FASTBOOT:
+        told = "  ## The device that appears while U-Boot's fastboot runs; labgrid-suggest shows its ID_PATH then.\n"
+        return _fastboot(board, "usb 0", f"{told}  AndroidUSBFastboot:\n    match:\n      ID_PATH: '{_NAME}'\n")
+    if name == _FASTBOOT_UDP:
+        told = "  ## The address that DHCP always gives the board.\n"
+        return _fastboot(board, "udp", f"{told}  AndroidNetFastboot:\n    address: '{_NAME}'\n    protocol: udp\n")
     if name != UMS:
         raise ConfigError.unknown("flasher", name, WAYS)
     if not board.ums:
@@ -82,7 +91,7 @@ def way(name: str, board: BoardKind, card: str) -> Way:
 
 
 def filled(resource: str, name: str, card: str) -> str:
-    """The resource's lines with the board's name and the serial number, or for `ums` the path, of the card's device."""
+    """The resource's lines with the board's name and the card's device: serial number, ID_PATH or network address."""
     return resource.replace(_BOARD, name).replace(_NAME, card)
 
 
@@ -111,6 +120,16 @@ def _tftp(board: BoardKind, card: str) -> Way:
   TFTPProvider:
     internal: /srv/tftp/{_BOARD}/
     external: {_BOARD}/
+"""
+    return Way("in the board, whose U-Boot writes it", drivers, resource)
+
+
+def _fastboot(board: BoardKind, line: str, resource: str) -> Way:
+    drivers = f"""\
+{_u_boot(board)}\
+      AndroidFastbootDriver: {{}}
+      FastbootFlasher:
+        command: fastboot {line}
 """
     return Way("in the board, whose U-Boot writes it", drivers, resource)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +43,10 @@ def board_new(  # noqa: PLR0917 - typer
     ] = None,
     flasher: Annotated[
         str | None,
-        typer.Option(help="How its card is written: sdmux, sdwire, sdwire3, ums, tftp; by hand, once: in-place, kept."),
+        typer.Option(
+            help="How its card is written: sdmux, sdwire, sdwire3, ums, fastboot (over USB), fastboot-udp, tftp; "
+            "by hand, once: in-place, kept."
+        ),
     ] = None,
     shell: Annotated[str | None, typer.Option(help="How its programs are started: console or ssh.")] = None,
     outlet_model: Annotated[str | None, typer.Option(help="labgrid's name for the outlet's kind.")] = None,
@@ -51,7 +55,11 @@ def board_new(  # noqa: PLR0917 - typer
     console: Annotated[str | None, typer.Option(help="Serial number of the console's USB adapter.")] = None,
     meter: Annotated[str | None, typer.Option(help="Serial number of the meter.")] = None,
     mux: Annotated[
-        str | None, typer.Option(help="Serial number of the SD mux; with ums the ID_PATH of the board's USB disk.")
+        str | None,
+        typer.Option(
+            help="Serial number of the SD mux; with ums and fastboot the ID_PATH of the board's USB device; "
+            "with fastboot-udp the board's address."
+        ),
     ] = None,
     marks_on_console: Annotated[
         bool, typer.Option("--marks-on-console", help="The meter listens to the console: there is no second UART.")
@@ -107,7 +115,11 @@ def board_new(  # noqa: PLR0917 - typer
             console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
         ),
         answer(meter, "Serial number of the meter", default.meter),
-        answer(mux, "Serial number of the SD mux (with ums: ID_PATH of the board's USB disk)", default.mux),
+        answer(
+            mux,
+            "Serial number of the SD mux (ums, fastboot: ID_PATH of the board's USB device; fastboot-udp: its address)",
+            default.mux,
+        ),
     )
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)
@@ -150,22 +162,27 @@ def board_check(
     Example: fsjoule board check env/bone7.yaml
     """
     from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
-    from fsjoule.boards.checking import check_board
+    from fsjoule.boards.checking import check_board, unable
     from fsjoule.boards.words import abilities_text
     from fsjoule.errors import ConfigError
     from fsjoule.images.boot_loader import boot_loader
 
     checked = check_board(environment, exporter=exporter)
+    say = partial(out.print, soft_wrap=True, highlight=False)
     for problem in checked.problems:
-        out.print(str(problem), soft_wrap=True, highlight=False)
+        say(str(problem))
+    abilities = None
     if ask:
-        out.print(abilities_text(checked.recipe, abilities_by_help(_help_of(checked))), soft_wrap=True, highlight=False)
+        abilities = abilities_by_help(_help_of(checked))
     elif loader:
         found = boot_loader(checked.recipe, progress=progress)
         abilities = abilities_of(parse_config(found.config)) if found.config else None
-        out.print(abilities_text(checked.recipe, abilities), soft_wrap=True, highlight=False)
-    if checked.problems:
-        count = len(checked.problems)
+    unfit = [] if abilities is None else list(unable(checked, abilities))
+    for problem in unfit:
+        say(str(problem))
+    if ask or loader:
+        say(abilities_text(checked.recipe, abilities))
+    if count := len(checked.problems) + len(unfit):
         raise ConfigError(
             f"{count} problem{'s' if count > 1 else ''} in the files of {checked.environment.profile.name}"
         )
