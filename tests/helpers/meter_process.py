@@ -27,7 +27,7 @@ from fsjoule.meter.protocol.frames import (
     SamplesFrame,
 )
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.model import Ina219Trace
 from fsjoule.virtual.board.feed import FeedWriter
 
 LIMIT_S = 120.0
@@ -84,7 +84,7 @@ class Reader:
         """What the meter said of itself last."""
         return infos(self.frames)[-1]
 
-    def trace(self) -> Trace:
+    def trace(self) -> Ina219Trace:
         builder = TraceBuilder()
         builder.add(self.frames)
         return builder.build()
@@ -168,7 +168,7 @@ def values(frames: list[Frame]) -> list[tuple[int, int]]:
     ]
 
 
-def check_energy(trace: Trace) -> None:
+def check_energy(trace: Ina219Trace) -> None:
     """Between any two checkpoints the samples add up to the meter's own cumulative energy."""
     raw = np.concatenate([[0], np.cumsum(trace.shunt_raw.astype(np.int64) * trace.bus_raw)])
     at = np.searchsorted(trace.ticks, trace.checkpoint_ticks)
@@ -187,7 +187,7 @@ def check_order(frames: list[Frame]) -> None:
             newest_us = frame.first_time_us + 1000 * frame.count
 
 
-def last_stream(frames: list[Frame]) -> Trace:
+def last_stream(frames: list[Frame]) -> Ina219Trace:
     newest = infos(frames)[-1].status.stream_id
     begin = next(
         at for at, frame in enumerate(frames) if isinstance(frame, InfoFrame) and frame.status.stream_id == newest

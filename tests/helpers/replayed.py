@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.model import Ina219Trace
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,7 +102,7 @@ class Meter:
         )
         return done.stdout
 
-    def trace(self, load: Load, arrives: Callable[[Frame], bool] = lambda _: True) -> Trace:
+    def trace(self, load: Load, arrives: Callable[[Frame], bool] = lambda _: True) -> Ina219Trace:
         """The trace of a load, made of the frames that arrive."""
         builder = TraceBuilder()
         builder.add(frame for frame in FrameDecoder().feed(self.stream(load)) if arrives(frame))

@@ -19,12 +19,13 @@ from fsjoule.model import (
     FioResult,
     FioWorkload,
     ImageFacts,
+    Ina219Info,
+    Ina219Trace,
     KernelFacts,
     KernelOrigin,
     LabFacts,
     Mark,
     Measurement,
-    MeterInfo,
     MeterPort,
     Plan,
     Planned,
@@ -35,12 +36,11 @@ from fsjoule.model import (
     SeriesKey,
     TimedKind,
     TimedWorkload,
-    Trace,
     Value,
     Window,
 )
 
-METER = MeterInfo(
+METER = Ina219Info(
     protocol=2,
     firmware="test",
     serial_number="T1",
@@ -102,12 +102,12 @@ _IDLE_W = 1.10
 class MadeRun:
     run: Run
     measurements: tuple[Measurement, ...]
-    traces: dict[int, Trace]
+    traces: dict[int, Ina219Trace]
 
 
 def make_trace(
     duration_s: float = 1.0, busy_w: float = 0.1, *, idle_s: float = 1.0, seed: int = 1, mark: str = "1"
-) -> Trace:
+) -> Ina219Trace:
     """`idle_s` of idling, the window between its two marks, and a short tail."""
     rng = np.random.default_rng(seed)
     n = int((idle_s + duration_s + 0.2) * 1000)
@@ -121,7 +121,7 @@ def make_trace(
     shunt_raw = np.round(power_w / METER.power_lsb_w / 1250).astype(np.int16)
     raw = np.concatenate(([0], np.cumsum(shunt_raw.astype(np.int64) * 1250)))
     start_us = int(times_us[0] + idle_s * 1e6)
-    return Trace(
+    return Ina219Trace(
         info=METER,
         ticks=first + np.arange(n, dtype=np.int64),
         times_us=times_us,
@@ -139,7 +139,7 @@ def make_trace(
 
 def make_measurement(
     planned: Planned, *, simulated: bool = True, invalid: tuple[str, ...] = (), meter: bool = True
-) -> tuple[Measurement, Trace | None]:
+) -> tuple[Measurement, Ina219Trace | None]:
     rng = np.random.default_rng(planned.number)
     workload = planned.workload
     slower = {"ext4": 1.0, "btrfs": 0.62}.get(planned.filesystem, 0.8) * rng.normal(1, 0.02)
@@ -198,7 +198,7 @@ def _per(value: Value, mib: float) -> Value:
     return Value(value.value / mib, value.uncertainty / mib)
 
 
-def _energy(trace: Trace) -> tuple[Energy, Window, Window]:
+def _energy(trace: Ina219Trace) -> tuple[Energy, Window, Window]:
     start_us, stop_us = trace.marks[0].time_us, trace.marks[1].time_us
     power_w = trace.power_w
     inside = (trace.times_us >= start_us) & (trace.times_us < stop_us)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.model import Mark, MeterInfo, Trace
+from fsjoule.model import Ina219Info, Ina219Trace, Mark
 
-INFO = MeterInfo(
+INFO = Ina219Info(
     protocol=2, firmware="test", serial_number="t", rate_hz=1000, shunt_uohm=100_000, shunt_range_mv=80, simulated=True
 )
 FRAME = 20
@@ -23,8 +23,8 @@ def trace_of(
     start_tick: int = 1000,
     missed: Collection[int] = (),
     lost: Collection[int] = (),
-    info: MeterInfo = INFO,
-) -> Trace:
+    info: Ina219Info = INFO,
+) -> Ina219Trace:
     """What arrives of a load: its ticks `missed`, counted from 0, are never sampled, its frames `lost` do not arrive.
 
     Each frame holds 20 samples, fewer before a missed tick. Bus 1250 is 5 V.
@@ -41,7 +41,7 @@ def trace_of(
     before = [np.concatenate([[0], np.cumsum(np.where(sampled, part, 0))]) for part in (shunt * bus, bus)]
     end = max(int(kept[-1]) + 1, int(arrived[-1])) if len(arrived) else 0
     missed_within = int(np.count_nonzero(~sampled[int(arrived[0]) : int(arrived[-1])])) if len(arrived) else 0
-    return Trace(
+    return Ina219Trace(
         info=info,
         ticks=ticks,
         times_us=ticks * 1_000_000 // info.rate_hz,

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 from replayed import Chip, Load, Meter, Settings, random_load
 
-from fsjoule.meter.energy import Instrument, energy
+from fsjoule.meter.energy import energy
+from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.model import MeterCalibration, Window
 from fsjoule.virtual.lab import programs
@@ -127,7 +128,7 @@ def _errors(program: Path, draw: Draw, seed: int) -> tuple[float, float]:
     )
     # As of a real meter, whose marks are late by no more than a byte.
     info = dataclasses.replace(trace.info, simulated=False, calibration=scenario.calibration)
-    instrument = dataclasses.replace(Instrument.of(info), **NO_ERROR if scenario.known else {})
+    instrument = dataclasses.replace(Ina219.of(info), **NO_ERROR if scenario.known else {})
     seen = Window(*(float(math.floor(mark_us + random.uniform(0, 87))) for mark_us in (start_us, stop_us)))
     measured = energy(dataclasses.replace(trace, info=info), seen, IDLE, instrument)
     gross_mj = load.energy_mj(start_us, stop_us)

@@ -29,7 +29,7 @@ from lab_leftovers import assert_nothing_left
 from meter_desk import wait
 
 from fsjoule.host import process
-from fsjoule.model import MIB, FioWorkload, RunStatus
+from fsjoule.model import MIB, FioWorkload, Ina219Trace, RunStatus
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.results import write_results
 from fsjoule.store.reader import LoadedRun
@@ -122,7 +122,7 @@ def test_the_papers_formula_gives_the_same_energy(quick: tuple[str, LoadedRun]) 
         if not isinstance(measurement.workload, FioWorkload):
             continue
         trace = quick[1].trace(measurement.number)
-        assert trace is not None
+        assert isinstance(trace, Ina219Trace)
         assert measurement.window is not None
         assert measurement.energy_mj_per_mib is not None
         inside = (trace.times_us >= measurement.window.start_us) & (trace.times_us < measurement.window.stop_us)

@@ -20,7 +20,7 @@ from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import TtyStream
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command, ReplyStatus
-from fsjoule.model import MarkSource, Trace
+from fsjoule.model import Ina219Trace, MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
 
 _MS = 1_000_000
@@ -44,7 +44,7 @@ class _Meter:
     program: Simulator
     client: MeterClient
 
-    def record(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Trace:
+    def record(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Ina219Trace:
         self.client.receiver.arm()
         meanwhile()
         time.sleep(seconds)
@@ -64,7 +64,7 @@ def _running(program: Path, folder: Path, *options: str) -> Generator[_Meter]:
     assert not firmware.marks.is_symlink()
 
 
-def _check_whole(trace: Trace) -> None:
+def _check_whole(trace: Ina219Trace) -> None:
     """No tick is missed or lost, and they are one period apart."""
     assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
     assert np.diff(trace.ticks).tolist() == [1] * (len(trace.ticks) - 1)

@@ -18,7 +18,7 @@ from metered_loads import SUPPLY_V, Amperes, Load, LoadFeed, constant, noise, ra
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
 from fsjoule.meter.energy import energy
-from fsjoule.model import Trace, Window
+from fsjoule.model import Ina219Trace, Window
 from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths
 
@@ -32,7 +32,7 @@ class _Bench:
     feed: LoadFeed
     marks: Path
 
-    def record(self, load: Load) -> Trace:
+    def record(self, load: Load) -> Ina219Trace:
         """The load with a rest on both sides, each of the two marked in its middle."""
         self.meter.arm()
         time.sleep(_IDLE_S)
@@ -125,7 +125,7 @@ def test_a_known_load_is_measured_to_a_thousandth_at_2_khz(fast_bench: _Bench, s
     _within(load, fast_bench.record(load), load.quantum_mj(shunt_step_v=20e-6, bus_step_v=16e-3))
 
 
-def _within(load: Load, trace: Trace, quantum_mj: float) -> None:
+def _within(load: Load, trace: Ina219Trace, quantum_mj: float) -> None:
     """The load's energy, gross and net, is found to a thousandth and `quantum_mj`."""
     assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
     assert [mark.text for mark in trace.marks] == ["S1", "E1"]

@@ -21,7 +21,7 @@ from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.model import Ina219Trace
 from fsjoule.virtual.lab import programs
 
 _MS = 1_000_000
@@ -80,7 +80,7 @@ class Follower:
             assert time.monotonic() < deadline, "no reply"
             self.read(1.0)
 
-    def trace(self) -> Trace:
+    def trace(self) -> Ina219Trace:
         """All that was told until now."""
         self.ask(Command.STOP)  # also sends what would wait for a whole frame
         builder = TraceBuilder()
@@ -151,7 +151,7 @@ def test_the_meters_time_is_the_boards(program: Path, tmp_path: Path) -> None:
 def test_the_same_events_make_the_same_samples_however_they_arrive(program: Path, tmp_path: Path) -> None:
     """In whole and in pieces that cut events, with commands in between; the first stream is left out."""
     events = b"".join(power((i + 1) * _MS, 0.2 + 0.001 * (i % 97)) for i in range(3000))
-    traces: list[Trace] = []
+    traces: list[Ina219Trace] = []
     for name, piece in (("whole", 4096), ("pieces", 45)):
         (tmp_path / name).mkdir()
         with following(program, tmp_path / name) as meter:

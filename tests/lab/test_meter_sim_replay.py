@@ -10,7 +10,7 @@ from meter_process import LIMIT_S, check_energy
 from fsjoule.host import process
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.model import Ina219Trace
 from fsjoule.virtual.board.feed import RECORD
 from fsjoule.virtual.lab import programs
 
@@ -22,7 +22,7 @@ def program() -> Path:
     return programs.simulator(print)
 
 
-def _replay(program: Path, records: bytes, *options: str) -> tuple[Trace, bytes]:
+def _replay(program: Path, records: bytes, *options: str) -> tuple[Ina219Trace, bytes]:
     """What the meter makes of records, and its stream."""
     done = process.run([program, "--replay", "/dev/stdin", *options], timeout_s=LIMIT_S, input_bytes=records)
     decoder = FrameDecoder()

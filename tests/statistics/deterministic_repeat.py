@@ -85,7 +85,7 @@ def same_samples(first: LoadedRun, other: LoadedRun) -> tuple[int, int]:
     same = 0
     for measurement in first.measurements:
         a, b = first.trace(measurement.number), other.trace(measurement.number)
-        same += a is not None and b is not None and np.array_equal(a.shunt_raw, b.shunt_raw)
+        same += a is not None and b is not None and np.array_equal(a.power_w, b.power_w)
     return same, len(first.measurements)
 
 

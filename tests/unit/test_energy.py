@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from traces import INFO, trace_of
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy import Instrument, energy, per_mib
+from fsjoule.meter.energy import energy, per_mib
+from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import (
     MIB,
@@ -27,7 +28,7 @@ from fsjoule.model import (
 
 IDLE = Window(1_000_000, 1_400_000)
 WORK = Window(1_600_000, 2_600_000)
-PERFECT = Instrument(
+PERFECT = Ina219(
     shunt_rounding_v=0,
     bus_rounding_v=0,
     offset_v=0,
@@ -38,6 +39,7 @@ PERFECT = Instrument(
     reference=0,
     mark_s=0,
     sample_s=0,
+    ohm=0.1,
 )
 REAL = dataclasses.replace(INFO, simulated=False)
 SQRT3 = math.sqrt(3)
@@ -289,7 +291,7 @@ def test_a_calibration_narrows_the_uncertainty() -> None:
     ("range_mv", "limit_v"), [(40, 100e-6), (80, 125e-6), (160, 150e-6), (320, 200e-6), (77, 200e-6)]
 )
 def test_the_offset_depends_on_the_range(range_mv: int, limit_v: float) -> None:
-    instrument = Instrument.of(dataclasses.replace(INFO, shunt_range_mv=range_mv))
+    instrument = Ina219.of(dataclasses.replace(INFO, shunt_range_mv=range_mv))
     assert instrument.offset_at(12.0) == pytest.approx(math.hypot(limit_v, 1e-6))
     assert instrument.offset_at(5.0) == pytest.approx(math.hypot(limit_v, 1e-6, 70e-6))
 
@@ -305,15 +307,15 @@ def test_the_offset_depends_on_the_range(range_mv: int, limit_v: float) -> None:
     ],
 )
 def test_rounding_follows_the_converters(adc_config: int, shunt_v: float, bus_v: float) -> None:
-    instrument = Instrument.of(dataclasses.replace(INFO, adc_config=adc_config))
+    instrument = Ina219.of(dataclasses.replace(INFO, adc_config=adc_config))
     assert (instrument.shunt_rounding_v, instrument.bus_rounding_v) == pytest.approx((shunt_v, bus_v))
 
 
 def test_a_mark_is_as_late_as_its_way_is_long() -> None:
     sources = (MarkSource.RISING, MarkSource.FALLING, MarkSource.LINE, MarkSource.HOST)
-    assert [Instrument.of(REAL, source).mark_s for source in sources] == [50e-6, 50e-6, 10 / 115200, 5e-3]
-    assert [Instrument.of(INFO, source).mark_s for source in sources] == [2e-3, 2e-3, 2e-3, 5e-3]
-    assert Instrument.of(dataclasses.replace(REAL, rate_hz=100)).sample_s == 0.01
+    assert [Ina219.of(REAL, source).mark_s for source in sources] == [50e-6, 50e-6, 10 / 115200, 5e-3]
+    assert [Ina219.of(INFO, source).mark_s for source in sources] == [2e-3, 2e-3, 2e-3, 5e-3]
+    assert Ina219.of(dataclasses.replace(REAL, rate_hz=100)).sample_s == 0.01
 
 
 def test_the_load_at_the_marks_says_what_they_may_be_off() -> None:

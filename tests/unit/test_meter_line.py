@@ -13,7 +13,7 @@ from replayed import Chip, Load, Meter
 from fsjoule.meter.energy import energy
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Energy, Trace, Window
+from fsjoule.model import Energy, Ina219Trace, Window
 from fsjoule.virtual.lab import programs
 
 
@@ -63,7 +63,7 @@ def half_hour() -> Sent:
     return _sent(1800)
 
 
-def _received(sent: Sent, arrived: bytes) -> tuple[list[Frame], StreamCounters, Trace]:
+def _received(sent: Sent, arrived: bytes) -> tuple[list[Frame], StreamCounters, Ina219Trace]:
     """What the host makes of what arrives, after the checks that hold whatever arrives."""
     decoder, builder = FrameDecoder(), TraceBuilder()
     frames = [frame for at in range(0, len(arrived), 4096) for frame in decoder.feed(arrived[at : at + 4096])]
@@ -84,7 +84,7 @@ def _received(sent: Sent, arrived: bytes) -> tuple[list[Frame], StreamCounters, 
     return frames, counters, trace
 
 
-def _require_same_energy(sent: Sent, trace: Trace) -> None:
+def _require_same_energy(sent: Sent, trace: Ina219Trace) -> None:
     """The window's energy within 0.2 %, and within what its uncertainty says of the gaps at its ends."""
     measured = energy(trace, sent.work, sent.idle)
     whole_mj = sent.energy.gross_mj.value

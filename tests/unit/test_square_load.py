@@ -10,14 +10,14 @@ from traces import trace_of
 
 from fsjoule.bench.square_load import BUSY_S, IDLE_S, PULSES, analyse
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.model import Mark, MarkLine, MarkSource, Trace
+from fsjoule.model import Ina219Trace, Mark, MarkLine, MarkSource
 
 _LOW, _HIGH = 2200, 2640  # 1.10 W and 1.32 W at 5 V
 _START_TICK = 1000
 _UART, _GPIO = MarkLine("/dev/ttyS1"), MarkLine("/sys/class/leds/fsjoule-mark/brightness")
 
 
-def _square(late_start_ms: float, late_stop_ms: float, *, noise: float = 0.0, inside_tick: float = 0.0) -> Trace:
+def _square(late_start_ms: float, late_stop_ms: float, *, noise: float = 0.0, inside_tick: float = 0.0) -> Ina219Trace:
     """A square load whose marks come late by so much; its steps lie `inside_tick` of a tick behind a tick's begin."""
     busy, period = round(BUSY_S * 1000), round((BUSY_S + IDLE_S) * 1000)
     shunt = np.full(1000 + PULSES * period, float(_LOW))

@@ -20,7 +20,7 @@ from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
 from fsjoule.host.plaintext import is_plain
-from fsjoule.model import Mark, MarkSource, MeterCalibration, Trace
+from fsjoule.model import Ina219Trace, Mark, MarkSource, MeterCalibration, Trace
 from fsjoule.store.recordings import Recording
 from fsjoule.store.traces import encode_trace, read_trace
 
@@ -33,9 +33,9 @@ _CALIBRATIONS = st.builds(MeterCalibration, _PPM, _PPM, _PPM)
 
 
 @st.composite
-def _traces(draw: st.DrawFn) -> Trace:
+def _traces(draw: st.DrawFn) -> Ina219Trace:
     n, k = draw(st.integers(0, 30)), draw(st.integers(0, 30))
-    return Trace(
+    return Ina219Trace(
         info=dataclasses.replace(
             METER, simulated=draw(st.booleans()), firmware=draw(_TEXTS), calibration=draw(_CALIBRATIONS)
         ),
@@ -54,10 +54,10 @@ def _traces(draw: st.DrawFn) -> Trace:
     )
 
 
-def _pieces(trace: Trace, *, samples: int) -> list[Trace]:
+def _pieces(trace: Ina219Trace, *, samples: int) -> list[Ina219Trace]:
     """A trace as it comes, some samples at a time, with the checkpoints that came with them."""
     edges = [*range(0, len(trace.ticks), samples), len(trace.ticks)]
-    made: list[Trace] = []
+    made: list[Ina219Trace] = []
     for low, high in itertools.pairwise(edges):
         some, ticks = slice(low, high), trace.ticks[low:high]
         told = (trace.checkpoint_ticks >= ticks[0]) & (trace.checkpoint_ticks <= ticks[-1])
@@ -78,18 +78,19 @@ def _pieces(trace: Trace, *, samples: int) -> list[Trace]:
     return made
 
 
-def _record(path: Path, pieces: list[Trace]) -> None:
+def _record(path: Path, pieces: list[Ina219Trace]) -> None:
     with Recording(path) as recording:
         for piece in pieces:
             recording.write(piece)
 
 
 def _names() -> list[str]:
-    return [field.name for field in dataclasses.fields(Trace)]
+    return [field.name for field in dataclasses.fields(Ina219Trace)]
 
 
 def _assert_same(one: Trace, other: Trace) -> None:
-    for field in dataclasses.fields(Trace):
+    assert type(one) is type(other)
+    for field in dataclasses.fields(one):
         left, right = getattr(one, field.name), getattr(other, field.name)
         if isinstance(left, np.ndarray):
             assert left.dtype == right.dtype
@@ -100,7 +101,7 @@ def _assert_same(one: Trace, other: Trace) -> None:
 
 @given(_traces())
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_trace_comes_back_exactly(tmp_path: Path, trace: Trace) -> None:
+def test_a_trace_comes_back_exactly(tmp_path: Path, trace: Ina219Trace) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(encode_trace(trace))
     _assert_same(trace, read_trace(path))

@@ -17,7 +17,7 @@ from fsjoule.meter.protocol.frames import (
     InfoFrame,
 )
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Mark, MarkSource, Trace
+from fsjoule.model import Ina219Trace, Mark, MarkSource
 
 
 def _decode(data: bytes) -> list[Frame]:
@@ -29,7 +29,7 @@ def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: int)
     return wire.samples(seq, first_tick=tick, values=values, **fields)
 
 
-def _trace(data: bytes) -> Trace:
+def _trace(data: bytes) -> Ina219Trace:
     builder = TraceBuilder()
     builder.add(_decode(data))
     return builder.build()
@@ -164,7 +164,7 @@ def test_pieces_make_up_the_whole(pieces: list[int], lost: set[int]) -> None:
     whole.add(_decode(wire.info(0)))
     piecewise.add(_decode(wire.info(0)))
     whole.add(_decode(b"".join(arrived)))
-    taken: list[Trace] = []
+    taken: list[Ina219Trace] = []
     for size in [*pieces, 40]:
         piecewise.add(_decode(b"".join(arrived[:size])))
         del arrived[:size]

@@ -53,15 +53,18 @@ def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:
 
 def check_meter(then: MeterInfo, now: MeterInfo) -> None:
     """Raise InstrumentError unless it is the run's meter with the same settings, which all affect the joules."""
-    was, found = _flat(asdict(then)), _flat(asdict(now))
-    differs = [_change(name, was[name], found[name]) for name in was if was[name] != found[name]]
+    was, found = _flat(then), _flat(now)
+    names = [name for name in was if name in found] if then.kind == now.kind else ["instrument", "serial_number"]
+    differs = [_change(name, was[name], found[name]) for name in names if was[name] != found[name]]
     if differs:
         raise InstrumentError(f"this is not the meter of the run: {'; '.join(differs)}", hint=_METER_HINT)
 
 
-def _flat(info: dict[str, Any]) -> dict[str, Any]:
-    calibration: dict[str, Any] = info.pop("calibration")
-    return info | {f"calibration's {name}": value for name, value in calibration.items()}
+def _flat(info: MeterInfo) -> dict[str, Any]:
+    found: dict[str, Any] = {"instrument": info.kind} | asdict(info)
+    calibration: dict[str, Any] = found.pop("calibration", {})
+    settings: dict[str, Any] = found.pop("settings", {})
+    return found | {f"calibration's {name}": value for name, value in calibration.items()} | settings
 
 
 def _change(name: str, was: object, now: object) -> str:

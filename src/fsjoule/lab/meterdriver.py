@@ -20,7 +20,7 @@ from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
 from fsjoule.meter.protocol.frames import StreamCounters
-from fsjoule.model import MeterInfo, MeterStatus, Trace
+from fsjoule.model import Ina219Info, Ina219Trace, MeterInfo, MeterStatus, Trace
 
 METER_DRIVER: Final = "MeterDriver"
 _HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"
@@ -59,7 +59,7 @@ class MeterDriver(Driver):
             self._receiver = None
 
     @step(result=True)
-    def info(self) -> MeterInfo:
+    def info(self) -> Ina219Info:
         """The meter's info. Raises MeterError after 2 s of silence."""
         return self._receiving().wait_info().info
 
@@ -69,17 +69,17 @@ class MeterDriver(Driver):
         self._receiving().arm()
 
     @step()
-    def disarm(self) -> Trace:
+    def disarm(self) -> Ina219Trace:
         """Stop recording. Returns everything since `arm`, up to now. Raises MeterError if the meter fell silent."""
         return self._active_receiver().disarm()
 
     @step(args=["rate_hz"])
-    def set_rate(self, rate_hz: int) -> MeterInfo:
+    def set_rate(self, rate_hz: int) -> Ina219Info:
         """Set the samples per second. Raises MeterError if the meter refuses."""
         return self.client().set_rate(rate_hz).info
 
     @step(args=["range_mv"])
-    def set_range(self, range_mv: int) -> MeterInfo:
+    def set_range(self, range_mv: int) -> Ina219Info:
         return self.client().set_range(range_mv).info
 
     @step(args=["text"])

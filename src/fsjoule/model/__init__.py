@@ -11,6 +11,7 @@ JSON unchanged, so a change of a field is a change of a schema.
 from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
+from fsjoule.model.ina219 import Ina219Info, Ina219Trace, MeterCalibration, MeterStatus, ResetCause
 from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
@@ -24,16 +25,7 @@ from fsjoule.model.measured import (
     Value,
     Window,
 )
-from fsjoule.model.meter import (
-    Mark,
-    MarkSource,
-    MeterCalibration,
-    MeterInfo,
-    MeterStatus,
-    ResetCause,
-    SampleCounts,
-    Trace,
-)
+from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
 from fsjoule.model.outcome import FileFate, Outcome
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
@@ -55,6 +47,7 @@ from fsjoule.model.run import (
     RunStatus,
     Storage,
 )
+from fsjoule.model.trace import Clipped, Mark, MarkSource, SampleCounts, Trace
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload, Workload
 
 __all__ = [
@@ -73,6 +66,7 @@ __all__ = [
     "CardEnergies",
     "CardModel",
     "CardTimes",
+    "Clipped",
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
@@ -84,6 +78,8 @@ __all__ = [
     "FlakeyModel",
     "FlakeyWorkload",
     "ImageFacts",
+    "Ina219Info",
+    "Ina219Trace",
     "IoPattern",
     "JobFacts",
     "KernelFacts",
@@ -99,6 +95,8 @@ __all__ = [
     "MeterPort",
     "MeterStatus",
     "Outcome",
+    "PlainInfo",
+    "PlainTrace",
     "Plan",
     "Planned",
     "PowerLossWorkload",

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.model.meter import Mark, MarkSource
+from fsjoule.model.trace import Mark, MarkSource
 
 # A line of the meter has 16 bytes; images/initramfs/init and the overlay's login write this form, too.
 _OPENING: Final = "{fsj:"

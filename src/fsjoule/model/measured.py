@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from fsjoule.model.card import Projection
-from fsjoule.model.meter import SampleCounts
 from fsjoule.model.operation import MIB
 from fsjoule.model.outcome import Outcome
 from fsjoule.model.plan import SeriesKey
+from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"

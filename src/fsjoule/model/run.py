@@ -12,7 +12,7 @@ from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/5"
+RUN_SCHEMA: Final = "fsjoule.run/6"
 # The recipe (images/<name>.toml) of a board without an environment file.
 DEFAULT_RECIPE: Final = "imx6ul"
 # `kernel_role` in a run's versions, for a kernel measured beside the one under test.
@@ -220,7 +220,7 @@ class Run:
     faults: tuple[Fault, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/5"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/6"] = RUN_SCHEMA
 
     @property
     def board(self) -> BoardFacts | None:

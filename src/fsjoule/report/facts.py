@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, Run, Value
+from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, PlainInfo, Run, Value
 from fsjoule.model.labels import counted
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
@@ -272,6 +272,15 @@ def _meter_facts(run: Run) -> list[Fact]:
     meter = run.meter
     if meter is None:
         return []
+    if isinstance(meter, PlainInfo):
+        return [
+            ("instrument", meter.instrument),
+            ("firmware", meter.firmware),
+            ("serial number", meter.serial_number),
+            ("rate", f"{meter.rate_hz} samples/s"),
+            *((name.replace("_", " "), f"{value:g}") for name, value in sorted(meter.settings.items())),
+            ("kind", "emulated" if meter.simulated else "hardware"),
+        ]
     shunt = f"{meter.shunt_uohm / 1e6:g} Ohm, range {meter.shunt_range_mv} mV"
     return [
         ("firmware", f"{meter.firmware}, protocol {meter.protocol}"),

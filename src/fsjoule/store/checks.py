@@ -13,7 +13,7 @@ from typing import Final
 
 from fsjoule.host.inside import wrong_name
 from fsjoule.host.plaintext import plain_line
-from fsjoule.model import LabStep, Measurement, MeterInfo, Run, Workload
+from fsjoule.model import LabStep, Measurement, MeterInfo, PlainInfo, Run, Workload
 
 _LONGEST_ID: Final = 99
 _LONGEST_NAME: Final = 1000
@@ -75,6 +75,9 @@ def check_measurement(measurement: Measurement) -> None:
 def check_meter(info: MeterInfo) -> None:
     if not 0 < info.rate_hz <= _FASTEST_HZ:
         raise ValueError(f"meter.rate_hz: {info.rate_hz} samples/s is impossible")
+    if isinstance(info, PlainInfo):
+        _refuse(_too_long((info.instrument, *info.settings)))
+        return
     positive = ("shunt_uohm", "shunt_lsb_uv", "bus_lsb_mv")
     _refuse(f"meter.{name}: {getattr(info, name):g} is not above 0" for name in positive if not getattr(info, name) > 0)
     dates = ("zero_date", "gain_date")

@@ -1,9 +1,9 @@
 """A trace as Parquet and back without loss; written at once or piece by piece.
 
-One row per sample: `tick`, `time_us`, `shunt_raw`, `bus_raw`. The meter's checkpoints are a separate list in the
-columns `checkpoint_tick`, `checkpoint_raw`, `checkpoint_bus` and `checkpoint_missed`, in the first rows of each row
-group; nulls fill the shorter of the two lists. The rest (meter, calibration, marks, counts) is JSON in the file's
-metadata under `fsjoule.trace`. docs/results.md explains its use.
+One row per sample: `tick`, `time_us`, and the instrument's own columns (`shunt_raw` and `bus_raw`, or `energy_nj`,
+`voltage_uv` and `clipped`). The meter's checkpoints are a separate list in the columns `checkpoint_...`, in the first
+rows of each row group; nulls fill the shorter of the two lists. The rest (meter, calibration, marks, counts) is JSON in
+the file's metadata under `fsjoule.trace`. docs/results.md explains its use.
 """
 
 # pyarrow ships no types: strict checking would only report their absence.
@@ -26,21 +26,12 @@ from pydantic import TypeAdapter, with_config
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import ATTACHMENT_BYTES
 from fsjoule.host.plaintext import plain, plain_line
-from fsjoule.model import Mark, MeterInfo, Trace
+from fsjoule.model import Ina219Info, Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
 from fsjoule.store.columns import check_columns
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
-TRACE_SCHEMA: Final = "fsjoule.trace/2"
 _METADATA_KEY: Final = b"fsjoule.trace"
-_SAMPLE_COLUMNS: Final = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
-_CHECKPOINT_COLUMNS: Final = {
-    "checkpoint_tick": pa.int64(),
-    "checkpoint_raw": pa.int64(),
-    "checkpoint_bus": pa.int64(),
-    "checkpoint_missed": pa.int64(),
-}
-_COLUMNS: Final = _SAMPLE_COLUMNS | _CHECKPOINT_COLUMNS
 _GROUP_ROWS: Final = 60_000  # a minute at 1 kHz: enough for good compression, and little memory
 _ROW_BYTES: Final = 128  # far more than a row takes before compression
 MOST_ROWS: Final = 10_000_000  # two and a half hours at 1 kHz
@@ -48,7 +39,7 @@ _LATEST: Final = 1 << 55  # a thousand years in microseconds
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
     samples: int
     checkpoints: int
@@ -57,16 +48,79 @@ class _Header:
     info: MeterInfo
     marks: tuple[Mark, ...]
     faults: tuple[str, ...]
-    schema: Literal["fsjoule.trace/2"] = TRACE_SCHEMA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ina219Header(_Header):
+    info: Ina219Info
+    schema: Literal["fsjoule.trace/2"] = "fsjoule.trace/2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlainHeader(_Header):
+    info: PlainInfo
+    schema: Literal["fsjoule.trace/3"] = "fsjoule.trace/3"
+
+
+def _kind(header: type[_Header]) -> Kind[Any]:
+    # A recording may have an edge of the mark pin in every second of a week.
+    return Kind(TypeAdapter(with_config(STRICT)(header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20)
 
 
 def _check_header(header: _Header) -> None:
     check_meter(header.info)
 
 
-# A recording may have an edge of the mark pin in every second of a week.
-_HEADER: Final = Kind(
-    TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of one kind of trace: each with the field of the trace that it holds, and its type."""
+
+    schema: str
+    trace: type[Trace]
+    header: type[_Header]
+    kind: Kind[Any]
+    samples: dict[str, tuple[str, pa.DataType]]
+    checkpoints: dict[str, tuple[str, pa.DataType]]
+
+    @property
+    def columns(self) -> dict[str, tuple[str, pa.DataType]]:
+        return self.samples | self.checkpoints
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        return {name: kind for name, (_, kind) in self.columns.items()}
+
+
+_TIMES: Final = {"tick": ("ticks", pa.int64()), "time_us": ("times_us", pa.int64())}
+_INA219: Final = _Layout(
+    "fsjoule.trace/2",
+    Ina219Trace,
+    _Ina219Header,
+    _kind(_Ina219Header),
+    {**_TIMES, "shunt_raw": ("shunt_raw", pa.int16()), "bus_raw": ("bus_raw", pa.uint16())},
+    {
+        "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
+        "checkpoint_raw": ("checkpoint_raw", pa.int64()),
+        "checkpoint_bus": ("checkpoint_bus", pa.int64()),
+        "checkpoint_missed": ("checkpoint_missed", pa.int64()),
+    },
+)
+_PLAIN: Final = _Layout(
+    "fsjoule.trace/3",
+    PlainTrace,
+    _PlainHeader,
+    _kind(_PlainHeader),
+    {
+        **_TIMES,
+        "energy_nj": ("energy_nj", pa.int64()),
+        "voltage_uv": ("voltage_uv", pa.int64()),
+        "clipped": ("clipped_samples", pa.uint8()),
+    },
+    {
+        "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
+        "checkpoint_nj": ("checkpoint_nj", pa.int64()),
+        "checkpoint_missed": ("checkpoint_missed", pa.int64()),
+    },
 )
 
 
@@ -77,13 +131,9 @@ class TraceEncoder:
     """
 
     def __init__(self, sink: BinaryIO) -> None:
-        self._writer = pq.ParquetWriter(
-            sink,
-            pa.schema(list(_COLUMNS.items())),
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding=dict.fromkeys(_COLUMNS, "DELTA_BINARY_PACKED"),
-        )
+        self._sink = sink
+        self._layout = _INA219
+        self._writer: pq.ParquetWriter | None = None  # opened with the first piece, whose instrument decides
         self._waiting: list[Trace] = []
         self._last: Trace | None = None
         self._samples = self._checkpoints = self._missed = self._lost = 0
@@ -107,8 +157,8 @@ class TraceEncoder:
         """Write the rest and the metadata. Raises ResultError if there was no piece."""
         if self._last is None:
             raise ResultError("nothing was recorded: there is no trace to store")
-        self._write_group()
-        header = _Header(
+        writer = self._write_group()
+        header = self._layout.header(
             samples=self._samples,
             checkpoints=self._checkpoints,
             missed=self._missed,
@@ -117,21 +167,30 @@ class TraceEncoder:
             marks=tuple(self._marks),
             faults=self._last.faults,
         )
-        self._writer.add_key_value_metadata({_METADATA_KEY: encode(_HEADER, header, "the trace")})
-        self._writer.close()
+        writer.add_key_value_metadata({_METADATA_KEY: encode(self._layout.kind, header, "the trace")})
+        writer.close()
 
-    def _write_group(self) -> None:
+    def _write_group(self) -> pq.ParquetWriter:
+        writer = self._writer = self._writer or self._opened()
         pieces, self._waiting = self._waiting, []
-        samples = [_joined(pieces, name) for name in ("ticks", "times_us", "shunt_raw", "bus_raw")]
-        names = ("checkpoint_ticks", "checkpoint_raw", "checkpoint_bus", "checkpoint_missed")
-        checkpoints = [_joined(pieces, name) for name in names]
-        rows = max(len(samples[0]), len(checkpoints[0]))
-        if not rows:
-            return
-        arrays = [
-            _padded(values, kind, rows) for values, kind in zip(samples + checkpoints, _COLUMNS.values(), strict=True)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(arrays, names=list(_COLUMNS)), row_group_size=rows)
+        layout = self._layout
+        arrays = {name: _joined(pieces, field) for name, (field, _) in layout.columns.items()}
+        rows = max(map(len, arrays.values()))
+        if rows:
+            padded = [_padded(values, layout.types[name], rows) for name, values in arrays.items()]
+            writer.write_table(pa.Table.from_arrays(padded, names=list(arrays)), row_group_size=rows)
+        return writer
+
+    def _opened(self) -> pq.ParquetWriter:
+        self._layout = _PLAIN if isinstance(self._last, PlainTrace) else _INA219
+        types = self._layout.types
+        return pq.ParquetWriter(
+            self._sink,
+            pa.schema(list(types.items())),
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=dict.fromkeys(types, "DELTA_BINARY_PACKED"),
+        )
 
 
 def _joined(pieces: list[Trace], name: str) -> npt.NDArray[Any]:
@@ -168,43 +227,42 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
             metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
             if metadata is None:
                 raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
+            layout = _layout(metadata)
             # Before reading, because a few bytes can claim more rows than fit into memory.
-            _check_shape(file, shown, most_rows)
-            table = file.read(columns=list(_COLUMNS))
+            _check_shape(file, layout, shown, most_rows)
+            table = file.read(columns=list(layout.columns))
     # Damaged files make pyarrow raise its own errors and most of Python's.
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
         raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
-    header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
+    header = decode(layout.kind, metadata, layout.schema, path)
 
-    def column(name: str, length: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+    def column(name: str, length: int, kind: pa.DataType) -> npt.NDArray[Any]:
         values = table.column(name).drop_null()
         if len(values) != length:
             raise ResultError(f"{shown}: column {name!r} does not hold {length} values", hint=_HINT)
-        return values.to_numpy().astype(kind, copy=False)
+        return values.to_numpy().astype(kind.to_pandas_dtype(), copy=False)
 
-    trace = Trace(
-        info=header.info,
-        ticks=column("tick", header.samples, np.int64),
-        times_us=column("time_us", header.samples, np.int64),
-        shunt_raw=column("shunt_raw", header.samples, np.int16),
-        bus_raw=column("bus_raw", header.samples, np.uint16),
-        checkpoint_ticks=column("checkpoint_tick", header.checkpoints, np.int64),
-        checkpoint_raw=column("checkpoint_raw", header.checkpoints, np.int64),
-        checkpoint_bus=column("checkpoint_bus", header.checkpoints, np.int64),
-        checkpoint_missed=column("checkpoint_missed", header.checkpoints, np.int64),
-        marks=header.marks,
-        missed=header.missed,
-        lost=header.lost,
-        faults=header.faults,
-    )
+    arrays = {field: column(name, header.samples, kind) for name, (field, kind) in layout.samples.items()}
+    arrays |= {field: column(name, header.checkpoints, kind) for name, (field, kind) in layout.checkpoints.items()}
+    told = {name: getattr(header, name) for name in ("info", "marks", "missed", "lost", "faults")}
+    trace = layout.trace(**arrays, **told)
     _check_order(trace, shown)
     return trace
 
 
-def _check_shape(file: pq.ParquetFile, shown: str, most_rows: int | None) -> None:
+def _layout(metadata: bytes) -> _Layout:
+    """The layout that a file's metadata names; the oldest one if that is unknown, whose reader then says so."""
+    try:
+        document = _PLAIN.kind.parse(metadata)[0]
+    except ValueError:
+        return _INA219
+    return _PLAIN if isinstance(document, dict) and document.get("schema") == _PLAIN.schema else _INA219
+
+
+def _check_shape(file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:
     """Raise ResultError unless it has a trace's columns, and not too many rows."""
     try:
-        check_columns(file, _COLUMNS, row_bytes=_ROW_BYTES, most_rows=most_rows, what="a measurement's trace")
+        check_columns(file, layout.types, row_bytes=_ROW_BYTES, most_rows=most_rows, what="a measurement's trace")
     except ValueError as error:
         raise ResultError(f"{shown}{error}", hint=_HINT) from error
 

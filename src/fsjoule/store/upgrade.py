@@ -1,7 +1,8 @@
 """Upgrades documents of older run folders to today's schema. Pure functions over parsed JSON.
 
 Before schema 3 a run had one kernel, always Debian's, named as in the recipe. Before schema 4 it had one suite without
-parts, and one provision. Before schema 5 a run did not name its lab.
+parts, and one provision. Before schema 5 a run did not name its lab. Before schema 6 every
+meter was fsjoule's own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _OLD_ENERGY: Final = "kept by an older fsjoule: power and the sources of the ene
 
 
 def upgraded_run(old: Document) -> Document:
-    """A run of schema 1 to 4 in schema 5. Raises KeyError, TypeError or AttributeError if it is not one."""
-    if old["schema"] == "fsjoule.run/4":
+    """A run of schema 1 to 5 in schema 6. Raises KeyError, TypeError or AttributeError if it is not one."""
+    if old["schema"] in ("fsjoule.run/4", "fsjoule.run/5"):
         return {**old, "schema": RUN_SCHEMA}
     run = dict(old) if old["schema"] == "fsjoule.run/3" else _with_kernels(old)
     plan = dict(run["plan"])

@@ -15,7 +15,7 @@ from fsjoule.errors import ConfigError
 if TYPE_CHECKING:
     from fsjoule.meter.links.client import MeterClient
     from fsjoule.meter.tools.calibration import Point, Reference, Zeroed
-    from fsjoule.model import MeterInfo
+    from fsjoule.model import Ina219Info
 
 
 def calibrate(
@@ -138,7 +138,7 @@ def _gain(client: MeterClient, number: int, reference: Reference) -> Point:
     return found
 
 
-def _tell(when: str, info: MeterInfo, volts: float, amperes: float) -> None:
+def _tell(when: str, info: Ina219Info, volts: float, amperes: float) -> None:
     from fsjoule.meter.tools.expected import expected
 
     calibration, uncertainty = info.calibration, expected(info, volts, amperes)
@@ -154,12 +154,12 @@ def _say(text: str) -> None:
 
 
 def _document(
-    before: MeterInfo, after: MeterInfo, done: list[Zeroed | Point], volts: float, amperes: float
+    before: Ina219Info, after: Ina219Info, done: list[Zeroed | Point], volts: float, amperes: float
 ) -> dict[str, Any]:
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import calibration_document
 
-    def state(info: MeterInfo) -> dict[str, Any]:
+    def state(info: Ina219Info) -> dict[str, Any]:
         return {
             "calibration": calibration_document(info),
             "expected_uncertainty": expected(info, volts, amperes).as_document(volts, amperes),

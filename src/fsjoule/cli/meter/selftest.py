@@ -87,7 +87,7 @@ def _square(
     from fsjoule import images, lab
     from fsjoule.bench.square_load import square_load
     from fsjoule.host.clock import HostClock
-    from fsjoule.meter.energy import Instrument
+    from fsjoule.meter.energy import instrument_of
     from fsjoule.suites import SCRATCH_ROOT
 
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
@@ -103,7 +103,7 @@ def _square(
             return False, {"failures": list(error.reasons)}
         finally:
             board.off()
-    instrument = Instrument.of(info)
+    instrument = instrument_of(info)
     mark_s = instrument.mark_s + instrument.sample_s
     limit_s = mark_s + profile.window_excess_s
     if not quiet:

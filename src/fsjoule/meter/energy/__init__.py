@@ -16,11 +16,12 @@ from typing import Final
 import numpy as np
 
 from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.instruments import instrument_of
 from fsjoule.meter.energy.validity import DEFAULT, Limits
 from fsjoule.meter.energy.window import Recording, Share, marks_j, share
 from fsjoule.model import MIB, Energy, EnergyBudget, Trace, Value, Window
 
-__all__ = ["Instrument", "energy", "per_mib"]
+__all__ = ["Instrument", "energy", "instrument_of", "per_mib"]
 
 _SQRT3: Final = math.sqrt(3)
 
@@ -41,7 +42,7 @@ def energy(
 
     Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
-    meter = instrument or Instrument.of(trace.info)
+    meter = instrument or instrument_of(trace.info)
     recording = Recording.of(trace)
     work = share(recording, window, meter, limits, name="the window")
     rest = share(recording, idle, meter, limits, name="the idle window")
@@ -73,11 +74,11 @@ def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:
 def _power_u(part: Share) -> float:
     """Standard uncertainty in W of a mean power, without the part that the window's ends contribute."""
     return math.hypot(
-        part.shunt_rounding_w,
-        part.bus_rounding_w,
-        part.offset_w,
-        part.mean_w * part.gain,
-        part.mean_w * part.shunt,
+        part.errors.shunt_rounding_w,
+        part.errors.bus_rounding_w,
+        part.errors.offset_w,
+        part.mean_w * part.errors.gain,
+        part.mean_w * part.errors.shunt,
         part.sampling_w,
         part.gaps_w,
     )
@@ -90,11 +91,11 @@ def _spread_w(rest: Share) -> float:
 def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
     per_watt = 1e3 * work.duration_s
     return EnergyBudget(
-        shunt_rounding_mj=work.shunt_rounding_w * per_watt,
-        bus_rounding_mj=work.bus_rounding_w * per_watt,
-        offset_mj=work.offset_w * per_watt,
-        gain_mj=abs(work.mean_w) * work.gain * per_watt,
-        shunt_mj=abs(work.mean_w) * work.shunt * per_watt,
+        shunt_rounding_mj=work.errors.shunt_rounding_w * per_watt,
+        bus_rounding_mj=work.errors.bus_rounding_w * per_watt,
+        offset_mj=work.errors.offset_w * per_watt,
+        gain_mj=abs(work.mean_w) * work.errors.gain * per_watt,
+        shunt_mj=abs(work.mean_w) * work.errors.shunt * per_watt,
         marks_mj=marks_j(work, meter) * 1e3,
         slack_mj=abs(work.mean_w) * slack_s / _SQRT3 * 1e3,
         sampling_mj=work.sampling_w * per_watt,
@@ -111,11 +112,11 @@ def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> 
     per_watt = 1e3 * work.duration_s
     net_w = abs(work.mean_w - rest.mean_w)
     return EnergyBudget(
-        shunt_rounding_mj=math.hypot(work.shunt_rounding_w, rest.shunt_rounding_w) * per_watt,
-        bus_rounding_mj=math.hypot(work.bus_rounding_w, rest.bus_rounding_w) * per_watt,
+        shunt_rounding_mj=math.hypot(work.errors.shunt_rounding_w, rest.errors.shunt_rounding_w) * per_watt,
+        bus_rounding_mj=math.hypot(work.errors.bus_rounding_w, rest.errors.bus_rounding_w) * per_watt,
         offset_mj=0.0,
-        gain_mj=net_w * work.gain * per_watt,
-        shunt_mj=net_w * work.shunt * per_watt,
+        gain_mj=net_w * work.errors.gain * per_watt,
+        shunt_mj=net_w * work.errors.shunt * per_watt,
         marks_mj=marks_j(work, meter, rest.mean_w) * 1e3,
         slack_mj=net_w * slack_s / _SQRT3 * 1e3,
         sampling_mj=work.sampling_w * per_watt,
@@ -140,9 +141,8 @@ def _against_cumulative(recording: Recording, window: Window) -> tuple[float | N
     np.add.at(frames, between.first[touched], 1)
     np.add.at(frames, between.after[touched], -1)
     outside = (np.cumsum(frames[:-1]) > 0) & ~inside
-    bus = trace.bus_raw.astype(np.int64)
-    outside_raw, outside_bus = int((trace.shunt_raw * bus)[outside].sum()), int(bus[outside].sum())
-    told = np.array([between.raw[touched].sum(), between.bus[touched].sum()]) - (outside_raw, outside_bus)
-    sums = np.array([between.sum_raw[touched].sum(), between.sum_bus[touched].sum()]) - (outside_raw, outside_bus)
-    told_mj, sum_mj = trace.info.power_w(*np.stack([told, sums], axis=1)) * (1e3 / trace.info.rate_hz)
+    beyond = np.stack(trace.tallies)[:, outside].sum(axis=1)
+    told = between.told[:, touched].sum(axis=1) - beyond
+    sums = between.arrived[:, touched].sum(axis=1) - beyond
+    told_mj, sum_mj = trace.tallied_w(*np.stack([told, sums], axis=1)) * (1e3 / trace.info.rate_hz)
     return float(told_mj), float(sum_mj)

@@ -42,8 +42,8 @@ class Gaps(Spans):
 class Intervals:
     """Stretches from each frame that arrived to the next one that arrived.
 
-    `begin` and `end` are the frames' first ticks; `first` and `after` index the samples between them. `raw` and `bus`
-    are the increments of the meter's two sums; `sum_raw` and `sum_bus` are the sums of the samples that arrived.
+    `begin` and `end` are the frames' first ticks; `first` and `after` index the samples between them. `told` are the
+    increments of the meter's sums, `arrived` the sums of the samples that arrived, both of shape (tallies, n).
     """
 
     begin: Ints
@@ -51,10 +51,8 @@ class Intervals:
     first: Ints
     after: Ints
     missed: Ints
-    raw: Ints
-    bus: Ints
-    sum_raw: Ints
-    sum_bus: Ints
+    told: Ints
+    arrived: Ints
 
     @property
     def lost(self) -> Ints:
@@ -64,21 +62,17 @@ class Intervals:
 
 def intervals(trace: Trace) -> Intervals:
     edges: Ints = np.searchsorted(trace.ticks, trace.checkpoint_ticks).astype(np.int64)
-    bus = trace.bus_raw.astype(np.int64)
-    sums = np.zeros((2, len(trace.ticks) + 1), dtype=np.int64)
-    np.cumsum(trace.shunt_raw * bus, out=sums[0, 1:])
-    np.cumsum(bus, out=sums[1, 1:])
-    between = np.diff(sums[:, edges], axis=1)
+    tallies = np.stack(trace.tallies)
+    sums = np.zeros((len(tallies), len(trace.ticks) + 1), dtype=np.int64)
+    np.cumsum(tallies, axis=1, out=sums[:, 1:])
     return Intervals(
         begin=trace.checkpoint_ticks[:-1],
         end=trace.checkpoint_ticks[1:],
         first=edges[:-1],
         after=edges[1:],
         missed=np.diff(trace.checkpoint_missed),
-        raw=np.diff(trace.checkpoint_raw),
-        bus=np.diff(trace.checkpoint_bus),
-        sum_raw=between[0],
-        sum_bus=between[1],
+        told=np.diff(np.stack(trace.checkpoint_tallies), axis=1),
+        arrived=np.diff(sums[:, edges], axis=1),
     )
 
 
@@ -94,9 +88,7 @@ def gaps(trace: Trace, between: Intervals, watts: Floats) -> Gaps:
     lost, missed, after = lost[holed], missed[holed], between.after[holed]
     # A frame's samples are contiguous, so the gap is behind them.
     begin = between.begin[holed] + (after - between.first[holed])
-    lost_w = trace.info.power_w(
-        (between.raw - between.sum_raw)[holed], (between.bus - between.sum_bus)[holed]
-    ) / np.maximum(lost, 1)
+    lost_w = trace.tallied_w(*(between.told - between.arrived)[:, holed]) / np.maximum(lost, 1)
     last = len(watts) - 1
     neighbours_w = (watts[np.clip(after - 1, 0, last)] + watts[np.clip(after, 0, last)]) / 2
     return Gaps(

@@ -60,15 +60,14 @@ def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[st
 
 
 def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
-    """Complaints if the shunt voltage reached the end of the range in a window: the true value is unknown."""
+    """Complaints if samples of a window left the meter's range: the true value is unknown."""
     inside = (trace.times_us + trace.info.tick_us > window.start_us) & (trace.times_us < window.stop_us)
-    range_mv = trace.info.shunt_range_mv
-    limit = range_mv * 1000 / trace.info.shunt_lsb_uv
-    clipped = int(np.count_nonzero(np.abs(trace.shunt_raw[inside].astype(np.int64)) >= limit))
-    if not clipped:
-        return []
-    end = f"{counted(clipped, 'sample')} of {name} reached the end of the meter's range of {range_mv} mV"
-    return [f"{end}: set a larger range, or use a smaller shunt"]
+    counts = [(int(np.count_nonzero(clipped.samples[inside])), clipped) for clipped in trace.clipped]
+    return [
+        f"{counted(count, 'sample')} of {name} reached {clipped.limit}: {clipped.advice}"
+        for count, clipped in counts
+        if count
+    ]
 
 
 def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy.gaps import Floats, Gaps, Intervals, Spans, gaps, intervals, sample_spans
-from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
 from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import Trace, Window
 
@@ -56,8 +56,8 @@ class Edge:
 class Share:
     """Power over one window: mean, standard deviation over samples, and standard uncertainties of the mean.
 
-    `gain` and `shunt` are fractions of the power, all others are in watts. `sampling_w` covers changes between samples,
-    `gaps_w` the unknown course of power in gaps; the other uncertainties belong to the instrument.
+    `sampling_w` covers changes between samples, `gaps_w` the unknown course of power in gaps; `errors` belong to the
+    instrument.
     """
 
     mean_w: float
@@ -66,11 +66,7 @@ class Share:
     samples: int
     lost: int
     missed: int
-    shunt_rounding_w: float
-    bus_rounding_w: float
-    offset_w: float
-    gain: float
-    shunt: float
+    errors: SteadyErrors
     sampling_w: float
     gaps_w: float
     edges: tuple[Edge, Edge]
@@ -93,7 +89,8 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     _require_sampled(missed, duration_us / tick_us, limits, name)
     mean_w = float(samples.watts @ sample_us + holes.watts @ hole_us) / covered_us
     inside = np.flatnonzero(sample_us > 0)
-    volts, amperes = _means(recording.trace, inside)
+    chosen = inside if len(inside) else np.arange(len(recording.trace.ticks))
+    errors = instrument.steady(*recording.trace.mean_load(chosen))
     return Share(
         mean_w=mean_w,
         sd_w=float(samples.watts[inside].std(ddof=1)) if len(inside) > 1 else 0.0,
@@ -101,11 +98,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
         samples=len(inside),
         lost=round(float((holes.lost * parts).sum())),
         missed=round(missed),
-        shunt_rounding_w=instrument.shunt_rounding_v / _ohm(recording.trace) * volts / _SQRT3,
-        bus_rounding_w=instrument.bus_rounding_v * amperes / _SQRT3,
-        offset_w=instrument.offset_at(volts) / _ohm(recording.trace) * volts / _SQRT3,
-        gain=math.hypot(instrument.gain / _SQRT3, instrument.reference),
-        shunt=instrument.shunt / _SQRT3,
+        errors=errors,
         sampling_w=_sampling_w(recording, inside, duration_us / tick_us),
         gaps_w=_gaps_w(recording, parts) / duration_us,
         edges=(_edge(recording, window.start_us, instrument), _edge(recording, window.stop_us, instrument)),
@@ -121,18 +114,6 @@ def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> 
         counted = f"{missed:.0f} of the {ticks:.0f} ticks of {name}"
         allowed = f"allowed are {limits.missed_fraction:.1%}"
         raise MeasurementInvalid("energy", [f"the meter itself missed {counted}; {allowed}"])
-
-
-def _ohm(trace: Trace) -> float:
-    return trace.info.shunt_uohm * 1e-6
-
-
-def _means(trace: Trace, inside: np.ndarray[tuple[int], np.dtype[np.intp]]) -> tuple[float, float]:
-    """Mean bus voltage (V) and mean absolute current (A) over the chosen samples, or over all if there are none."""
-    chosen = inside if len(inside) else np.arange(len(trace.ticks))
-    volts = float(trace.bus_raw[chosen].mean()) * trace.info.bus_lsb_mv * 1e-3
-    shunt_raw = np.abs(trace.shunt_raw[chosen] - trace.info.shunt_offset_raw)
-    return volts, float(shunt_raw.mean()) * trace.info.shunt_lsb_uv * 1e-6 / _ohm(trace)
 
 
 def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:

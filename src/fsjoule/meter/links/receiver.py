@@ -17,7 +17,7 @@ from fsjoule.meter.links.streams import PortError, Stream
 from fsjoule.meter.protocol.commands import ReplyStatus
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame, StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import Trace
+from fsjoule.model import Ina219Trace
 
 Listener = Callable[[Sequence[Frame], float], None]
 
@@ -158,7 +158,7 @@ class Receiver:
             finally:
                 self._arming = False
 
-    def disarm(self) -> Trace:
+    def disarm(self) -> Ina219Trace:
         """Stop recording. Returns everything since `arm`, including the samples up to now.
 
         The trace names the meter that made it, by an info frame of the recorded stream (one arrives every second). Its

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, PROTOCOL, unpacked
-from fsjoule.model import MarkSource, MeterCalibration, MeterInfo, MeterStatus, ResetCause
+from fsjoule.model import Ina219Info, MarkSource, MeterCalibration, MeterStatus, ResetCause
 
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
@@ -99,7 +99,7 @@ class InfoFrame:
     """The meter's info: facts of the whole stream, and status that may change."""
 
     seq: int
-    info: MeterInfo
+    info: Ina219Info
     status: MeterStatus
 
 
@@ -236,7 +236,7 @@ def _parse_info(seq: int, body: bytes) -> InfoFrame | None:
     ) = _INFO.unpack_from(body, HEAD.size)
     if rate_hz == 0 or shunt_uohm == 0:
         return None
-    info = MeterInfo(
+    info = Ina219Info(
         protocol=PROTOCOL,
         firmware=_name(firmware),
         serial_number=_name(serial),

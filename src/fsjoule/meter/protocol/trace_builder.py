@@ -22,7 +22,7 @@ from fsjoule.meter.protocol.frames import (
     MarkFrame,
     SamplesFrame,
 )
-from fsjoule.model import Mark, MeterInfo, Trace
+from fsjoule.model import Ina219Info, Ina219Trace, Mark
 from fsjoule.model.labels import counted
 
 _U32_MODULUS: Final = 1 << 32
@@ -174,7 +174,7 @@ class TraceBuilder:
         apart_us = abs(frame.first_time_us - before.first_time_us - ticks * tick_us)
         return apart_us <= _TICKS_APART * tick_us + _DRIFT * ticks * tick_us
 
-    def build(self) -> Trace:
+    def build(self) -> Ina219Trace:
         """The trace of everything added and not taken yet, by ticks. Raises MeterError without an info frame."""
         info = self._info or self._next_info
         if info is None:
@@ -184,7 +184,7 @@ class TraceBuilder:
             )
         return self._built(info.info)
 
-    def take(self) -> Trace:
+    def take(self) -> Ina219Trace:
         """Like `build`, and forget the result: a long recording is taken piece by piece.
 
         Missed and lost ticks of a piece include the gap after the piece before. Its faults count from the beginning.
@@ -201,7 +201,7 @@ class TraceBuilder:
         self._marks.clear()
         return piece
 
-    def _built(self, info: MeterInfo) -> Trace:
+    def _built(self, info: Ina219Info) -> Ina219Trace:
         heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
         samples = np.frombuffer(bytes(self._samples), SAMPLE_TYPE)
         counts = heads[:, _Head.COUNT]
@@ -212,7 +212,7 @@ class TraceBuilder:
         heads = self._sorted_heads()
         missed, lost = _missed_and_lost(heads, self._taken_end)
         marks = self._marks if self._info is not None else self._marks + self._next_marks
-        return Trace(
+        return Ina219Trace(
             info=info,
             ticks=ticks[order],
             times_us=times_us[order],

@@ -13,7 +13,7 @@ from typing import Final
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host import process
 from fsjoule.host.interrupts import heard
-from fsjoule.meter.energy import Instrument, energy, validity
+from fsjoule.meter.energy import energy, instrument_of, validity
 from fsjoule.meter.links.client import MeterClient, Sent
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
@@ -110,7 +110,7 @@ def _judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ra
     # The window is longer than the command by the delay of the marks.
     slack_s = max(0.0, window.duration_s - ran.seconds)
     try:
-        found = energy(trace, window, idle, Instrument.of(trace.info, MarkSource.HOST), slack_s=slack_s)
+        found = energy(trace, window, idle, instrument_of(trace.info, MarkSource.HOST), slack_s=slack_s)
     except MeasurementInvalid as error:
         return replace(ran, window_s=window.duration_s, remarks=(*remarks, *(f"no energy: {r}" for r in error.reasons)))
     return replace(ran, window_s=window.duration_s, energy=found, has_net=idle_s > 0, remarks=tuple(remarks))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Any
 
-from fsjoule.meter.energy import Instrument
+from fsjoule.meter.energy import instrument_of
 from fsjoule.model import MeterInfo
-
-_SQRT3: Final = math.sqrt(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,11 @@ class ExpectedUncertainty:
 
 def expected(info: MeterInfo, volts: float, amperes: float) -> ExpectedUncertainty:
     """The uncertainty that a meter with this info leaves at a steady load."""
-    instrument = Instrument.of(info)
-    ohm, watts = info.shunt_uohm * 1e-6, abs(volts * amperes)
+    errors, watts = instrument_of(info).steady(volts, abs(amperes)), abs(volts * amperes)
     return ExpectedUncertainty(
-        shunt_rounding_w=instrument.shunt_rounding_v / ohm * volts / _SQRT3,
-        bus_rounding_w=instrument.bus_rounding_v * abs(amperes) / _SQRT3,
-        offset_w=instrument.offset_at(volts) / ohm * volts / _SQRT3,
-        gain_w=watts * math.hypot(instrument.gain / _SQRT3, instrument.reference),
-        shunt_w=watts * instrument.shunt / _SQRT3,
+        shunt_rounding_w=errors.shunt_rounding_w,
+        bus_rounding_w=errors.bus_rounding_w,
+        offset_w=errors.offset_w,
+        gain_w=watts * errors.gain,
+        shunt_w=watts * errors.shunt,
     )

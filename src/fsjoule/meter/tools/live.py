@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.meter.protocol.frames import Frame, InfoFrame, MarkFrame, SamplesFrame
-from fsjoule.model import Mark, MeterInfo, MeterStatus
+from fsjoule.model import Ina219Info, Mark, MeterStatus
 
 _MARKS_KEPT: Final = 5
 _NOW_S: Final = 0.2  # "now" is the mean over about this time
@@ -52,7 +52,7 @@ class _Moment:
 class _Stream:
     """One stream of the meter, from its first frame seen to its last."""
 
-    info: MeterInfo
+    info: Ina219Info
     first: SamplesFrame | None = None
     received: int = 0
     missed: int = 0
@@ -90,7 +90,7 @@ class Live:
         self._largest: float | None = None
 
     @property
-    def info(self) -> MeterInfo:
+    def info(self) -> Ina219Info:
         return self._streams[-1].info
 
     def take(self, frames: Iterable[Frame]) -> list[Mark]:
@@ -187,10 +187,10 @@ class Live:
         return sum((stream.received + stream.lost) / stream.info.rate_hz for stream in self._streams)
 
 
-def _volts(bus: float, info: MeterInfo) -> float:
+def _volts(bus: float, info: Ina219Info) -> float:
     return bus * info.bus_lsb_mv * 1e-3 * (1 + info.calibration.bus_gain_ppm * 1e-6)
 
 
-def _amperes(shunt: float, info: MeterInfo) -> float:
+def _amperes(shunt: float, info: Ina219Info) -> float:
     volts = (shunt - info.shunt_offset_raw) * info.shunt_lsb_uv * 1e-6
     return volts / (info.shunt_uohm * 1e-6) * (1 + info.calibration.current_gain_ppm * 1e-6)

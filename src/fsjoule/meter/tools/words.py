@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fsjoule.meter.links.notices import notices
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import MeterCalibration, MeterInfo
+from fsjoule.model import Ina219Info, MeterCalibration
 
 _DAY_S: Final = 86400
 _HOUR_S: Final = 3600
@@ -20,7 +20,7 @@ _AVERAGED: Final = 0x08
 _LEAST_BITS: Final = 9
 
 
-def adc_text(info: MeterInfo) -> str:
+def adc_text(info: Ina219Info) -> str:
     """Resolution and averaging of the INA219's two converters."""
     shunt, bus = (_adc(info.adc_config >> bit & _ADC_MASK) for bit in (_SHUNT_ADC_BIT, _BUS_ADC_BIT))
     return f"shunt {shunt}, bus {bus}"
@@ -32,7 +32,7 @@ def _adc(setting: int) -> str:
     return f"{1 << (setting - _AVERAGED)} x 12 bits"
 
 
-def full_scale_a(info: MeterInfo) -> float:
+def full_scale_a(info: Ina219Info) -> float:
     return info.shunt_range_mv * 1e-3 / (info.shunt_uohm * 1e-6)
 
 
@@ -77,7 +77,7 @@ def as_document(frame: InfoFrame) -> dict[str, Any]:
     }
 
 
-def calibration_document(info: MeterInfo) -> dict[str, Any]:
+def calibration_document(info: Ina219Info) -> dict[str, Any]:
     document = dataclasses.asdict(info.calibration)
     for name in ("zero_date", "gain_date"):
         document[name] = iso_date(document[name])

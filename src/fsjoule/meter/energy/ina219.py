@@ -1,0 +1,119 @@
+"""Limits of the errors of fsjoule's own meter: from data sheets before a calibration, the remainder after it.
+
+Sources: TI SBOS448G (INA219), section 7.5, electrical characteristics of grade A; its maximum is the limit here.
+docs/energy.md lists every number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.meter.energy.instrument import SteadyErrors
+from fsjoule.model import Ina219Info, MarkSource
+
+_SQRT3: Final = math.sqrt(3)
+# Offset voltage at the shunt, by range in mV; at 25 degrees and 12 V on the bus.
+_OFFSET_LIMIT_V: Final = {40: 100e-6, 80: 125e-6, 160: 150e-6, 320: 200e-6}
+_OFFSET_AT_V: Final = 12.0
+_OFFSET_PER_VOLT: Final = 10e-6  # common-mode rejection, 100 dB
+_CURRENT_LIMIT: Final = 0.005
+_BUS_LIMIT: Final = 0.005
+_SHUNT_LIMIT: Final = 0.01  # the resistor of the usual boards, not part of the chip
+# From 25 to 85 degrees the limit of the error grows from 0.5 % to 1 %; the offset drifts by 0.1 uV per degree.
+_DRIFT_PER_KELVIN: Final = 0.005 / 60
+_OFFSET_PER_KELVIN_V: Final = 0.1e-6
+_SHUNT_PER_KELVIN: Final = 75e-6  # Vishay WSL, document 30100
+# Assumptions about the lab: 10 degrees around 25 degrees or the calibration's temperature, and a bus within a tenth of
+# its voltage at the calibration.
+_KELVIN: Final = 10.0
+_BUS_CHANGE: Final = 0.1
+# The meter refuses a gain calibration whose two points are closer than this fraction of the range.
+_SPAN_OF_RANGE: Final = 0.25
+
+# Steps of a converter with 9, 10, 11 and 12 bits in units of a raw sample, by the lowest two bits of its field in
+# CONFIG. Bit 3 of the field selects averages of 12-bit conversions.
+_STEPS: Final = (8, 4, 2, 1)
+_AVERAGED: Final = 0x8
+_BADC_SHIFT: Final = 7
+_SADC_SHIFT: Final = 3
+
+# Largest delay of a mark: a byte at 115200 baud; the interrupt of an edge; a command through the host and a USB-serial
+# adapter. A mark for an emulated meter passes several programs of a busy host.
+_LATE_S: Final = {
+    MarkSource.LINE: 10 / 115200,
+    MarkSource.RISING: 50e-6,
+    MarkSource.FALLING: 50e-6,
+    MarkSource.HOST: 5e-3,
+}
+_LATE_EMULATED_S: Final = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Ina219:
+    """Limits of error, each +- and rectangular; only `reference` is a standard uncertainty.
+
+    In volts at the shunt: `shunt_rounding_v` (half a step of its converter) and `offset_v`. `offset_per_volt` adds to
+    it for each volt between the bus and `offset_bus_v`; None is the bus at the zero calibration. In volts of the bus:
+    `bus_rounding_v`. As fractions of the power: `gain` (both converters), `shunt` (the resistor) and `reference` (the
+    calibration's source). `mark_s` limits the delay of a mark, `sample_s` the displacement of a sample: the chip
+    converts neither the middle of a tick nor the same part of every tick. `ohm` is the resistor.
+    """
+
+    shunt_rounding_v: float
+    bus_rounding_v: float
+    offset_v: float
+    offset_bus_v: float | None
+    offset_per_volt: float
+    gain: float
+    shunt: float
+    reference: float
+    mark_s: float
+    sample_s: float
+    ohm: float
+
+    @classmethod
+    def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
+        """The limits of a meter with this info, for marks from one source."""
+        shunt_rounding_v = info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT) / 2
+        bus_rounding_v = info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT) / 2
+        zeroed, gained = info.calibration.zero_date > 0, info.calibration.gain_date > 0
+        offset_v = shunt_rounding_v if zeroed else _OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320])
+        # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
+        span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
+        gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (_CURRENT_LIMIT, _BUS_LIMIT)
+        drift = _DRIFT_PER_KELVIN * _KELVIN
+        return cls(
+            shunt_rounding_v=shunt_rounding_v,
+            # The calibration compared the reference with a rounded reading of the bus.
+            bus_rounding_v=math.sqrt(2) * bus_rounding_v if gained else bus_rounding_v,
+            offset_v=math.hypot(offset_v, _OFFSET_PER_KELVIN_V * _KELVIN),
+            offset_bus_v=None if zeroed else _OFFSET_AT_V,
+            offset_per_volt=_OFFSET_PER_VOLT,
+            gain=math.hypot(*gains, drift, drift),
+            shunt=_SHUNT_PER_KELVIN * _KELVIN if gained else _SHUNT_LIMIT,
+            reference=info.calibration.gain_uncertainty_ppm * 1e-6 if gained else 0.0,
+            mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
+            sample_s=1 / info.rate_hz,
+            ohm=info.shunt_uohm * 1e-6,
+        )
+
+    def steady(self, volts: float, amperes: float) -> SteadyErrors:
+        """See `Instrument`."""
+        return SteadyErrors(
+            shunt_rounding_w=self.shunt_rounding_v / self.ohm * volts / _SQRT3,
+            bus_rounding_w=self.bus_rounding_v * amperes / _SQRT3,
+            offset_w=self.offset_at(volts) / self.ohm * volts / _SQRT3,
+            gain=math.hypot(self.gain / _SQRT3, self.reference),
+            shunt=self.shunt / _SQRT3,
+        )
+
+    def offset_at(self, bus_v: float) -> float:
+        """Limit of the offset, in volts at the shunt, at `bus_v` on the bus."""
+        change_v = _BUS_CHANGE * bus_v if self.offset_bus_v is None else bus_v - self.offset_bus_v
+        return math.hypot(self.offset_v, self.offset_per_volt * change_v)
+
+
+def _step(field: int) -> int:
+    return 1 if field & _AVERAGED else _STEPS[field & 0x3]

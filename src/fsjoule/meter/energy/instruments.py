@@ -1,0 +1,17 @@
+"""The instruments whose errors are known, by the meter's info."""
+
+from __future__ import annotations
+
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.energy.ina219 import Ina219
+from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.model import Ina219Info, MarkSource, MeterInfo
+
+
+def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instrument:
+    """The errors of a meter, with marks from one source. Raises MeasurementInvalid for an unknown instrument."""
+    if isinstance(info, Ina219Info):
+        return Ina219.of(info, marks)
+    raise MeasurementInvalid(
+        "energy", [f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"]
+    )
