@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from fsjoule.errors import ResultError
 from fsjoule.model import Measurement, RunStatus, Trace
+from fsjoule.report.advice import words as advice_words
+from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.ended import ended_text
@@ -36,6 +38,7 @@ from fsjoule.report.tables import (
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.suites.published.catalogue import PUBLICATIONS
+from fsjoule.verdicts.advice.advise import Advice
 from fsjoule.verdicts.filesystems import contests
 from fsjoule.verdicts.gated import Gated
 
@@ -61,10 +64,11 @@ def render_page(
     measurements: Sequence[Measurement],
     trace_of: Callable[[int], Trace | None],
     gated: Gated | None = None,
+    advice: Sequence[Advice] = (),
 ) -> str:
     """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead.
 
-    `gated` is the answer of the gate that measured the run.
+    `gated` is the answer of the gate that measured the run, `advice` what the run can say alone.
     """
     run = summary.run
     suite = suite_page(summary)
@@ -84,6 +88,8 @@ def render_page(
         ended=ended_text(run, (m.number for m in measurements)),
         answer=answer(summary, contests(measurements)),
         gate=None if gated is None else _gate(gated),
+        advice=[_advice(one) for one in advice],
+        advice_rules=advice_words.rules(advice[0].criteria) if advice else "",
         valid=summary.measured - len(summary.invalid),
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
@@ -114,6 +120,18 @@ def render_page(
         seconds_text=seconds_text,
         share_text=share_text,
     )
+
+
+def _advice(advice: Advice) -> dict[str, object]:
+    name = advice.profile_name
+    return {
+        "name": name,
+        "profile": advice.profile.title,
+        "headline": advice_words.answer(advice),
+        "figures": figures_table(advice),
+        "missing": ", ".join(what for what, _ in advice_words.missing(advice)),
+        "command": f"fsjoule advise . --profile {name} -o {name}.html",
+    }
 
 
 def _gate(gated: Gated) -> dict[str, object]:

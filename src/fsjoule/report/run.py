@@ -23,6 +23,7 @@ PAGE: Final = "report.html"
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run folder. Raises ResultError if the folder cannot be read, StorageError."""
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
+    from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
 
     loaded = load_run(folder)
     path = loaded.path / PAGE
@@ -33,7 +34,7 @@ def write_report(folder: Path) -> Path:
     except ResultError as error:
         damaged[GATE_FILE] = error.what
     summary = summarise(loaded.run, loaded.measurements, damaged)
-    page = render_page(summary, loaded.measurements, loaded.trace, gated)
+    page = render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded))
     try:
         # It replaces the old file, which may be a link to another place.
         write_file(path, page.encode())

@@ -43,9 +43,14 @@ def title(advice: Advice) -> str:
 def headline(advice: Advice) -> str:
     """The answer in one line: the filesystems that are worth a choice, and what speaks for and against each."""
     simulated = " (simulated)" if advice.evidence.simulated else ""
+    return f"{title(advice)}{simulated}: {answer(advice)}"
+
+
+def answer(advice: Advice) -> str:
+    """The headline without the profile and the board."""
     lacking = [axis.value for axis in DECISIVE if not any(on_axis(one, axis) for one in advice.figures)]
     unknown = f"; not measured: {_listed(lacking)}" if 0 < len(lacking) < len(DECISIVE) else ""
-    return f"{title(advice)}{simulated}: {_answer(advice)}{unknown}"
+    return f"{_answer(advice)}{unknown}"
 
 
 def _answer(advice: Advice) -> str:

@@ -14,7 +14,7 @@ from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.store.index.kernels import Kernel, is_of, kernels_of
 from fsjoule.store.index.run_rows import find_runs
-from fsjoule.store.reader import load_run
+from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS
 
 Boot = tuple[str, str, int]
@@ -100,10 +100,22 @@ def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str |
     folders, faults = find_runs(paths)
     loaded = [load_run(folder) for folder in folders]
     damaged = {str(fault.path): fault.reason for fault in faults}
+    return evidence_of(loaded, damaged, kernel=kernel, storage=storage)
+
+
+def evidence_of(
+    loaded: Sequence[LoadedRun],
+    damaged: Mapping[str, str] | None = None,
+    *,
+    kernel: str | None = None,
+    storage: str | None = None,
+) -> Evidence:
+    """What these runs have; `damaged` are folders that could not be read, with the reason. Raises ConfigError."""
+    faults = dict(damaged or {})
     found: list[_Found] = []
     invalid = 0
     for one in loaded:
-        damaged |= {f"{one.run.run_id} {name}": why for name, why in one.damaged.items()}
+        faults |= {f"{one.run.run_id} {name}": why for name, why in one.damaged.items()}
         storages = {entry.number: entry.storage for entry in one.run.plan.entries}
         kernels = kernels_of(one.run)
         for m in one.measurements:
@@ -134,7 +146,7 @@ def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str |
         runs=tuple(sorted({one.run.run_id for one in found})),
         environment=_environment(newest),
         invalid=invalid,
-        damaged=damaged,
+        damaged=faults,
     )
 
 
