@@ -97,13 +97,18 @@ def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> Non
 
 
 def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
-    environment = lab.read_environment(Path(config.option.lg_env))
+    option = config.option
+    wanted = lab.wanted_place(option.place_tag, option.wait, option.priority)
+    environment = lab.read_environment(Path(option.lg_env), wanted)
+    choice = _choice(option, environment)
+    if choice.resumed is not None:
+        environment = choice.resumed.where_it_began(environment)
     return Session(
-        _choice(config.option, environment),
+        choice,
         environment,
         say=say,
         command=("pytest", *config.invocation_params.args),
-        coordinator=config.option.lg_coordinator,
+        coordinator=option.lg_coordinator,
         observer=signals_of(os.environ, say),
     )
 

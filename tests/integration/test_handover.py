@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator
 
 from fsjoule.errors import LabError, PlaceHeldError
 from fsjoule.host import process
@@ -18,25 +16,16 @@ from fsjoule.lab import handover
 from fsjoule.lab.coordinator import connected
 from fsjoule.virtual.lab.services import beside_python
 
-_LIMIT_S = 60.0
 _EXPORTED = "bench:\n  NetworkService:\n    address: 127.0.0.1\n    username: root\n"
 
 
-@pytest.fixture
-def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+@pytest.fixture(name="coordinator")
+def _coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[BareCoordinator]:
     """Has the place `bench`, for which nobody exports anything yet."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.setenv("LG_COORDINATOR", address)
-    program = subprocess.Popen([beside_python("labgrid-coordinator"), "--listen", address], cwd=tmp_path)
-    try:
-        _within(lambda: _client("create"))
-        _client("add-match", "*/bench/*")
-        yield
-    finally:
-        program.terminate()
-        program.wait(_LIMIT_S)
+    with bare_coordinator(tmp_path, monkeypatch.setenv) as coordinator:
+        coordinator.make("bench")
+        coordinator.client("add-match", "*/bench/*")
+        yield coordinator
 
 
 @contextmanager
@@ -49,24 +38,6 @@ def exporter(folder: Path) -> Generator[None]:
         yield
     finally:
         process.stop(program, timeout_s=30)
-
-
-def _client(*arguments: str, user: str = "") -> str:
-    variables: dict[str, str | None] = {"LG_HOSTNAME": "otherhost", "LG_USERNAME": user} if user else {}
-    command = [beside_python("labgrid-client"), "-p", "bench", *arguments]
-    return process.run(command, timeout_s=_LIMIT_S, env=variables).stdout.decode()
-
-
-def _within(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while True:
-        try:
-            done()
-        except LabError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
 
 
 def _resources() -> int:
@@ -84,24 +55,24 @@ def test_a_closed_connection_has_no_thread_left() -> None:
         assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.usefixtures("coordinator")
-def test_an_acquisition_that_was_cut_off_is_completed_when_the_exporter_is_there_again(tmp_path: Path) -> None:
+def test_an_acquisition_that_was_cut_off_is_completed_when_the_exporter_is_there_again(
+    coordinator: BareCoordinator, tmp_path: Path
+) -> None:
     # labgrid lets a place be acquired without its resources: so it is left when its exporter dies meanwhile.
-    _client("acquire", "--allow-unmatched")
+    coordinator.client("acquire", "--allow-unmatched")
     assert (handover.is_ours("bench"), _resources()) == (True, 0)
     with pytest.raises(LabError, match="lacks a resource"):
         handover.complete("bench", wait_s=0)
-    _client("acquire", "--allow-unmatched")
+    coordinator.client("acquire", "--allow-unmatched")
     with exporter(tmp_path):
-        handover.complete("bench", wait_s=_LIMIT_S)
+        handover.complete("bench", wait_s=LIMIT_S)
         assert (handover.is_ours("bench"), _resources()) == (True, 1)
         handover.release("bench")
 
 
-@pytest.mark.usefixtures("coordinator")
-def test_somebody_who_was_faster_keeps_the_place(tmp_path: Path) -> None:
-    _client("acquire", "--allow-unmatched", user="ada")
-    handover.complete("bench", wait_s=_LIMIT_S)
+def test_somebody_who_was_faster_keeps_the_place(coordinator: BareCoordinator, tmp_path: Path) -> None:
+    coordinator.client("acquire", "--allow-unmatched", user="ada")
+    handover.complete("bench", wait_s=LIMIT_S)
     assert not handover.is_ours("bench")
     with exporter(tmp_path), pytest.raises(PlaceHeldError, match="otherhost/ada"):
         handover.acquire("bench", wait_s=0, say=print)

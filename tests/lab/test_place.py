@@ -120,7 +120,7 @@ def test_somebody_elses_place_says_who_has_it_since_when_and_what_to_do(
         find_places(_WRITTEN)
     hint = caught.value.hint or ""
     assert "ask ada" in hint
-    assert "reserve --wait" in hint
+    assert "--wait 30m" in hint
     assert "kick" not in hint
     with pytest.raises(PlaceHeldError, match="held by otherhost/ada"), acquired_place("virtual"):
         pass

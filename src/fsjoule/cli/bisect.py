@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, output_file, print_json, progress
+from fsjoule.cli.common import All, Json, PlaceTag, Priority, Wait, Wide, out, output_file, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.location import VARIABLE
@@ -34,6 +34,9 @@ def bisect(
         list[Path] | None,
         typer.Option("--lg-env", metavar="FILE", help="Measure on this board; repeated: on the next one if it fails."),
     ] = None,
+    place_tag: PlaceTag = None,
+    wait: Wait = None,
+    priority: Priority = None,
     tree: Annotated[
         Path | None, typer.Option("--tree", metavar="PATH", help="The kernel's git repository; nothing in it changes.")
     ] = None,
@@ -116,11 +119,12 @@ def bisect(
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert lg_env
     assert tree is not None
-    from fsjoule.lab import read_environment
+    from fsjoule.lab import read_environment, wanted_place
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import Request
 
-    boards = tuple(read_environment(each) for each in lg_env)
+    wanted = wanted_place(place_tag, wait, priority)
+    boards = tuple(read_environment(each, wanted) for each in lg_env)
     found = run(
         Request(
             environment=boards[0],

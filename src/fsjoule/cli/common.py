@@ -18,6 +18,7 @@ from rich.text import Text
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.runs.options import PLACE_TAG, PRIORITY, WAIT
 from fsjoule.store.files import check_writable
 
 out = PlainConsole()
@@ -56,8 +57,17 @@ def _name(param: typer.CallbackParam) -> str:
     return str(max(param.opts, key=len))
 
 
+def _sentence(told: str) -> str:
+    return f"{told[0].upper()}{told[1:]}."
+
+
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+PlaceTag = Annotated[
+    str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))
+]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="TIME", help=_sentence(WAIT))]
+Priority = Annotated[float | None, typer.Option("--priority", metavar="N", help=_sentence(PRIORITY))]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
 Page = Annotated[
     Path | None,

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Wide, out, output_file, print_json, progress, write_text
+from fsjoule.cli.common import (
+    All,
+    Json,
+    PlaceTag,
+    Priority,
+    Wait,
+    Wide,
+    out,
+    output_file,
+    print_json,
+    progress,
+    write_text,
+)
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.store.index.location import VARIABLE
 
@@ -30,6 +42,9 @@ def explain(
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on this board (exact in guest time).")
     ] = None,
+    place_tag: PlaceTag = None,
+    wait: Wait = None,
+    priority: Priority = None,
     within: Annotated[
         Path | None, typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept.")
     ] = None,
@@ -75,6 +90,7 @@ def explain(
         raise ConfigError("explain needs --lg-env FILE, to measure now, or --within RUN, to read", hint="give one")
     if within is not None:
         measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
+        measuring |= {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
         if given := [name for name, value in measuring.items() if value is not None]:
             raise ConfigError(f"only what is measured now (--lg-env FILE) takes {', '.join(given)}")
         from fsjoule.model.labels import listed
@@ -85,12 +101,12 @@ def explain(
         kernels = (baseline, candidate)
         found = explain_run(loaded, *kernels, filesystems=listed(fs), workload=workload)
     else:
-        from fsjoule.lab import read_environment
+        from fsjoule.lab import read_environment, wanted_place
         from fsjoule.runs.explain import explain_measured
         from fsjoule.runs.request import choose
 
         assert lg_env is not None, "one of both is given"
-        environment = read_environment(lg_env)
+        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
         drawn = secrets.randbits(32) if seed is None else seed
         choice = choose(
             suite_name=suite or _SUITE,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Page, Wide, check_file, out, print_json, progress
+from fsjoule.cli.common import All, Json, Page, PlaceTag, Priority, Wait, Wide, check_file, out, print_json, progress
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
@@ -43,6 +43,9 @@ def gate(
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on the board of this environment.")
     ] = None,
+    place_tag: PlaceTag = None,
+    wait: Wait = None,
+    priority: Priority = None,
     tree: Annotated[
         Path | None, typer.Option("--tree", metavar="PATH", help="The sides are revisions of this kernel repository.")
     ] = None,
@@ -126,6 +129,9 @@ def gate(
                 "--seed": seed,
                 "--allow-same": allow_same,
                 "--explain": explain,
+                "--place-tag": place_tag,
+                "--wait": wait,
+                "--priority": priority,
             },
         )
         from fsjoule.model.labels import listed
@@ -149,14 +155,15 @@ def gate(
             {"--within": within, "--drift-not-excluded": drift_not_excluded},
         )
         _refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
-        from fsjoule.lab import check_places, read_environment
+        from fsjoule.lab import check_places, read_environment, wanted_place
         from fsjoule.lava.signals import signals_of
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
         signals = signals_of(os.environ, progress)
         drawn = secrets.randbits(32) if seed is None else seed
+        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
         options = MeasureOptions(
-            read_environment(lg_env), fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
+            environment, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
         )
         if explain:
             from fsjoule.runs.profiler import check_profiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, output_file, output_folder, print_json, progress, write_text
+from fsjoule.cli.common import (
+    Json,
+    PlaceTag,
+    Priority,
+    Wait,
+    Wide,
+    out,
+    output_file,
+    output_folder,
+    print_json,
+    progress,
+    write_text,
+)
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
@@ -72,6 +85,9 @@ def trend(
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
     ] = None,
+    place_tag: PlaceTag = None,
+    wait: Wait = None,
+    priority: Priority = None,
     tree: Annotated[
         Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: a kernel repository to rebuild from.")
     ] = None,
@@ -153,13 +169,16 @@ def trend(
                 finder=finder,
             )
 
-    if explain and not confirm:
-        raise ConfigError("only --confirm takes --explain", hint="for profiles that were kept: fsjoule explain")
     again: list[Again] = []
-    if confirm:
+    if not confirm:
+        _refuse({"--explain": explain, "--place-tag": place_tag, "--wait": wait, "--priority": priority})
+    else:
         with open_index(index) as opened:
             candidates = look(opened, by)
-        again = _confirm(candidates, lg_env, policy, tree=tree, results=results, kept=kept, explain=explain)
+        place = (place_tag, wait, priority)
+        again = _confirm(
+            candidates, lg_env, policy, place=place, tree=tree, results=results, kept=kept, explain=explain
+        )
     explained = [found_or_warned(each.explained) if explain else () for each in again]
     with open_index(index) as opened:
         _keep(opened, again, explained)
@@ -221,11 +240,18 @@ def accept(
         out.print(f"{words.sentence(change, found)}, accepted", markup=False, highlight=False, soft_wrap=True)
 
 
+def _refuse(options: Mapping[str, object]) -> None:
+    if given := [name for name, value in options.items() if value not in (None, False)]:
+        hint = "for profiles that were kept: fsjoule explain" if "--explain" in given else "add --confirm --lg-env FILE"
+        raise ConfigError(f"only --confirm takes {', '.join(given)}", hint=hint)
+
+
 def _confirm(
     candidates: Trend,
     environment: Path | None,
     policy: Path | None,
     *,
+    place: tuple[str | None, str | None, float | None],
     tree: Path | None,
     results: Path,
     kept: Path,
@@ -233,14 +259,13 @@ def _confirm(
 ) -> list[Again]:
     if environment is None:
         raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
-    from fsjoule.lab import read_environment
+    from fsjoule.lab import read_environment, wanted_place
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import read_policy
 
-    fresh = Fresh(
-        read_environment(environment), read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain
-    )
+    board = read_environment(environment, wanted_place(*place))
+    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")

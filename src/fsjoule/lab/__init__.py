@@ -27,7 +27,7 @@ from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places
-from fsjoule.lab.placenames import RESERVED, find_places, place_variables
+from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
@@ -37,6 +37,7 @@ from fsjoule.lab.target import check_places, guard, labgrid_target, variables, w
 from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
+from fsjoule.lab.wanted import RESERVED, Wanted, wanted_place
 from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "SshShell",
     "TftpFlasher",
     "UmsFlasher",
+    "Wanted",
     "acquired_place",
     "acquired_places",
     "board_facts",
@@ -64,6 +66,7 @@ __all__ = [
     "find_places",
     "guard",
     "is_lab_fault",
+    "is_name",
     "lab_errors",
     "lab_facts",
     "labgrid_target",
@@ -76,5 +79,6 @@ __all__ = [
     "read_environment",
     "recorded_steps",
     "variables",
+    "wanted_place",
     "wants_virtual_lab",
 ]

@@ -152,11 +152,14 @@ class Coordinator:
                 found.add((path[2], match.rename or path[3]))
         return found
 
+    def reservations(self) -> list[Reservation]:
+        """All reservations. Raises LabError."""
+        answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
+        return [Reservation.from_pb2(each) for each in answer.reservations]
+
     def reservation(self, token: str) -> Reservation | None:
         """The reservation with this token, or None. Raises LabError."""
-        answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
-        found = [Reservation.from_pb2(each) for each in answer.reservations]
-        return next((each for each in found if each.token == token), None)
+        return next((each for each in self.reservations() if each.token == token), None)
 
     def close(self) -> None:
         """End the connection and its threads.

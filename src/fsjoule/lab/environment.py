@@ -25,6 +25,7 @@ from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.meterdriver import METER_DRIVER
 from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
 _TARGET: Final = "main"
@@ -66,7 +67,7 @@ class EnvironmentFile:
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
     coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver. With `boot_loader` the
     board starts from the one on its card. `resources` are the classes of its resources. `without_mux`: what becomes of
-    the card without an SD mux; empty with one.
+    the card without an SD mux; empty with one. `wanted` is the user's: how a place is chosen and awaited.
     """
 
     path: Path
@@ -80,6 +81,7 @@ class EnvironmentFile:
     boot_loader: bool = False
     resources: tuple[str, ...] = ()
     without_mux: str = ""
+    wanted: Wanted = AT_ONCE
 
     @property
     def has_meter(self) -> bool:
@@ -104,9 +106,9 @@ class _Entry:
     arguments: dict[str, tuple[yaml.Node, yaml.Node]]
 
 
-def read_environment(path: Path) -> EnvironmentFile:
+def read_environment(path: Path, wanted: Wanted = AT_ONCE) -> EnvironmentFile:
     """Check an environment file and return fsjoule's part. Raises ConfigError with file, line and advice."""
-    return _Reader(path).read()
+    return replace(_Reader(path).read(), wanted=wanted)
 
 
 class _Reader:

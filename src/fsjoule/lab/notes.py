@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,6 +23,9 @@ from fsjoule.host.paths import state_dir
 
 _LONGEST: Final = 100_000
 _SHOWN: Final = 200
+_LOOK_S: Final = 0.1
+# `in_use` has the lock for a moment.
+_GLANCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,35 @@ class Note:
 
 
 @contextmanager
-def one_run_only(coordinator: str, name: str) -> Generator[Note]:
-    """The note of a place, removed at the end unless it tells to release. Raises PlaceHeldError if in use."""
-    directory = state_dir() / "places"
-    directory.mkdir(exist_ok=True)
-    path = directory / f"{coordinator}-{name}".replace("/", "_")
+def one_run_only(coordinator: str, name: str, *, wait_s: float = _GLANCE_S) -> Generator[Note]:
+    """The note of a place, removed at the end unless it tells to release.
+
+    Raises PlaceHeldError if another process has it for longer than `wait_s`.
+    """
+    path = _path(coordinator, name)
+    deadline = time.monotonic() + wait_s
+    while (descriptor := _locked(path)) is None:
+        if time.monotonic() >= deadline:
+            raise _held_by_another_run(name, path)
+        time.sleep(_LOOK_S)
+    with _of(path, descriptor) as note:
+        yield note
+
+
+def in_use(coordinator: str, name: str) -> bool:
+    """Whether a living process on this computer has the note of a place."""
+    path = _path(coordinator, name)
+    if not path.exists():
+        return False
     descriptor = _locked(path)
     if descriptor is None:
-        raise _held_by_another_run(name, path)
+        return True
+    with _of(path, descriptor):
+        return False
+
+
+@contextmanager
+def _of(path: Path, descriptor: int) -> Generator[Note]:
     note = Note(descriptor)
     try:
         yield note
@@ -74,6 +99,12 @@ def one_run_only(coordinator: str, name: str) -> Generator[Note]:
         if note.left is None or not note.left.acquired:
             path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _path(coordinator: str, name: str) -> Path:
+    directory = state_dir() / "places"
+    directory.mkdir(exist_ok=True)
+    return directory / f"{coordinator}-{name}".replace("/", "_")
 
 
 def _locked(path: Path) -> int | None:
@@ -96,7 +127,7 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
     except OSError:
         content = None
     which = "" if content is None else f", process {content.pid} ({content.command[:_SHOWN]})"
-    hint = "wait until it ends, or end it" if content is None else f"wait until it ends, or end it: kill {content.pid}"
+    hint = "wait until it ends (--wait 30m), or end it" + ("" if content is None else f": kill {content.pid}")
     return PlaceHeldError(name, f"another run of yours on this computer{which}", hint=hint)
 
 

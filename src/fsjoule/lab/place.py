@@ -11,11 +11,13 @@ from typing import Final
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-from fsjoule.errors import ConfigError, LabError, PlaceLostError
+from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, since, user
-from fsjoule.lab.notes import Note, one_run_only
+from fsjoule.lab.notes import Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable, may_use
+from fsjoule.lab.reservation import Turn, reserved
+from fsjoule.lab.wanted import AT_ONCE, Wanted
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.2
@@ -25,6 +27,8 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 # A coordinator that has just been silent is asked again, but not awaited: a run asks before each of its steps.
 _SILENT_FOR_S: Final = 30.0
 _GLANCE_S: Final = 1.0
+# Whoever had the place before has released it, and ends in a moment.
+_ENDING_S: Final = 20.0
 
 Say = Callable[[str], None]
 
@@ -34,23 +38,53 @@ def _nothing(_line: str) -> None:
 
 
 @contextmanager
-def acquired_place(name: str, *, say: Say = _nothing) -> Generator[HeldPlace]:
+def acquired_place(name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE) -> Generator[HeldPlace]:
     """Hold the place `name` of LG_COORDINATOR's coordinator, and release it at the end.
 
     A place that this user acquired before on this computer (`labgrid-client acquire`), or that its holder allows
     (`labgrid-client allow`), is used and not released. A place that was taken away meanwhile is left alone.
+    With `wanted` it is awaited; tags choose it if there is no name; `+TOKEN` is the place of a reservation.
 
     Raises PlaceHeldError if another user or another run of this user holds it, ConfigError if it does not exist,
     LabError if the coordinator cannot be reached.
     """
-    if not name:
+    if not name and not wanted.tags:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
+    if not wanted.reserves:
+        with _held(name, say) as held:
+            yield held
+        return
+
+    with reserved(wanted, say, name=name, usable=_is_ours_unused) as turn, _held(turn.place, say, turn) as held:
+        yield held
+
+
+def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
+    """Whether the place was acquired by hand or left by a killed run, and no run on this computer uses it."""
+
+    def ours() -> bool:
+        place = coordinator.places.get(name)
+        return place is not None and place.acquired is not None and may_use(place)
+
+    if not ours() or in_use(coordinator.address, name):
+        return False
+    # A run that has just ended released the place before it left off using it.
+    coordinator.sync()
+    return ours()
+
+
+@contextmanager
+def _held(name: str, say: Say, turn: Turn | None = None) -> Generator[HeldPlace]:
     with ExitStack() as closing:
         held = HeldPlace(name, say)
         closing.callback(held.close)
-        note = closing.enter_context(one_run_only(held.address, name))
+        allocated = turn is not None and turn.allocated
+        with interruptible():
+            note = closing.enter_context(one_run_only(held.address, name, wait_s=_ENDING_S if allocated else _GLANCE_S))
         try:
-            held.take(note)
+            held.take(note, fresh=allocated)
+            if turn is not None:
+                turn.close()  # a reservation that outlives the release would keep the place from others for a minute
             yield held
         finally:
             with shielded():
@@ -94,10 +128,17 @@ class HeldPlace:
         if self._lost.is_set():
             raise PlaceLostError(self.name, self._now())
 
-    def take(self, note: Note) -> None:
-        """Acquire the place, or use one that we may use. The note tells which, even to a run after a kill."""
+    def take(self, note: Note, *, fresh: bool = False) -> None:
+        """Acquire the place, or use one that we may use. The note tells which, even to a run after a kill.
+
+        A `fresh` place must be free: it was allocated to us.
+        """
         place = self._coordinator.place(self.name)
         check_usable(self._coordinator, place)
+        if place.acquired and fresh:
+            note.write()
+            hint = "another program of yours acquired it without waiting for it; start again"
+            raise PlaceHeldError(self.name, place.acquired, since=since(place), hint=hint)
         if place.acquired:
             left = note.left
             if left is not None and place.acquired == user() and left.left_by(place.changed):
@@ -197,7 +238,7 @@ class HeldPlace:
         if place is None:
             return "it does not exist any more"
         if place.acquired is None:
-            return f"nobody has it since {since(place)}"
+            return f"nobody has it since {since(place)}; labgrid does not tell who released it"
         if place.acquired == user():
             return f"it was released and acquired again by you, {place.acquired}; last changed {since(place)}"
         return f"{place.acquired} has it since {since(place)}"
@@ -222,6 +263,11 @@ class Guard:
     def __init__(self, places: Iterable[HeldPlace] = ()) -> None:
         self._places = tuple(places)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places' full names."""
+        return tuple(place.name for place in self._places)
+
     def check(self) -> None:
         """Raise PlaceLostError if a place is not ours any more, LabError if that is unknown."""
         for place in self._places:
@@ -234,6 +280,6 @@ class Guard:
 
 
 @contextmanager
-def acquired_places(names: Iterable[str], *, say: Say = _nothing) -> Generator[Guard]:
+def acquired_places(names: Iterable[str], *, say: Say = _nothing, wanted: Wanted = AT_ONCE) -> Generator[Guard]:
     with ExitStack() as closing:
-        yield Guard([closing.enter_context(acquired_place(name, say=say)) for name in names])
+        yield Guard([closing.enter_context(acquired_place(name, say=say, wanted=wanted)) for name in names])

@@ -11,36 +11,55 @@ from labgrid.remote.common import Place
 
 from fsjoule.errors import ConfigError, PlaceHeldError
 from fsjoule.lab.coordinator import Coordinator, connected, since, user
+from fsjoule.lab.reservation import check_free, check_some
+from fsjoule.lab.wanted import AT_ONCE, RESERVED, Wanted
 
-RESERVED: Final = "+"
 _VARIABLE: Final = "LG_PLACE"
 _IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")
+# Instead of a name: tags will choose the place.
+BY_TAGS: Final = ""
 
 
-def find_places(written: Iterable[str]) -> tuple[str, ...]:
-    """Full names of an environment file's places, all of them usable now. Raises like `find_place`."""
+def find_places(written: Iterable[str], wanted: Wanted = AT_ONCE) -> tuple[str, ...]:
+    """Full names of an environment file's places, all of them usable now, or when they have been awaited.
+
+    Instead of a name: BY_TAGS for the place that tags choose, `+TOKEN` for a reservation that is awaited. Raises like
+    `find_place`, and ConfigError for tags if the file does not leave its place open.
+    """
+    written = tuple(written)
+    if wanted.tags and not any(each in _IS_VARIABLE for each in written):
+        raise ConfigError(
+            "--place-tag chooses a place, but the environment file "
+            + (f"names {', '.join(written)}" if written else "has no RemotePlace"),
+            hint="let it leave the place open: RemotePlace: {name: !template $LG_PLACE}",
+        )
     found: list[str] = []
     for each in written:
         if each in _IS_VARIABLE:
-            found.append(find_place(os.environ.get(_VARIABLE)))
+            found.append(_find_tagged(wanted) if wanted.tags else find_place(os.environ.get(_VARIABLE), wanted))
             continue
         try:
             name = Template(each).substitute(os.environ)
         except (KeyError, ValueError) as error:
             hint = "set it, or write the name of the place"
             raise ConfigError(f"the place {each!r} has an unset variable: {error}", hint=hint) from error
-        found.append(find_place(name))
+        found.append(find_place(name, wanted))
     return tuple(found)
 
 
 def place_variables(written: Iterable[str], found: Iterable[str]) -> dict[str, str]:
     """Value of LG_PLACE for labgrid, which only knows full names, if the environment file refers to it."""
-    names = [name for each, name in zip(written, found, strict=True) if each in _IS_VARIABLE]
+    names = [name for each, name in zip(written, found, strict=True) if each in _IS_VARIABLE and is_name(name)]
     return {_VARIABLE: names[0]} if names else {}
 
 
-def find_place(named: str | None) -> str:
-    """The full name of a place that can be used now. `named` has labgrid-client's meaning.
+def is_name(found: str) -> bool:
+    """Whether `find_places` found a place's name, and not what is to be awaited."""
+    return found != BY_TAGS and not found.startswith(RESERVED)
+
+
+def find_place(named: str | None, wanted: Wanted = AT_ONCE) -> str:
+    """The full name of a place that can be used now, or later if it is awaited. `named` has labgrid-client's meaning.
 
     `named` is a name, a part of one, an alias, or + with the token of a reservation (or LG_TOKEN). Without it: the only
     place that this user has or may use; otherwise the only place of the coordinator.
@@ -49,9 +68,18 @@ def find_place(named: str | None) -> str:
     reserved it, LabError if the coordinator cannot be reached.
     """
     with connected() as coordinator:
+        if wanted.wait_s and named and named.startswith(RESERVED):
+            return RESERVED + _token(named)
         name = _matching(coordinator, named) if named else _only(coordinator)
-        check_usable(coordinator, coordinator.places[name])
+        if not wanted.wait_s:
+            check_usable(coordinator, coordinator.places[name])
         return name
+
+
+def _find_tagged(wanted: Wanted) -> str:
+    with connected() as coordinator:
+        (check_some if wanted.wait_s else check_free)(coordinator, dict(wanted.tags))
+    return BY_TAGS
 
 
 def _matching(coordinator: Coordinator, pattern: str) -> str:
@@ -78,13 +106,18 @@ def _matching(coordinator: Coordinator, pattern: str) -> str:
     return found.pop()
 
 
-def _reserved(coordinator: Coordinator, pattern: str) -> str:
+def _token(pattern: str) -> str:
     token = pattern.removeprefix(RESERVED) or os.environ.get("LG_TOKEN", "")
     if not token:
         raise ConfigError(
             f"LG_PLACE={pattern} names a reservation, but LG_TOKEN is not set",
             hint='eval "$(labgrid-client reserve --wait --shell name=PLACE)" sets it',
         )
+    return token
+
+
+def _reserved(coordinator: Coordinator, pattern: str) -> str:
+    token = _token(pattern)
     found = [name for name, place in coordinator.places.items() if place.reservation == token]
     if len(found) == 1:
         return found[0]
@@ -92,7 +125,7 @@ def _reserved(coordinator: Coordinator, pattern: str) -> str:
     state = "does not exist any more" if reservation is None else f"is {reservation.state.name}"
     raise ConfigError(
         f"no place is reserved for the token {token!r}: the reservation {state}",
-        hint=f"labgrid-client wait {token} waits for its place; an unused reservation expires after a minute",
+        hint="--wait 30m waits for its place; an unused reservation expires after a minute",
     )
 
 
@@ -125,10 +158,10 @@ def check_usable(coordinator: Coordinator, place: Place) -> None:
             hint = f"release it on {host}, which is yours; if {host} is gone: labgrid-client -p {place.name} release -k"
         else:
             hint = f"ask {who}, who may also share it (labgrid-client -p {place.name} allow {me}); to wait for it: "
-            hint += f"labgrid-client reserve --wait name={place.name}, or .ci/with-board"
+            hint += "--wait 30m"
         raise PlaceHeldError(place.name, place.acquired, since=since(place), hint=hint)
     if place.reservation:
         reservation = coordinator.reservation(place.reservation)
         if reservation is not None and reservation.owner != me:
-            hint = f"labgrid-client reservations shows all; labgrid-client reserve --wait name={place.name} waits"
+            hint = "labgrid-client reservations shows all; --wait 30m waits"
             raise PlaceHeldError(place.name, reservation.owner, verb="reserved for", hint=hint)

@@ -37,7 +37,7 @@ def check_places(environment: EnvironmentFile) -> None:
     """
     if not wants_virtual_lab(environment):
         with variables(environment.variables):
-            find_places(environment.places)
+            find_places(environment.places, environment.wanted)
 
 
 @contextmanager

@@ -50,10 +50,17 @@ class HeldLab:
             self._find_places()
 
     def bring_up(self, kernels: Sequence[TakenKernel], *, meter_program: Path | None = None) -> None:
-        """Bring a virtual lab up, if the environment file asks for one, whose board can run these kernels."""
-        if not lab.wants_virtual_lab(self.environment):
-            return
+        """Bring a virtual lab up, if the environment file asks for one, whose board can run these kernels.
 
+        A place that tags choose is awaited here. Raises ConfigError, LabError.
+        """
+        if lab.wants_virtual_lab(self.environment):
+            self._bring_up(kernels, meter_program)
+            self._find_places()
+        if not all(map(lab.is_name, self._places)):
+            self._hold()  # labgrid reads a place's name with the environment file
+
+    def _bring_up(self, kernels: Sequence[TakenKernel], meter_program: Path | None) -> None:
         def choose(board: str) -> str:
             with interrupts.interruptible():
                 self.emulator = emulator(board, *kernels, say=self.say)
@@ -62,16 +69,15 @@ class HeldLab:
             return self.emulator
 
         self._opened.enter_context(virtual_lab_of(self.environment, choose, self.say, meter_program=meter_program))
-        self._find_places()
 
     def _find_places(self) -> None:
         written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
         with interrupts.interruptible():
-            self._places = lab.find_places(written)
+            self._places = lab.find_places(written, self.environment.wanted)
         self._opened.enter_context(lab.variables(lab.place_variables(written, self._places)))
-        if self._places and named not in self._places:
+        if self._places and named not in self._places and all(map(lab.is_name, self._places)):
             self.say(f"place {', '.join(self._places)}")
-        if named.startswith(lab.RESERVED):
+        if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
             self._hold()  # a reservation that nobody uses ends within a minute
 
     @contextmanager
@@ -94,7 +100,10 @@ class HeldLab:
     def _hold(self) -> None:
         if self._held is None:
             with ExitStack() as opening:
-                self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say))
+                wanted = self.environment.wanted
+                self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say, wanted=wanted))
+                self._places = self.guard.places
+                opening.enter_context(lab.variables(lab.place_variables(self.environment.places, self._places)))
                 self._held = opening.pop_all()
 
     def _give_back(self) -> None:

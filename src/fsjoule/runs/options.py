@@ -10,6 +10,10 @@ DEFAULT_SUITE: Final = "quick"
 DEFAULT_KERNEL: Final = "6.1"
 DEFAULT_RESULTS: Final = "results"
 
+PLACE_TAG: Final = "any place with these tags, instead of the one that LG_PLACE names (docs/lab.md)"
+WAIT: Final = "wait at most so long for a place that others use: 90s, 30m, 2h (default: do not wait)"
+PRIORITY: Final = "who waits with the highest priority gets a place first (default: 0)"
+
 # By name: the type, the word for the value, and the help.
 OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--fs": (str, "NAME[,NAME]", "filesystems (default: the suite's)"),
@@ -37,6 +41,9 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
         "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
     ),
     "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
+    "--place-tag": (str, "KEY=VALUE[,KEY=VALUE]", PLACE_TAG),
+    "--wait": (str, "TIME", WAIT),
+    "--priority": (float, "N", PRIORITY),
     "--meter-program": (
         *(Path, "FILE"),
         "program that is the virtual lab's meter: firmware built for the host (default: the simulator)",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.lab import EnvironmentFile
 from fsjoule.model import CARD, ImageFacts, KernelFacts, LabFacts, Measurement, Run, RunStatus
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
@@ -81,6 +82,12 @@ class Resumed:
             if program in then and then[program] != now and program != "pipeline"
         ]
         self._refuse(differs)
+
+    def where_it_began(self, environment: EnvironmentFile) -> EnvironmentFile:
+        """The environment, in which tags choose no other place than the run's."""
+        if not environment.wanted.tags or self.run.lab is None:
+            return environment
+        return dataclasses.replace(environment, wanted=environment.wanted.named(self.run.lab.place))
 
     def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.

@@ -1,0 +1,296 @@
+"""Waiting for a place in labgrid's own queue: a reservation, kept alive while it waits, and cancelled at any end.
+
+labgrid's coordinator allocates a free place to the reservation with the highest priority, the oldest of several. A
+reservation that nobody polls for 60 s expires, and its place goes to the next one at most 30 s later: so long can a
+waiter that was killed keep others from a free place.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from labgrid.remote.common import Place, Reservation, ReservationState
+from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+
+from fsjoule.errors import ConfigError, LabError, PlaceHeldError
+from fsjoule.host.interrupts import interruptible, shielded
+from fsjoule.lab.coordinator import Coordinator, RefusedError, since
+from fsjoule.lab.wanted import RESERVED, Wanted
+
+Say = Callable[[str], None]
+Usable = Callable[[Coordinator, str], bool]
+
+# A place's change is heard at once; polling keeps the reservation alive.
+_POLL_S: Final = 5.0
+_LINE_S: Final = 60.0
+_SHOWN: Final = 5
+_HINT: Final = "labgrid-client who shows who works where; --wait 30m waits, --priority 10 goes before others that wait"
+
+
+def _never(_coordinator: Coordinator, _name: str) -> bool:
+    return False
+
+
+@contextmanager
+def reserved(
+    wanted: Wanted, say: Say, *, name: str = "", usable: Usable = _never, line_s: float = _LINE_S
+) -> Generator[Turn]:
+    """Wait for one of the places that are wanted, or for the one called `name` (`+TOKEN`: the user's own reservation).
+
+    `usable` says whether a place needs no reservation, because it is ours already. What is awaited is said every
+    `line_s` seconds. The reservation is cancelled at the end of the body at the latest, unless it is the user's own.
+    Raises ConfigError if there is no such place, PlaceHeldError or LabError if none is free in time.
+    """
+    turn = Turn(wanted, say, name)
+    try:
+        with interruptible():
+            turn.wait(usable, line_s)
+        yield turn
+    finally:
+        with shielded():
+            turn.close()
+
+
+class Turn:
+    """A reservation. `place` is the full name of the place that may be acquired; `allocated`: by the reservation."""
+
+    def __init__(self, wanted: Wanted, say: Say, name: str = "") -> None:
+        """Connect. Raises ConfigError for tags or a name that no place has, LabError."""
+        self.place = ""
+        self.allocated = False
+        self._wanted = wanted
+        self._say = say
+        self._own = not name.startswith(RESERVED)
+        self._token = "" if self._own else name.removeprefix(RESERVED)
+        self._filter: dict[str, str] = {"name": name} if name else dict(wanted.tags)
+        self._what = str(wanted) if not name else f"the place {name!r}" if self._own else f"reservation {self._token}"
+        self._gone: LabError | None = None  # why there is no coordinator
+        self._connected_anew = False
+        self._changed = threading.Event()
+        self._coordinator = self._connected()
+        try:
+            if self._own:
+                check_some(self._coordinator, self._filter)
+        except ConfigError:
+            self._coordinator.close()
+            raise
+
+    def wait(self, usable: Usable, line_s: float) -> None:
+        """Return when the place may be acquired. Raises PlaceHeldError or LabError after `wait_s` seconds."""
+        began = line_at = time.monotonic()
+        deadline = began + self._wanted.wait_s
+        while not self._found(usable):
+            now = time.monotonic()
+            if now >= deadline:
+                raise self._gone or held_error(self._coordinator, self._filter, self._what, self._wanted.wait_s)
+            if now >= line_at:
+                self._say(self._line(now - began))
+                line_at = now + line_s
+            self._changed.wait(min(_POLL_S, deadline - now, line_at - now))
+
+    def cancel(self) -> None:
+        """Give up the reservation, unless it is the user's own. An acquired place needs none."""
+        token, self._token = self._token, ""
+        if not token or not self._own:
+            return
+        try:
+            request = messages.CancelReservationRequest(token=token)
+            self._coordinator.call(self._coordinator.stub.CancelReservation, request, "cancelling the reservation")
+        except RefusedError:
+            pass  # it has expired
+        except LabError as error:
+            self._say(f"warning: {error.what}; the reservation expires within two minutes")
+
+    def close(self) -> None:
+        self.cancel()
+        self._coordinator.close()
+
+    def _connected(self) -> Coordinator:
+        return Coordinator(lambda _name: self._changed.set())
+
+    def _found(self, usable: Usable) -> bool:
+        """Keep the reservation alive; returns whether there is a place."""
+        self._changed.clear()
+        try:
+            return self._found_ours(usable) or self._allocated()
+        except RefusedError as error:
+            self._forgotten(error)
+        except LabError as error:
+            self._connect_again(error)
+        return False
+
+    def _found_ours(self, usable: Usable) -> bool:
+        names = matching(self._coordinator.places.values(), self._filter) if self._own else []
+        self.place = next((name for name in names if usable(self._coordinator, name)), "")
+        if self.place:
+            self.cancel()
+        return bool(self.place)
+
+    def _allocated(self) -> bool:
+        """Whether the reservation has a place. Raises RefusedError if there is no such reservation, LabError."""
+        found = self._poll() if self._token else self._reserve()
+        self._connected_anew = False
+        if not self._own:
+            self._filter = dict(found.filters["main"])
+        self.allocated = found.state is ReservationState.allocated
+        # The user may have acquired the place of their own reservation already; for ours, another program of the user
+        # did, without waiting: it is allocated to us again when that program releases it.
+        if self.allocated or (found.state is ReservationState.acquired and not self._own):
+            [self.place] = found.allocations["main"]
+            return True
+        if found.state not in (ReservationState.waiting, ReservationState.acquired):
+            # This process stood still for a minute, or the allocated place was deleted.
+            if not self._own:
+                raise ConfigError(f"{self._what} is {found.state.name}", hint="labgrid-client reserve makes another")
+            self._say(f"the reservation for {self._what} is {found.state.name}: reserving again")
+            self.cancel()
+            self._changed.set()
+        return False
+
+    def _forgotten(self, error: RefusedError) -> None:
+        """The reservation does not exist. A coordinator that was restarted has forgotten it; else it is an error."""
+        if not self._own:
+            raise ConfigError(
+                f"{self._what} does not exist any more", hint="labgrid-client reserve makes another"
+            ) from error
+        if not self._token:
+            raise error
+        try:
+            self._coordinator.sync()
+        except LabError as gone:
+            self._connect_again(gone)
+            return
+        self._token = ""
+        if not self._connected_anew:
+            raise LabError(
+                f"the reservation for {self._what} was cancelled; labgrid does not tell by whom",
+                hint="labgrid-client reservations shows all",
+            ) from error
+        self._changed.set()
+
+    def _reserve(self) -> Reservation:
+        wanted = messages.Reservation.Filter(filter=self._filter)
+        request = messages.CreateReservationRequest(filters={"main": wanted}, prio=self._wanted.priority)
+        with shielded():
+            create = self._coordinator.stub.CreateReservation
+            answer = self._coordinator.call(create, request, f"reserving {self._what}")
+            found = Reservation.from_pb2(answer.reservation)
+            self._token = found.token
+        return found
+
+    def _poll(self) -> Reservation:
+        request = messages.PollReservationRequest(token=self._token)
+        answer = self._coordinator.call(self._coordinator.stub.PollReservation, request, f"waiting for {self._what}")
+        return Reservation.from_pb2(answer.reservation)
+
+    def _connect_again(self, error: LabError) -> None:
+        """Connect to a coordinator that was away; the next look tries once more."""
+        if self._gone is None:
+            self._say(f"{error.what}: waiting for the coordinator")
+        self._gone = error
+        try:
+            coordinator = self._connected()
+        except LabError as still:
+            self._gone = still
+            return  # the next look tries again
+        self._coordinator.close()
+        self._coordinator, self._gone, self._connected_anew = coordinator, None, True
+        self._changed.set()
+
+    def _line(self, waited_s: float) -> str:
+        limit = f"{spoken(waited_s)} of at most {spoken(self._wanted.wait_s)}"
+        try:
+            reservations = self._coordinator.reservations()
+        except LabError as error:
+            return f"waiting for {self._what}, {limit}; {error.what}"
+        number, waiting = self._position(reservations)
+        queue = f"; number {number} of {waiting} in the queue" if number else ""
+        who = _told(self._coordinator, self._filter, reservations) or "there is no such place now"
+        return f"waiting for {self._what}, {limit}{queue}; {who}"
+
+    def _position(self, reservations: Iterable[Reservation]) -> tuple[int, int]:
+        """Our number among those who wait for a place that we could get (0: we do not), and how many they are."""
+        places = list(self._coordinator.places.values())
+        ours = set(matching(places, self._filter))
+        waiting = [
+            each.token
+            for each in sorted(reservations, key=lambda each: (-each.prio, each.created))
+            if each.state is ReservationState.waiting and ours & set(matching(places, each.filters["main"]))
+        ]
+        return (waiting.index(self._token) + 1 if self._token in waiting else 0), len(waiting)
+
+
+def check_some(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
+    """Raise ConfigError if no place has these tags; it lists the tags that there are."""
+    if matching(coordinator.places.values(), wanted):
+        return
+    if "name" in wanted:
+        coordinator.place(wanted["name"])
+    tags = sorted({f"{key}={value}" for place in coordinator.places.values() for key, value in place.tags.items()})
+    raise ConfigError(
+        f"no place of the coordinator at {coordinator.address} has {_tags(wanted)}",
+        hint=f"their tags are {', '.join(tags)}" if tags else "labgrid-client -p PLACE set-tags KEY=VALUE sets one",
+    )
+
+
+def check_free(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
+    """Raise like `check_some`, and PlaceHeldError or LabError if all places with these tags are somebody's."""
+    check_some(coordinator, wanted)
+    found = [coordinator.places[name] for name in matching(coordinator.places.values(), wanted)]
+    if all(place.acquired or place.reservation for place in found):
+        raise held_error(coordinator, wanted, f"a place with {_tags(wanted)}", 0.0)
+
+
+def held_error(coordinator: Coordinator, wanted: Mapping[str, str], what: str, waited_s: float) -> LabError:
+    """The error for places that are all somebody's."""
+    within = f"not free within {spoken(waited_s)}" if waited_s else "not free"
+    reservations = coordinator.reservations()
+    names = matching(coordinator.places.values(), wanted)
+    if len(names) == 1 and (holder := _holder(coordinator.places[names[0]], reservations)) is not None:
+        verb, who, when = holder
+        error = PlaceHeldError(names[0], who, verb=verb, since=when, hint=_HINT)
+        if waited_s:
+            error.add_note(f"it was {within}")
+        return error
+    return LabError(f"{what} was {within}: {_told(coordinator, wanted, reservations)}", transient=True, hint=_HINT)
+
+
+def matching(places: Iterable[Place], wanted: Mapping[str, str]) -> list[str]:
+    """Names of the places that labgrid would allocate to a reservation with this filter."""
+    pairs = set(wanted.items())
+    return sorted(place.name for place in list(places) if pairs <= {("name", place.name), *place.tags.items()})
+
+
+def spoken(seconds: float) -> str:
+    """`40 s`, `12 min`, `1 h 5 min`."""
+    if seconds < 120:  # noqa: PLR2004 - two minutes
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return " ".join([*([f"{hours} h"] if hours else []), *([f"{minutes} min"] if minutes or not hours else [])])
+
+
+def _told(coordinator: Coordinator, wanted: Mapping[str, str], reservations: Iterable[Reservation]) -> str:
+    """Who has the places, in words."""
+    names = matching(coordinator.places.values(), wanted)
+    told: list[str] = []
+    for name in names[:_SHOWN]:
+        holder = _holder(coordinator.places[name], reservations)
+        verb, who, when = holder or ("free", "", "")
+        told.append(f"{name} is {verb}{f' {who}' if who else ''}{f' since {when}' if when else ''}")
+    return "; ".join([*told, *([f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])])
+
+
+def _holder(place: Place, reservations: Iterable[Reservation]) -> tuple[str, str, str] | None:
+    """How, whose and since when; None if it is free."""
+    if place.acquired:
+        return "held by", place.acquired, since(place)
+    owner = next((each.owner for each in reservations if each.token == place.reservation), None)
+    return None if owner is None else ("reserved for", owner, "")
+
+
+def _tags(wanted: Mapping[str, str]) -> str:
+    return " and ".join(f"{key}={value}" for key, value in wanted.items())
