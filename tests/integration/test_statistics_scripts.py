@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from change_points import follow, recorded
 from detectors import detectors
+from meter_rates import Load, sampled_w
 from output import Share, told
 from rules import otava, threshold, verdict, welch
 from scipy import stats
@@ -23,7 +24,10 @@ from simulation import PLAIN, Scenario, trials
 
 FOLDER = Path(__file__).parents[1] / "statistics"
 LIMIT_S = 300.0
-SCRIPTS = ["compare_rules", "gate_rates", "intervals", "detectable_effect", "change_points", "trend", "bisection_rates"]
+SCRIPTS = [
+    *("compare_rules", "gate_rates", "intervals", "detectable_effect"),
+    *("change_points", "trend", "bisection_rates", "meter_rates"),
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -116,3 +120,17 @@ def test_long_scripts_tell_how_far_they_are(capsys: pytest.CaptureFixture[str]) 
     assert [line.partition(", ")[0] for line in lines] == ["a case: 1 of 3", "a case: 2 of 3", "a case: 3 of 3"]
     assert lines[0].endswith(" left")
     assert "took" in lines[-1]
+
+
+def test_a_rate_in_step_with_the_kernel_is_wrong_and_another_is_not() -> None:
+    """The mean over whole ticks of both is exact; 1000 samples/s see one part of a tick of HZ 1000 too often."""
+    load = Load(period_us=1000.0, pulse_us=100.0, low_w=1.0, height_w=1.0)
+    assert load.mean_w == pytest.approx(1.1)
+    assert float(load.energy_uj(np.array([5000.0]))[0]) == pytest.approx(5500.0)
+
+    def errors(rate_hz: int) -> list[float]:
+        rng = np.random.default_rng(4)
+        return [abs(float(sampled_w(load, rate_hz, 5.0, rng).mean()) / load.mean_w - 1) for _ in range(40)]
+
+    assert np.median(errors(1000)) > 5 * np.median(errors(625))
+    assert np.quantile(errors(320), 0.9) < 0.002
