@@ -7,6 +7,7 @@ moment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -79,11 +80,16 @@ def test_a_job_that_is_ended_at_a_random_moment_leaves_nothing_and_the_next_one_
     assert lava.job(job)["state"] == "Running"
     holder, power = place.state()
     assert holder == HOLDER
+    lava_run = lava_run_of(job)
     begin_s = time.monotonic()
-    end(lava, job, way)
+    if way is Way.CANCEL:
+        lava.cancel(job)
+    else:
+        lava_run.send(signal.SIGTERM if way is Way.TERM else signal.SIGKILL)
     wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: lava.log(job)[-3000:])
     free_s = time.monotonic() - begin_s
     place.assert_nothing_left()
+    wait_for(lambda: not group(lava_run.pid), FREE_WITHIN_S, lambda: str(group(lava_run.pid)))
     gone_s = time.monotonic() - begin_s
     # A helper that was still at work has not switched it on again.
     assert place.state() == (None, "off")
@@ -155,7 +161,7 @@ def in_phase(place: LavaPlace, phase: Phase) -> Callable[[], bool]:
     size = console.stat().st_size if console.exists() else 0
     match phase:
         case Phase.FLASHING:
-            return lambda: any(command(each).startswith(WRITERS) for each in descendants(lab_pid))
+            return lambda: any(writer in command(each) for each in descendants(lab_pid) for writer in WRITERS)
         case Phase.BOOTING:
             return lambda: place.state() == (HOLDER, "on")
         case Phase.MEASURING:
@@ -169,15 +175,22 @@ def command(found: ProcessRef) -> bytes:
         return b""
 
 
-def end(lava: Server, job: int, way: Way) -> None:
-    if way is Way.CANCEL:
-        lava.cancel(job)
-        return
+def lava_run_of(job: int) -> ProcessRef:
+    """The job's lava-run. The sender of its log has its title, too, and for a moment programs that it just starts."""
     title = f"lava-run [job: {job}]".encode()
-    # Programs that it is just starting have its title for a moment.
     [found] = [
         each
         for each in descendants(os.getpid())
         if command(each).startswith(title) and os.getpgid(each.pid) == each.pid
     ]
-    found.send(signal.SIGTERM if way is Way.TERM else signal.SIGKILL)
+    return found
+
+
+def group(leader: int) -> list[ProcessRef]:
+    """The living processes of a process group."""
+    found: list[ProcessRef] = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            if entry.name.isdecimal() and os.getpgid(int(entry.name)) == leader:
+                found += [each for each in (ProcessRef.of(int(entry.name)),) if each is not None]
+    return found

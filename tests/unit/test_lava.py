@@ -313,6 +313,17 @@ def test_all_that_a_job_leaves_behind_is_told_at_once_to_end(tmp_path: Path) -> 
         assert [each.wait(LIMIT_S) for each in (helping, showing, measuring)] == [3, 3, 4]
 
 
+def test_what_a_killed_lava_run_leaves_of_itself_is_ended_and_nothing_else_of_its_group(tmp_path: Path) -> None:
+    sender = """bash -c 'exec -a "lava-run [job: 7]" sleep 60'"""
+    with started(f"{sender} & sleep 60 & echo ready; wait", tmp_path) as (first, process):
+        both = [each for each in guard.members([first]) if each != first]
+        process.kill()
+        process.wait(LIMIT_S)
+        guard.end_orphans(first)
+        [left] = [each for each in both if each.alive()]
+        assert (len(both), guard.members([first])) == (2, [left])
+
+
 LIMIT_S = 30.0
 
 

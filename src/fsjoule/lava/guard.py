@@ -30,6 +30,7 @@ from fsjoule.lava.settings import Bench, program
 # Where LAVA's overlay goes, on the worker; %s is the job's number. LAVA's own folder is root's, as its jobs are.
 RESULTS_DIR: Final = "/var/lib/lava/fsjoule-%s"
 _JOB_ID: Final = "LAVA_JOB_ID"
+_LAVA_RUN: Final = b"lava-run"
 # The session of the shell in which a job measures.
 SHELL: Final = "shell"
 # A bench ends within seconds. After this it is killed, so that the board is off within a minute.
@@ -112,6 +113,8 @@ def guard(bench: Bench, job: int) -> None:
                 end_left(record)
             off_and_free(bench)
         finally:
+            if record is not None:
+                end_orphans(record.job)
             if number := os.environ.get(_JOB_ID):
                 shutil.rmtree(RESULTS_DIR % number, ignore_errors=True)
             _forget(bench.place, record)
@@ -138,6 +141,15 @@ def power_off(bench: Bench) -> None:
 def end_left(record: Record, *, limit_s: float = _END_S) -> None:
     """End a job's helpers and all processes of its sessions, at once: the limit is one for all, not one for each."""
     _end(lambda: [*(each for each in record.helpers if each.alive()), *members(record.sessions.values())], limit_s)
+
+
+def end_orphans(job: ProcessRef) -> None:
+    """End what a killed lava-run leaves of itself: the sender of its log waits for more for ever."""
+
+    def left() -> list[ProcessRef]:
+        return [each for each in _processes(lambda pid: os.getpgid(pid) == job.pid) if _LAVA_RUN in _title(each.pid)]
+
+    _end(left, _KILLED_S)
 
 
 def end_session(first: ProcessRef, *, limit_s: float = _END_S) -> None:
@@ -226,11 +238,7 @@ def _caller() -> ProcessRef:
     """The process that called this one. Raises LabError if it was lava-run and has ended: another one is parent now."""
     parent = os.getppid()
     found = ProcessRef.of(parent)
-    try:
-        title = Path(f"/proc/{parent}/cmdline").read_bytes()
-    except OSError:
-        title = b""
-    if found is None or (_JOB_ID in os.environ and b"lava-run" not in title):
+    if found is None or (_JOB_ID in os.environ and _LAVA_RUN not in _title(parent)):
         raise LabError("the job has ended, and this helper of it does nothing any more")
     return found
 
@@ -248,9 +256,20 @@ def _end(find: Callable[[], list[ProcessRef]], limit_s: float) -> None:
 def members(sessions: Iterable[ProcessRef]) -> list[ProcessRef]:
     """The living processes of the sessions, each given by its first process."""
     wanted = {each.pid for each in sessions}
+    return _processes(lambda pid: os.getsid(pid) in wanted)
+
+
+def _processes(wanted: Callable[[int], bool]) -> list[ProcessRef]:
     found: list[ProcessRef] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, none used as a path
         with suppress(ProcessLookupError):
-            if name.isdecimal() and os.getsid(int(name)) in wanted and (one := ProcessRef.of(int(name))) is not None:
+            if name.isdecimal() and wanted(int(name)) and (one := ProcessRef.of(int(name))) is not None:
                 found.append(one)
     return found
+
+
+def _title(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
