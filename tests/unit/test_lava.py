@@ -247,6 +247,20 @@ def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.Bench, monkey
     assert guard.Record.read("desk") is None
 
 
+def test_a_lava_that_does_not_name_its_job_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAVA 2023.01: its jobs would hang in the bench's shell."""
+    monkeypatch.delenv("LAVA_JOB_ID", raising=False)
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    lava_run = tmp_path / "lava-run"
+    lava_run.write_text(
+        f"{settings.program()} lava bench-shell desk {tmp_path}/runs --lg-env {ENVIRONMENT} --wait 0; exit $?"
+    )
+    done = subprocess.run(["sh", lava_run], capture_output=True, text=True, check=False)
+    assert (done.returncode, "this LAVA is too old" in done.stderr) == (LabError.exit_code, True), done.stderr
+    assert guard.Record.read("desk") is None
+    assert not list(tmp_path.glob("job-*"))
+
+
 def is_complete(_name: str, *, wait_s: float) -> None:
     assert wait_s > 0
 

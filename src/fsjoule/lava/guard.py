@@ -235,11 +235,19 @@ def _start(bench: Bench, job: int) -> ProcessRef:
 
 
 def _caller() -> ProcessRef:
-    """The process that called this one. Raises LabError if it was lava-run and has ended: another one is parent now."""
+    """The process that called this one.
+
+    Raises LabError if it was lava-run and has ended, so that another one is parent now, and for a lava-run too old.
+    """
     parent = os.getppid()
-    found = ProcessRef.of(parent)
-    if found is None or (_JOB_ID in os.environ and _LAVA_RUN not in _title(parent)):
+    found, is_lava_run = ProcessRef.of(parent), _LAVA_RUN in _title(parent)
+    if found is None or (_JOB_ID in os.environ and not is_lava_run):
         raise LabError("the job has ended, and this helper of it does nothing any more")
+    if is_lava_run and _JOB_ID not in os.environ:
+        raise LabError(
+            f"this LAVA is too old: it does not tell the device's commands their job's number, {_JOB_ID}",
+            hint="fsjoule is tried with LAVA 2026.10; 2023.01 is too old",
+        )
     return found
 
 

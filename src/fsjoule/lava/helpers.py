@@ -79,7 +79,11 @@ def open_shell(bench: Bench, results: Path, say: Callable[[str], None]) -> None:
     """
     results.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=state_dir()))
-    watch(bench, session=SHELL, folder=folder)
+    try:
+        watch(bench, session=SHELL, folder=folder)
+    except LabError:
+        folder.rmdir()  # nobody else knows of it
+        raise
     take(bench, say)
     environment = {
         **os.environ,
