@@ -28,7 +28,11 @@ targets:
       ShellDriver: {{prompt: 'root@board:~# ', login_prompt: 'login: ', username: root}}
       UBootDriver: {{prompt: '\\n=> ', login_timeout: 60}}
       AndroidFastbootDriver: {{sparse_size: 8M}}
-      FastbootFlasher: {{command: '{command}', device_timeout: {device_timeout}, write_timeout: {write_timeout}}}
+      FastbootFlasher:
+        command: '{command}'
+        device: '{device}'
+        device_timeout: {device_timeout}
+        write_timeout: {write_timeout}
       BoardStrategy:
         board: board
         recipe: imx6ul
@@ -47,7 +51,12 @@ while typed := os.read(0, 1000):
     with open(sys.argv[0] + ".typed", "a") as log:
         log.write(line)
     ran = re.search(r"echo '(\\w+)''(\\w+)'; .*echo \\"\\$\\?\\"", line)
-    said = f"{ran[1]}{ran[2]}\\r\\n0\\r\\n{ran[1]}{ran[2]}" if ran else "ready"
+    told, code = "", 0
+    if "printenv" in line:
+        told = "kernel_addr_r=0x42000000\\r\\n"
+    if "mmc read" in line:
+        told, code = @READ@
+    said = f"{ran[1]}{ran[2]}\\r\\n{told}{code}\\r\\n{ran[1]}{ran[2]}" if ran else "ready"
     if line.startswith("echo") and not ran:
         said = line.replace("'", "").replace("echo ", "")
     prompt = "\\r\\n=> "
@@ -56,7 +65,10 @@ while typed := os.read(0, 1000):
     os.write(1, (said + prompt).encode())
 """
 LISTENS = '"Listening for fastboot command on 10.0.2.15\\r\\n", ""'
+LISTENS_TCP = '"Listening for fastboot command on tcp 10.0.2.15\\r\\n", ""'
 UNKNOWN = "\"Unknown command 'fastboot' - try 'help'\", prompt"
+READ = '"1 blocks read: OK\\r\\n", 0'
+NO_SECTOR = '"1 blocks read: ERROR\\r\\n", 1'
 REFUSES = '"Fastboot UDP not enabled", prompt'
 # Debian's program writes this to its standard error.
 TOOL = """\
@@ -86,14 +98,14 @@ class _Board:
 
 @pytest.fixture
 def board(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Generator[_Board]:
-    answer = request.param.get("answer", LISTENS)
-    (tmp_path / "board.py").write_text(U_BOOT.replace("@ANSWER@", answer))
+    answer, read = request.param.get("answer", LISTENS), request.param.get("read", READ)
+    (tmp_path / "board.py").write_text(U_BOOT.replace("@ANSWER@", answer).replace("@READ@", read))
     values = {"getvar": 0, "flash": "OKAY", "act": "exit 0", **request.param}
     tool = tmp_path / "fastboot"
     tool.write_text(TOOL.format(**values))
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    limits = {"device_timeout": 60, "write_timeout": 60, "command": "fastboot udp", **request.param}
+    limits = {"device_timeout": 60, "write_timeout": 60, "command": "fastboot udp", "device": "", **request.param}
     (tmp_path / "env.yaml").write_text(
         ENVIRONMENT.format(python=sys.executable, program=tmp_path / "board.py", **limits)
     )
@@ -118,6 +130,26 @@ def test_the_mapped_blocks_are_sent_under_a_name_for_the_whole_card(board: _Boar
     image = (board.folder / "card.img").read_bytes()
     assert image[4096 : 3 * 4096] in got
     assert len(got) == 28 + 3 * 12 + 2 * 4096
+
+
+@pytest.mark.parametrize("board", [{"command": "fastboot tcp", "answer": LISTENS_TCP}], indirect=True)
+def test_a_u_boot_that_listens_on_tcp_says_so_in_other_words(board: _Board) -> None:
+    board.flash()
+    assert "flash fsjoule" in board.text("fastboot.arguments")
+
+
+@pytest.mark.parametrize("board", [{"device": "mmc 1"}], indirect=True)
+def test_the_card_that_is_named_is_looked_at_before_fastboot_starts(board: _Board) -> None:
+    board.flash()
+    typed = board.text("board.py.typed")
+    assert typed.index("mmc dev 1") < typed.index("mmc read 42000000 3f 1") < typed.index("fastboot udp\n")
+
+
+@pytest.mark.parametrize("board", [{"device": "mmc 0", "read": NO_SECTOR}], indirect=True)
+def test_a_card_that_is_smaller_than_the_image_is_named_before_anything_is_sent(board: _Board) -> None:
+    with pytest.raises(LabError, match=r"has no sector 63, the image's last, on its card: 1 blocks read: ERROR"):
+        board.flash()
+    assert not (board.folder / "fastboot.arguments").exists()
 
 
 @pytest.mark.parametrize(

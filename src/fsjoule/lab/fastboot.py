@@ -26,7 +26,7 @@ _LOOK_S: Final = 1.0
 _COPY_TIMEOUT_S: Final = 600.0
 # Over USB U-Boot says nothing when it listens.
 _SILENT_S: Final = 3.0
-_LISTENS: Final = r"Listening for fastboot command on ([0-9.]+)"
+_LISTENS: Final = r"Listening for fastboot command on (?:tcp )?([0-9.]+)"
 _HINT: Final = "build it with CONFIG_USB_FUNCTION_FASTBOOT or CONFIG_UDP_FUNCTION_FASTBOOT, or take another flasher"
 _REFUSED: Final = re.compile(r"FAILED \((?:remote: )?'?(.*?)'?\)\s*$", re.MULTILINE)
 # A name for the whole card, which U-Boot looks up in its environment before it looks for a partition.
@@ -47,6 +47,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
     Args:
         command (str): U-Boot's command: `fastboot usb 0`, `fastboot udp`, `fastboot tcp`
         partition (str): U-Boot's name of the whole card; empty: one that is defined for the flash
+        device (str): the card as U-Boot counts (`mmc 0`); with it a card that is smaller than the image is named first
         device_timeout (int): seconds until U-Boot answers
         write_timeout (int): seconds that sending and writing may take
     """
@@ -58,6 +59,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
         default="fastboot usb 0", validator=attr.validators.matches_re(r"fastboot (usb \d+|udp|tcp)")
     )
     partition: str = attr.ib(default="", validator=attr.validators.matches_re(r"[\w.-]*"))
+    device: str = attr.ib(default="", validator=attr.validators.matches_re(r"(mmc \d+)?"))
     device_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
@@ -74,6 +76,8 @@ class FastbootFlasher(Driver, FlasherProtocol):
         console = UBootConsole(self.uboot, board)
         try:
             stop_u_boot(self._labgrid, self.uboot, board)
+            if self.device:
+                console.find_card(self.device, image.stat().st_size)
             if not self.partition:
                 sectors = image.stat().st_size // SECTOR_BYTES
                 console.run(

@@ -91,11 +91,7 @@ class TftpFlasher(Driver, FlasherProtocol):
             stop_u_boot(self.target, self.uboot, board)
             board.recorder.clear()
             console = _Console(self.uboot, board)
-            console.run(self.device.replace(" ", " dev "), "does not find its card")
-            address = _number(console.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1])
-            last = -(-image.stat().st_size // SECTOR_BYTES) - 1
-            problem = f"has no sector {last}, the image's last, on its card"
-            self._move(console, "read", Piece(((last, 1),)), address, problem)
+            address = console.find_card(self.device, image.stat().st_size)
             with lab_errors("reaching the TFTP server"):
                 self.target.activate(self.tftp)
             self._connect(console)
@@ -143,10 +139,10 @@ class TftpFlasher(Driver, FlasherProtocol):
             f"{path} arrived damaged {_ATTEMPTS} times: its CRC is {wanted}, on the board {found}", transient=True
         )
 
-    def _move(self, console: _Console, verb: str, piece: Piece, address: int, failure: str = "") -> None:
-        interface, failure = self.device.split()[0], failure or f"cannot {verb} its card"
+    def _move(self, console: _Console, verb: str, piece: Piece, address: int) -> None:
+        interface = self.device.split()[0]
         for first, count in piece.ranges:
-            console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", failure)
+            console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", f"cannot {verb} its card")
             address += count * SECTOR_BYTES
 
 
@@ -159,10 +155,3 @@ class _Console(UBootConsole):
         if found is None:
             raise self.board.error(f"cannot tell a CRC: {lines[-1]}")
         return found[1]
-
-
-def _number(said: str) -> int:
-    try:
-        return int(said.partition("=")[2], 16)
-    except ValueError:
-        raise LabError(f"U-Boot's kernel_addr_r is no number: {said}") from None

@@ -13,6 +13,7 @@ from fsjoule.errors import BoardError, LabError
 from fsjoule.lab import boot_failures
 from fsjoule.lab.flashers import FlashedBoard
 from fsjoule.lab.shell import PANIC
+from fsjoule.lab.sparse_image import SECTOR_BYTES
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _GRACE_S: Final = 15.0
@@ -101,6 +102,22 @@ class UBootConsole:
             telling = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
             raise self.board.error(f"{failure}: {telling[-1]}")
         return lines or [""]
+
+    def find_card(self, device: str, size_bytes: int) -> int:
+        """Select a card (`mmc 0`) with room for an image of this size. Returns kernel_addr_r, an address in memory.
+
+        Raises LabError for a card that is not there or is smaller.
+        """
+        self.run(device.replace(" ", " dev "), "does not find its card")
+        [said] = self.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1:]
+        try:
+            address = int(said.partition("=")[2], 16)
+        except ValueError:
+            raise LabError(f"U-Boot's kernel_addr_r is no number: {said}") from None
+        last = -(-size_bytes // SECTOR_BYTES) - 1
+        interface = device.split(maxsplit=1)[0]
+        self.run(f"{interface} read {address:x} {last:x} 1", f"has no sector {last}, the image's last, on its card")
+        return address
 
     def offer(self, command: str, offered: str, hint: str, *, silent_s: float = 0.0) -> re.Match[bytes] | None:
         """Start a command that runs until Ctrl-C. Returns its message `offered`, or None after `silent_s` without one.
