@@ -27,7 +27,7 @@ import errno
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # Errors of the system for a path that a user has named, and for a disk.
 _PATHS: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
@@ -48,10 +48,20 @@ class FsjouleError(Exception):
         hint = [f"  hint: {self.hint}"] if self.hint else []
         return "\n".join([self.what, *(f"  {note}" for note in getattr(self, "__notes__", ())), *hint])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors of any signature reach another process whole, but for their cause."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     def blame(self, causes: Iterable[str]) -> None:
         """Put these causes in front of the message, except those that it names already."""
         if untold := [cause for cause in causes if cause not in self.what]:
             self.what = f"{'; '.join(untold)}: {self.what}"
+
+
+def _restored(cls: type[FsjouleError], args: tuple[Any, ...], state: dict[str, Any]) -> FsjouleError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(FsjouleError):

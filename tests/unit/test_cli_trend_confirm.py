@@ -117,6 +117,15 @@ def kept() -> list[tuple[str | None, str]]:
 CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", VIRTUAL, "--policy", "policy.toml")
 
 
+def test_boards_that_cannot_boot_at_once_are_refused_before_a_boot(run: CommandLine, history: History) -> None:
+    together = run(*CONFIRM, "--boards", "2")
+    assert (together.code, history.boots.choices) == (2, [])
+    assert "only the figures of boards in guest time" in together.err
+    alone = run("trend", "--index", "nights.sqlite", "--boards", "2")
+    assert alone.code == 2
+    assert "only --confirm takes --boards" in alone.err
+
+
 def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, history: History) -> None:
     history.boots.speeds = {"6.1.107": 0.93}
     done = run(*CONFIRM)

@@ -51,8 +51,7 @@ class Boots:
 
     def boot_for(self, entry: Planned) -> Booted:
         """The current boot if the entry can be measured in it, otherwise a new one."""
-        root = _root_filesystem(entry)
-        wanted, booted = (entry.repetition, entry.kernel, entry.provision, root), self.current
+        wanted, booted = boot_key(entry), self.current
         if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
             return booted
         self.prepare(entry)
@@ -110,6 +109,11 @@ class Boots:
         if self._on_since_s is not None:
             self.phases.add("board_on", self.clock.now_s() - self._on_since_s)
             self._on_since_s = None
+
+
+def boot_key(entry: Planned) -> tuple[int, str, Provision, str]:
+    """Entries with one key are measured in one boot: repetition, kernel, provision, root filesystem."""
+    return entry.repetition, entry.kernel, entry.provision, _root_filesystem(entry)
 
 
 def _root_filesystem(entry: Planned) -> str:

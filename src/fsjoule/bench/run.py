@@ -79,7 +79,7 @@ class Bench:
     failures_in_a_row: int = field(default=0, init=False)
     _boots: Boots = field(init=False)
     _over: str | None = field(default=None, init=False)
-    _met: set[str] = field(default_factory=set[str], init=False)
+    _asked_in: int = field(default=0, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +102,11 @@ class Bench:
     @property
     def plan(self) -> Plan:
         return self.run.plan
+
+    @property
+    def boots(self) -> int:
+        """How often the board has booted, in a resumed run from its begin."""
+        return self._boots.count
 
     def begin(self) -> None:
         """Open the run's folder. Raises InstrumentError if a resumed run has another meter than before.
@@ -165,11 +170,8 @@ class Bench:
         `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
         complete.
         """
-        reason = reason or self._over
         wanted = len(self.plan.entries) if expected is None else expected
-        missing = wanted - len(self.results)
-        if reason is None and ended_early is None and missing:
-            reason = f"{missing} of {wanted} measurements were not taken"
+        reason = reason or self._over or not_taken(wanted, len(self.results), ended_early)
         try:
             if self._lost is None:
                 if reason is None:  # else the board may be in the midst of something
@@ -179,14 +181,7 @@ class Bench:
                 reason = self._lost.what
         except FsjouleError as error:
             reason = reason or f"the board could not be switched off: {error.what}"
-        self.run = dataclasses.replace(
-            self.run,
-            status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
-            abort_reason=reason,
-            ended_early=None if reason else ended_early,
-            finished_utc=self.clock.utc(),
-            phases_s=dict(self.phases.spent_s),
-        )
+        self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
 
@@ -262,9 +257,12 @@ class Bench:
             self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
-        """Record board, card and meter at each kernel's first boot. Raises LabError for another kernel or board."""
+        """Record board, card and meter in each boot. Raises LabError for another kernel or board.
+
+        All boots have the same questions behind them: none differs from the others by having been asked.
+        """
         run, image = self.run, self.board.image()
-        if entry.kernel not in self._met:
+        if self._boots.count != self._asked_in:
             board = self.board.facts()
             check_kernel(run, entry.kernel, board)
             if entry.kernel in run.boards:
@@ -273,7 +271,7 @@ class Bench:
                 run = dataclasses.replace(
                     run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
                 )
-            self._met.add(entry.kernel)
+            self._asked_in = self._boots.count
         if image not in run.images:
             run = dataclasses.replace(run, images=(*run.images, image))
         if run is not self.run:
@@ -336,3 +334,21 @@ class Bench:
         evidence = loss.recover(booted.measurer, cut)
         evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
+
+
+def not_taken(wanted: int, taken: int, ended_early: str | None) -> str | None:
+    """Why a run with fewer measurements than wanted is not complete; None if it is."""
+    missing = wanted - taken
+    return f"{missing} of {wanted} measurements were not taken" if missing and ended_early is None else None
+
+
+def closed(run: Run, reason: str | None, ended_early: str | None, utc: str, phases: Phases) -> Run:
+    """The run as it ended: complete, or aborted for a reason."""
+    return dataclasses.replace(
+        run,
+        status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
+        abort_reason=reason,
+        ended_early=None if reason else ended_early,
+        finished_utc=utc,
+        phases_s=dict(phases.spent_s),
+    )

@@ -62,6 +62,12 @@ def _sentence(told: str) -> str:
 
 
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
+Boards = Annotated[
+    int,
+    typer.Option(
+        "--boards", min=1, metavar="N", help="Boot N boards in guest time at once; the figures are those of one board."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 PlaceTag = Annotated[
     str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))

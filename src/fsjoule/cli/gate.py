@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, Page, PlaceTag, Priority, Wait, Wide, check_file, out, print_json, progress
+from fsjoule.cli.common import (
+    All,
+    Boards,
+    Json,
+    Page,
+    PlaceTag,
+    Priority,
+    Wait,
+    Wide,
+    check_file,
+    out,
+    print_json,
+    progress,
+)
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
@@ -67,6 +80,7 @@ def gate(
     ] = None,
     budget: Annotated[int | None, typer.Option("--budget", metavar="N", help="At most N pairs of boots.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for all random choices (default: new).")] = None,
+    boards: Boards = 1,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
     allow_same: Annotated[
         bool, typer.Option("--allow-same", help="Also measure kernels that are identical byte for byte (A/A).")
@@ -127,6 +141,7 @@ def gate(
                 "--config": config,
                 "--storage": storage,
                 "--seed": seed,
+                "--boards": boards > 1,
                 "--allow-same": allow_same,
                 "--explain": explain,
                 "--place-tag": place_tag,
@@ -163,7 +178,15 @@ def gate(
         drawn = secrets.randbits(32) if seed is None else seed
         environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
         options = MeasureOptions(
-            environment, fs or FILESYSTEMS, suite or SUITE, provision, results, drawn, storage, explain
+            environment,
+            fs or FILESYSTEMS,
+            suite or SUITE,
+            provision,
+            results,
+            drawn,
+            storage,
+            explain,
+            boards,
         )
         if explain:
             from fsjoule.runs.profiler import check_profiled
@@ -214,6 +237,7 @@ class MeasureOptions:
     seed: int
     storages: str | None = None
     profiled: bool = False
+    boards: int = 1
 
     def choice(self, sides: Sides, policy: Policy) -> Choice:
         """The options with every name checked. Raises ConfigError."""
@@ -230,6 +254,7 @@ class MeasureOptions:
             storages=self.storages,
             environment=self.environment,
             profiled=self.profiled,
+            boards=self.boards,
         )
 
 

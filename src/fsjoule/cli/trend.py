@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.cli.common import (
+    Boards,
     Json,
     PlaceTag,
     Priority,
@@ -98,6 +99,7 @@ def trend(
         bool,
         typer.Option("--explain", help="With --confirm: say which functions cost what changed (board in guest time)."),
     ] = False,
+    boards: Boards = 1,
     results: Annotated[
         Path, typer.Option("--results", metavar="DIR", help="With --confirm: where the new run folders go.")
     ] = _RESULTS,
@@ -171,13 +173,22 @@ def trend(
 
     again: list[Again] = []
     if not confirm:
-        _refuse({"--explain": explain, "--place-tag": place_tag, "--wait": wait, "--priority": priority})
+        asked = {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
+        _refuse({"--explain": explain, "--boards": boards > 1} | asked)
     else:
         with open_index(index) as opened:
             candidates = look(opened, by)
         place = (place_tag, wait, priority)
         again = _confirm(
-            candidates, lg_env, policy, place=place, tree=tree, results=results, kept=kept, explain=explain
+            candidates,
+            lg_env,
+            policy,
+            place=place,
+            tree=tree,
+            results=results,
+            kept=kept,
+            explain=explain,
+            boards=boards,
         )
     explained = [found_or_warned(each.explained) if explain else () for each in again]
     with open_index(index) as opened:
@@ -256,6 +267,7 @@ def _confirm(
     results: Path,
     kept: Path,
     explain: bool,
+    boards: int,
 ) -> list[Again]:
     if environment is None:
         raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
@@ -265,7 +277,7 @@ def _confirm(
     from fsjoule.statistics.policy import read_policy
 
     board = read_environment(environment, wanted_place(*place))
-    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain)
+    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain, boards)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")

@@ -23,7 +23,7 @@ from fsjoule.runs.explain import explain_run
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
 from fsjoule.runs.profiler import check_profiled
 from fsjoule.runs.rebuild import Kernels
-from fsjoule.runs.request import choose
+from fsjoule.runs.request import check_boards, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed
@@ -46,7 +46,7 @@ _SMALLEST_EFFECT: Final = 0.001
 class Fresh:
     """The board of fresh boots, the policy that they must meet, and where runs and confirmations go.
 
-    With `explained` these boots keep profiles.
+    With `explained` these boots keep profiles. `boards` is how many boards in guest time boot at once.
     """
 
     environment: lab.EnvironmentFile
@@ -57,6 +57,7 @@ class Fresh:
     command: tuple[str, ...]
     say: Say
     explained: bool = False
+    boards: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
     or of a board that cannot be profiled as `fresh` asks.
     """
     nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
+    check_boards(fresh.boards, fresh.environment)
     if fresh.explained:
         check_profiled(fresh.environment)
     if nominated:
@@ -163,6 +165,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
         seed=None,
         environment=fresh.environment,
         profiled=fresh.explained,
+        boards=fresh.boards,
     )
     run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:

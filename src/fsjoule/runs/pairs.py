@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
-from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
+from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.request import Choice
-from fsjoule.runs.session import Observer, Session
+from fsjoule.runs.session import AnyBench, Observer, Session
 from fsjoule.statistics.order import Turn
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.suites import Pace
@@ -70,12 +70,16 @@ def measure_pairs(
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
         closing.callback(session.close)
         session.open()
-        closing.enter_context(session.lab.place())
-        with interrupts.interruptible():
-            target = closing.enter_context(lab.labgrid_target(environment.path))
-        bench = closing.enter_context(session.run(target))
+        if choice.boards > 1:
+            boards = closing.enter_context(started_boards(session.assignment(), say))
+            bench = closing.enter_context(session.run_on(boards))
+        else:
+            closing.enter_context(session.lab.place())
+            with interrupts.interruptible():
+                target = closing.enter_context(lab.labgrid_target(environment.path))
+            bench = closing.enter_context(session.run(target))
+            session.pace = Pace(session.plan.entries, may_end_early=True)
         session.expected = len(session.plan.entries)
-        session.pace = Pace(session.plan.entries, may_end_early=True)
         with interrupts.interruptible():
             pairs, ended = run_pairs(bench, enough)
             session.ended_early = ended
@@ -84,7 +88,7 @@ def measure_pairs(
     return PairedRun(folder, pairs, ended)
 
 
-def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
+def run_pairs(bench: AnyBench, enough: Enough) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
     A fault of the lab costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and at
@@ -121,7 +125,7 @@ def _boot_of(entry: Planned) -> tuple[str, str]:
     return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
-def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
+def _measure_boot(bench: AnyBench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
     """Measure the entries of one boot; returns the fault that ended it, or None."""
     fault: LabError | None = None
     for entry in entries:  # to the end in any case, because groupby needs it

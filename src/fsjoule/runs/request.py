@@ -32,7 +32,8 @@ class Choice:
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
     that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
-    (perf makes it on the board). `workloads` are the slugs to measure, None for all.
+    (perf makes it on the board). `workloads` are the slugs to measure, None for all. `boards` is how many
+    boards in guest time boot at once.
     """
 
     suite: Suite
@@ -50,6 +51,7 @@ class Choice:
     profiled: bool = False
     sampled: bool = False
     workloads: tuple[str, ...] | None = None
+    boards: int = 1
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
         """The factor for the sizes of a published suite or part on a board."""
@@ -71,6 +73,7 @@ def choose(
     environment: lab.EnvironmentFile | None = None,
     profiled: bool = False,
     workload: str | None = None,
+    boards: int = 1,
 ) -> Choice:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
@@ -121,7 +124,27 @@ def choose(
         storages=None if storages is None else listed(storages),
         profiled=profiled,
         workloads=None if workload is None else slugs_of(chosen, workload),
+        boards=check_boards(boards, environment),
     )
+
+
+def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
+    """The number of boards that boot at once. Raises ConfigError if the environment's boards cannot."""
+    if boards < 1:
+        raise ConfigError(f"--boards {boards}: at least one board is needed")
+    if boards == 1:
+        return 1
+    if environment is None or not environment.profile.guest_time:
+        raise ConfigError(
+            f"--boards {boards}: only the figures of boards in guest time do not depend on which of them boots",
+            hint="--lg-env env/deterministic.yaml, or one board",
+        )
+    if not lab.wants_virtual_lab(environment):
+        raise ConfigError(
+            f"--boards {boards}: it brings up a lab for each board, but a coordinator is given",
+            hint="unset LG_COORDINATOR, or use one board",
+        )
+    return boards
 
 
 def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from rich.console import Console
 
@@ -25,9 +25,13 @@ from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
 from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Run, RunStatus
+from fsjoule.ports import Board, Meter
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.parallel.bench import ParallelBench
+from fsjoule.runs.parallel.boards import Boards
+from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.profiler import LabProfiler, check_profiled
 from fsjoule.runs.request import Choice, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
@@ -42,6 +46,7 @@ from fsjoule.virtual.lab import health as lab_health
 # Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
 _BOOTING: Final = ("flash", "boot")  # phases of a run
+AnyBench = Bench | ParallelBench
 _SETUP_STARTED: Final = "FSJOULE_SETUP_STARTED"  # set by make: start of its set-up, in seconds of the epoch
 
 
@@ -57,6 +62,14 @@ class Observer(Protocol):
     def closed(self, run: Run) -> None:
         """Nothing more is measured, and the board is off."""
         ...
+
+
+class Equipment(NamedTuple):
+    """A board, its meter, and a look at the lab's dead parts."""
+
+    board: Board
+    meter: Meter
+    diagnose: Callable[[], tuple[str, ...]]
 
 
 @dataclass
@@ -126,12 +139,13 @@ class Session:
     def start(self) -> None:
         """Take the kernels, make the cards, and bring the virtual lab up if the environment file asks for one.
 
+        A run on several boards needs no lab here: each board has its own.
         Raises ConfigError for an unsuitable kernel, LabError.
         """
         started_s = time.monotonic()
         with interrupts.interruptible():
             self._build()
-        if self.held is None:
+        if self.held is None and self.choice.boards == 1:
             self.lab.bring_up(self._kernels, meter_program=self.choice.meter_program)
         self._setup_s += time.monotonic() - started_s
 
@@ -193,9 +207,12 @@ class Session:
         if isinstance(error, LabError) and not isinstance(error, PlaceHeldError):
             error.blame(lab_health.lab_faults(os.environ.get("LG_COORDINATOR", "")))
 
-    @contextmanager
-    def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
-        """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
+    def assignment(self) -> Assignment:
+        """The same session for a process with a board of its own."""
+        return Assignment(self.choice, self.environment, self._kernels, self.command)
+
+    def equipment(self, target: Any) -> Equipment:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+        """The board and the meter of a labgrid target, with the cards of the run. Raises LabError."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.lab.guard)
             coordinator = os.environ.get("LG_COORDINATOR", "")
@@ -207,11 +224,16 @@ class Session:
                 diagnose_writing=partial(lab_health.card_faults, coordinator),
             )
             meter = lab.board_meter(target, partial(lab_health.meter_faults, coordinator))
+        return Equipment(board, meter, partial(lab_health.lab_faults, coordinator))
+
+    @contextmanager
+    def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+        """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
+        board, meter, diagnose = self.equipment(target)
         clock = HostClock()
         resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
         if resumed is None:
-            run, kept = self._new_run(clock.utc(), lab_facts), ()
-            folder = RunFolder(self.choice.results, board=self.profile.name)
+            run, kept, folder = self._new_run(clock.utc(), lab_facts), (), self._new_folder()
         else:
             resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
             resumed.check_lab(lab_facts, self.say)
@@ -224,31 +246,48 @@ class Session:
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
                 kept=kept,
                 take_steps=take_steps,
-                diagnose=partial(lab_health.lab_faults, coordinator),
-                profiler=LabProfiler(coordinator) if self.choice.profiled else None,
+                diagnose=diagnose,
+                profiler=LabProfiler(os.environ.get("LG_COORDINATOR", "")) if self.choice.profiled else None,
                 sampled=self.choice.sampled,
             )
-            bench.phases.add("setup", self._setup_s)
-            bench.begin()
-            self._phases_s = bench.phases.spent_s
-            self._spent_s = self._spent()
-            self._folder = folder.path
-            if self.choice.profiled:
-                programs = card_programs(self.profile.recipe, progress=self.say)
-                folder.keep(PROGRAMS_FILE, encode_programs(programs))
-            self.say(f"results go to {folder.path}")
-            if self.observer is not None:
-                self.observer.opened(bench.run, folder.path, kept)
-            try:
+            with self._kept_in(folder, bench, kept):
                 yield bench
-            except BaseException as error:
-                # Finished measurements are kept and shown, also after Ctrl-C.
-                with also(error, "closing the run"):
-                    self._finish(bench, folder.path, _reason(error))
-                raise
-            self._finish(bench, folder.path, None)
 
-    def _finish(self, bench: Bench, folder: Path, reason: str | None) -> None:
+    @contextmanager
+    def run_on(self, boards: Boards) -> Generator[ParallelBench]:
+        """A run on several boards, with the interface of `run` as far as it needs no shell of a board."""
+        self.lab.emulator = boards.emulator
+        clock, folder = HostClock(), self._new_folder()
+        bench = ParallelBench(self._new_run(clock.utc(), boards.lab), boards, folder, clock, self.say, self._measured)
+        with self._kept_in(folder, bench, ()):
+            yield bench
+
+    @contextmanager
+    def _kept_in(self, folder: RunFolder, bench: AnyBench, kept: Sequence[Measurement]) -> Generator[None]:
+        bench.phases.add("setup", self._setup_s)
+        bench.begin()
+        self._phases_s = bench.phases.spent_s
+        self._spent_s = self._spent()
+        self._folder = folder.path
+        if self.choice.profiled:
+            programs = card_programs(self.profile.recipe, progress=self.say)
+            folder.keep(PROGRAMS_FILE, encode_programs(programs))
+        self.say(f"results go to {folder.path}")
+        if self.observer is not None:
+            self.observer.opened(bench.run, folder.path, kept)
+        try:
+            yield
+        except BaseException as error:
+            # Finished measurements are kept and shown, also after Ctrl-C.
+            with also(error, "closing the run"):
+                self._finish(bench, folder.path, _reason(error))
+            raise
+        self._finish(bench, folder.path, None)
+
+    def _new_folder(self) -> RunFolder:
+        return RunFolder(self.choice.results, board=self.profile.name)
+
+    def _finish(self, bench: AnyBench, folder: Path, reason: str | None) -> None:
         interrupts.tell(self.say)
         reason = self._interrupted(bench) or self.stopped or reason
         run = bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
@@ -256,7 +295,7 @@ class Session:
             self.observer.closed(run)
         self._write_page(folder)
 
-    def _interrupted(self, bench: Bench) -> str | None:
+    def _interrupted(self, bench: AnyBench) -> str | None:
         """The signal that ended an incomplete run; None if no signal did."""
         return None if self.ended_early is not None or len(bench.results) >= self.expected else interrupts.reason()
 

@@ -23,6 +23,8 @@ from fsjoule.virtual.lab.ssh import lab_path
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _START_TIMEOUT_S: Final = 60.0
+# In guest time a meter follows its board exactly: which lab's it is makes no difference to a joule.
+_SERIAL_IN_GUEST_TIME: Final = "SIM-guest-time"
 _LOWEST_PORT: Final = 10000
 _KERNELS_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -105,9 +107,10 @@ def _meter(paths: LabPaths, record: LabRecord, board: BoardConfig) -> Service:
     devices = Path(record.devices)
     feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
     own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
-    own += ("--serial-number", meter_serial(paths))
     if board.guest_time is not None:
+        own += ("--serial-number", _SERIAL_IN_GUEST_TIME)
         return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
+    own += ("--serial-number", meter_serial(paths))
     links = {"--marks-link": marks} | ({} if board.mark_gpio is None else {"--pin-link": board.wires.pin})
     wired = (word for option, link in links.items() for word in (option, str(link)))
     return Service(

@@ -1,0 +1,9 @@
+"""Several boards in guest time that boot at once, for one run.
+
+Figures of such boards do not depend on the host, nor on which of them boots. So the boots of a plan are made ahead,
+each by any board that is free, and are taken in the order of the plan: whoever judges them sees what one board would
+have measured. The unit is a boot, because all that is measured in it depends on what was done before in the same boot.
+
+`boards` starts a process for each board and gives boots to those that are free, `worker` is that process, `messages` is
+what they say to each other, and `bench` puts the boots together into one run.
+"""

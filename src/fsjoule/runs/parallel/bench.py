@@ -1,0 +1,109 @@
+"""One run from the boots of several boards, in the order of its plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from fsjoule.bench.boots import boot_key
+from fsjoule.bench.instrument import check_board, check_meter
+from fsjoule.bench.phases import Phases
+from fsjoule.bench.run import closed, not_taken
+from fsjoule.model import Measurement, Plan, Planned, Run
+from fsjoule.ports import Clock, ResultStore
+from fsjoule.runs.parallel.boards import Boards
+from fsjoule.runs.parallel.messages import Done
+from fsjoule.store.profiles import symbols_file
+
+
+@dataclass
+class ParallelBench:
+    """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
+
+    Boots are numbered in the order of the plan, with those that failed before another board made them.
+    """
+
+    run: Run
+    boards: Boards
+    store: ResultStore
+    clock: Clock
+    say: Callable[[str], None]
+    on_measured: Callable[[Measurement], None]
+    phases: Phases = field(init=False)
+    results: list[Measurement] = field(default_factory=list[Measurement], init=False)
+    _boots: list[tuple[Planned, ...]] = field(init=False)
+    _number: dict[int, int] = field(init=False)
+    _taken: dict[int, tuple[Done, int]] = field(default_factory=dict[int, tuple[Done, int]], init=False)
+    _booted: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = Phases(self.clock, dict(self.run.phases_s))
+        self._boots = [tuple(entries) for _, entries in groupby(self.plan.entries, key=boot_key)]
+        self._number = {entry.number: boot for boot, entries in enumerate(self._boots) for entry in entries}
+
+    @property
+    def plan(self) -> Plan:
+        return self.run.plan
+
+    def begin(self) -> None:
+        """Open the run's folder; the boards begin to boot."""
+        self.store.begin(self.run)
+        self.boards.begin(dataclasses.replace(self.run, phases_s={}), self._boots)
+
+    def measure(self, entry: Planned) -> Measurement:
+        """The entry's measurement, stored, as soon as its boot is done. Raises LabError as the boot did."""
+        done, before = self._boot_of(entry)
+        stored = next((each for each in done.stored if each.measurement.number == entry.number), None)
+        if stored is None:
+            assert done.fault is not None, "a boot without a fault has all its entries"
+            raise done.fault
+        measurement = dataclasses.replace(stored.measurement, boot=before + stored.measurement.boot)
+        with self.phases("store"):
+            self.store.add(measurement, stored.trace, stored.attachments)
+        self.results.append(measurement)
+        self.on_measured(measurement)
+        return measurement
+
+    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
+        """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
+        self.boards.end()
+        wanted = len(self.plan.entries) if expected is None else expected
+        reason = reason or not_taken(wanted, len(self.results), ended_early)
+        self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
+        self.store.finish(self.run)
+        return self.run
+
+    def _boot_of(self, entry: Planned) -> tuple[Done, int]:
+        """The boot of an entry, and how many boots there were before it."""
+        number = self._number[entry.number]
+        if number not in self._taken:
+            done, failed = self.boards.boot(number)
+            for each in (*failed, done):
+                self._learn(each)
+            self._taken[number] = done, self._booted - done.boots
+        return self._taken[number]
+
+    def _learn(self, done: Done) -> None:
+        """Take over what became known of the run in a boot. Raises LabError for another kind of board or meter."""
+        found, run = done.run, self.run
+        for label, board in found.boards.items():
+            if label in run.boards:
+                check_board(run.boards[label], board)
+        if found.meter is not None and run.meter is not None:
+            check_meter(run.meter, found.meter)
+        self.run = dataclasses.replace(
+            run,
+            meter=run.meter or found.meter,
+            boards={**found.boards, **run.boards},
+            images=(*run.images, *(each for each in found.images if each not in run.images)),
+            faults=(*run.faults, *found.faults),
+        )
+        self.store.update(self.run)
+        for name, seconds in found.phases_s.items():
+            self.phases.add(name, seconds)
+        names = {symbols_file(n): symbols_file(self._booted + n) for n in range(1, done.boots + 1)}
+        for name, content in done.kept:
+            self.store.keep(names.get(name, name), content)
+        self._booted += done.boots

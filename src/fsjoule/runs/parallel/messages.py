@@ -1,0 +1,78 @@
+"""What a run and the processes of its boards say to each other. Pickled: both are one program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsjoule.errors import FsjouleError
+from fsjoule.kernels import TakenKernel
+from fsjoule.lab import EnvironmentFile
+from fsjoule.model import LabFacts, Measurement, Planned, Run, Trace
+from fsjoule.runs.request import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """To a board's process, first: what is measured, and the environment file whose virtual lab it brings up."""
+
+    choice: Choice
+    environment: EnvironmentFile
+    kernels: tuple[TakenKernel, ...]
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """To a board's process: measure these entries of the run, all in one boot. None instead ends the process."""
+
+    number: int
+    run: Run
+    entries: tuple[Planned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The board can boot; its lab's QEMU, and labgrid's facts about it."""
+
+    emulator: str | None
+    lab: LabFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line for the user. Without text: the process is well."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    measurement: Measurement
+    trace: Trace | None
+    attachments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A boot, with what became known of the run in it. `boots`: with second tries. `fault` is why entries are missing.
+
+    `kept` are files of the run, by name.
+    """
+
+    number: int
+    run: Run
+    stored: tuple[Stored, ...] = ()
+    boots: int = 1
+    kept: tuple[tuple[str, bytes], ...] = ()
+    fault: FsjouleError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The process ends: its lab does not come up, or (`bug`) because of an error that nobody expected."""
+
+    error: FsjouleError | None = None
+    bug: str = ""
+
+
+Message = Ready | Said | Done | Failed

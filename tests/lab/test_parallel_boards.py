@@ -1,0 +1,99 @@
+"""Boards in guest time that boot at once: what they measure together is what one of them measures."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_leftovers import assert_nothing_left
+from labgrid_process import forget_coordinator
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab import read_environment
+from fsjoule.model import Measurement, RunStatus
+from fsjoule.runs.pairs import Pair, PairedRun, measure_pairs
+from fsjoule.runs.parallel.boards import started_boards
+from fsjoule.runs.parallel.messages import Assignment
+from fsjoule.runs.request import Choice, choose
+from fsjoule.store.reader import load_run
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
+
+
+def choice(results: Path, boards: int) -> Choice:
+    return choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels=("6.1", "6.1"),
+        repeat=1,
+        provision="scratch",
+        results=results,
+        seed=3,
+        environment=ENVIRONMENT,
+        workload="randread-16k",
+        boards=boards,
+    )
+
+
+def measured(results: Path, boards: int, said: list[str], kill: str | None = None) -> PairedRun:
+    """A pair of boots. The board's process that begins with the line `kill` is killed then."""
+
+    def say(text: str) -> None:
+        said.append(text)
+        if kill is not None and text.startswith(kill):
+            os.kill(workers()[int(kill.split()[1][0]) - 1], signal.SIGKILL)
+
+    def never(_pair: Pair) -> str | None:
+        return None
+
+    try:
+        return measure_pairs(choice(results, boards), ENVIRONMENT, enough=never, say=say, command=("fsjoule", "gate"))
+    finally:
+        forget_coordinator()
+
+
+def workers() -> list[int]:
+    """The processes of boards, in their order."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return sorted(int(each) for each in children if b"parallel.worker" in Path(f"/proc/{each}/cmdline").read_bytes())
+
+
+def told(measurement: Measurement) -> dict[str, Any]:
+    """All of a measurement but when it was taken: by the time of day, and by the clock of the meter."""
+    own = asdict(measurement)
+    return {name: value for name, value in own.items() if name not in ("started_utc", "window", "idle_window")}
+
+
+def test_a_board_whose_process_is_killed_costs_no_figure(state: Path, tmp_path: Path) -> None:
+    alone = load_run(measured(tmp_path / "one", 1, []).folder)
+    said: list[str] = []
+    together = load_run(measured(tmp_path / "two", 2, said, kill="board 1: card with").folder)
+    assert any(line.startswith("board 1 is left out: board 1: its process ended with -9") for line in said), said
+    assert together.run.status is RunStatus.COMPLETE
+    assert [told(each) for each in together.measurements] == [told(each) for each in alone.measurements]
+    for each in alone.measurements:
+        ours, theirs = alone.trace(each.number), together.trace(each.number)
+        assert ours is not None
+        assert theirs is not None
+        assert ours.power_w.tolist() == theirs.power_w.tolist()
+    assert together.run.boards == alone.run.boards
+    assert together.run.meter == alone.run.meter
+    assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.usefixtures("state")
+def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path: Path) -> None:
+    wanted = choice(tmp_path / "none", 2)
+    file = tmp_path / "file"
+    file.touch()
+    assignment = Assignment(replace(wanted, results=file / "results"), ENVIRONMENT, (), ("fsjoule", "gate"))
+    said: list[str] = []
+    with pytest.raises(ConfigError, match="--results"), started_boards(assignment, said.append):
+        pytest.fail("a board came up")
+    assert len([line for line in said if "is left out" in line]) == 2
+    assert not workers()

@@ -1,0 +1,74 @@
+"""Which boards may boot at once, and errors that cross from one process to another."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from fsjoule.errors import (
+    BoardError,
+    ConfigError,
+    FsjouleError,
+    MeasurementInvalid,
+    MissingToolError,
+    NoMeterError,
+    PlaceHeldError,
+    PlaceLostError,
+)
+from fsjoule.lab import read_environment
+from fsjoule.runs.request import Choice, choose
+
+ENVIRONMENTS = Path(__file__).parents[2] / "env"
+
+
+def chosen(boards: int, environment: str = "deterministic.yaml") -> Choice:
+    return choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels=("6.1", "6.12"),
+        repeat=1,
+        provision=None,
+        results=Path("results"),
+        seed=1,
+        environment=read_environment(ENVIRONMENTS / environment),
+        boards=boards,
+    )
+
+
+def test_only_boards_in_guest_time_boot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LG_COORDINATOR", raising=False)
+    assert chosen(4).boards == 4
+    assert chosen(1, "virtual.yaml").boards == 1
+    with pytest.raises(ConfigError, match="--boards 2: only the figures of boards in guest time") as refused:
+        chosen(2, "virtual.yaml")
+    assert "env/deterministic.yaml" in str(refused.value)
+    with pytest.raises(ConfigError, match="--boards 0: at least one"):
+        chosen(0)
+
+
+def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    with pytest.raises(ConfigError, match="a coordinator is given"):
+        chosen(2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("wrong", file=Path("a.yaml"), line=3, hint="right"),
+        BoardError("silent", console_tail=["Oops"], hint="look"),
+        MissingToolError("fio", "fio"),
+        NoMeterError(),
+        PlaceHeldError("bench", "host/user", since="today", hint="wait"),
+        PlaceLostError("bench", "nobody has it"),
+        MeasurementInvalid("write", ["late"]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_whole_in_another_process(error: FsjouleError) -> None:
+    error.add_note("closing failed too")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
