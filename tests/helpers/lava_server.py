@@ -32,8 +32,13 @@ WORKER: Final = "bench"
 USER: Final = "admin"
 # A virtual lab, which is a device of that name and type.
 DEVICE: Final = "virtual"
-# A password of the shell in which a device file is made. No job has any use for it.
-INDEX_PASSWORD: Final = "mellon"
+# A secret of the shell in which a device file is made. No job has any use for it.
+SHELL_SECRET: Final = "mellon-for-tests-only"
+SHELL_SECRETS: Final = {
+    "FSJOULE_INDEX": f"postgresql://writer:{SHELL_SECRET}@host/runs",
+    "KCIDB_REST": f"https://{SHELL_SECRET}@host",
+    **dict.fromkeys(("FSJOULE_GITLAB_TOKEN", "FSJOULE_LAVA_TOKEN", "KCI_API_TOKEN"), SHELL_SECRET),
+}
 _PASSWORD: Final = "for-tests-only"
 _SECRET: Final = "t0ken-for-tests-only"
 _LIMIT_S: Final = 600.0

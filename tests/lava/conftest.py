@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lava_place import LavaPlace
-from lava_server import DEVICE, INDEX_PASSWORD, WORKER, Server, server
+from lava_server import DEVICE, SHELL_SECRETS, WORKER, Server, server
 
 from fsjoule.virtual.lab import lab
 
@@ -26,7 +26,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
 @pytest.fixture(scope="session")
 def place(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[LavaPlace]:
     handle = lab.up(DEVICE, owner_pid=os.getpid(), progress=print)
-    variables = {"FSJOULE_STATE_DIR": str(state), "FSJOULE_INDEX": f"postgresql://writer:{INDEX_PASSWORD}@host/runs"}
+    variables = {"FSJOULE_STATE_DIR": str(state), **SHELL_SECRETS}
     yield LavaPlace(DEVICE, tmp_path_factory.mktemp("lava"), handle.environment | variables)
     assert lab.down(DEVICE)
 
