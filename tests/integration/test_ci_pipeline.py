@@ -224,19 +224,24 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_jobs_that_hold_a_board() -> None:
-    holding = {name: job for name, job in expanded({"place": "evk-1"}).items() if "with-board" in str(job["script"])}
+    holding = {name: job for name, job in expanded({"place": "evk-1"}).items() if "place hold" in str(job["script"])}
     assert list(holding) == ["fsjoule:board", "fsjoule:board-gate"]
     for name, job in holding.items():
         assert job["variables"]["PLACE"] == "evk-1"
         assert job["interruptible"] is False
         assert job["resource_group"] == "board/evk-1"
         assert job["retry"] == {"max": 1, "when": ["runner_system_failure"], "exit_codes": [4]}
-        assert job["script"][-1] == f'.ci/with-board "$PLACE" .ci/{"gate" if name.endswith("gate") else "bench"}'
+        held, _, command = job["script"][-1].partition(" -- ")
+        assert held == (
+            '.venv/bin/fsjoule place hold --place "$PLACE" --wait "$BOARD_WAIT" --priority "$BOARD_PRIORITY"'
+        )
+        assert command == f".ci/{'gate' if name.endswith('gate') else 'bench'}"
+        assert job["variables"]["BOARD_WAIT"] == "1h"
         # After the job's own limit there would be no after_script.
         assert job["timeout"] == "4 hours"
         assert job["variables"]["RUNNER_SCRIPT_TIMEOUT"] == "3h40m"
         assert job["variables"]["RUNNER_AFTER_SCRIPT_TIMEOUT"] == "10m"
-        assert job["after_script"][-2:] == ['.ci/release-board "$PLACE"', ".ci/keep"]
+        assert job["after_script"][-2:] == ['.venv/bin/fsjoule place release --place "$PLACE"', ".ci/keep"]
         assert job["tags"] == ["fsjoule-board"]
         assert job["needs"] == [], "the board does not wait for the virtual gate"
         assert job["artifacts"]["when"] == "always"

@@ -36,6 +36,7 @@ _GROUPS: Final = (
     "lab",
     "lava",
     "meter",
+    "place",
     "report",
     "suites",
     "trend",
@@ -46,7 +47,7 @@ _OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
 _MAIN: Final = "bench"
 _COMMANDS: Final = ("advise", "compare", "explain", "gate")
 # Commands whose exit code is the answer.
-_ANSWERS: Final = ("bisect", "gate")
+_ANSWERS: Final = ("bisect", "gate", "place")
 
 
 class _Warnings(logging.Handler):

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -171,6 +171,32 @@ def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         raise ConfigError(
             f"{argv[0]!r} cannot be run: {error.strerror}", hint="give a program and its arguments"
         ) from error
+
+
+def held_back(
+    argv: Sequence[str], *, env: Mapping[str, str | None] | None = None
+) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
+    """Start a program on this one's output, in a process group of its own; it begins when the function is called.
+
+    If this process ends before that, it does not begin, and ends with exit code 4. Its input is empty. Raises
+    MissingToolError.
+    """
+    program = subprocess.Popen(  # noqa: S603 - argument lists only; the text is fixed
+        [find_tool("sh"), "-c", 'read -r _ || exit 4; exec "$@" </dev/null', "sh", *argv],
+        stdin=subprocess.PIPE,
+        env=_environment(env),
+        process_group=0,
+    )
+
+    def go() -> None:
+        assert program.stdin is not None, "it is a pipe"
+        try:
+            program.stdin.write(b"\n")
+            program.stdin.close()
+        except BrokenPipeError:
+            pass  # it was ended before
+
+    return program, go
 
 
 def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:

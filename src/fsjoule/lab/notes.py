@@ -1,12 +1,15 @@
 """Notes beside the coordinator: which run on this computer uses a place, and whether it has to release it.
 
 labgrid gives a place to a user: all processes of that user may use it, so two runs could drive one board. And a killed
-process keeps its place. A locked file tells both; the lock ends with the process.
+process keeps its place. A locked file tells both; the lock ends with the process. Runs have a note each, and so have
+jobs (`fsjoule.lab.jobs`), within which runs use the job's place.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
+import glob
 import json
 import os
 import shlex
@@ -14,12 +17,14 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import PlaceHeldError
 from fsjoule.host.paths import state_dir
+from fsjoule.host.process_ref import ProcessRef
 
 _LONGEST: Final = 100_000
 _SHOWN: Final = 200
@@ -28,11 +33,20 @@ _LOOK_S: Final = 0.1
 _GLANCE_S: Final = 1.0
 
 
+class Kind(StrEnum):
+    """Whose note it is; the value is the name of the folder."""
+
+    RUN = "places"
+    JOB = "jobs"
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """A note's content. `acquired`: the run acquired the place, or was about to; otherwise it only used it.
 
     `before` and `after` are the times of the place's last change before and at the acquisition; 0 if unknown.
+    A job has more: its `place`, its `number` in CI (empty elsewhere), and the first process of its command's group, in
+    which `boot` of this computer.
     """
 
     pid: int
@@ -40,6 +54,10 @@ class Content:
     acquired: bool = False
     before: float = 0.0
     after: float = 0.0
+    place: str = ""
+    number: str = ""
+    leader: ProcessRef | None = None
+    boot: str = ""
 
     def left_by(self, changed: float) -> bool:
         """Whether the run acquired this user's place, which last changed at `changed`.
@@ -50,25 +68,33 @@ class Content:
 
 
 class Note:
+    """A note that this process has locked. `left` is what an earlier process or this one wrote, None without any."""
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.left = _parsed(os.pread(descriptor, _LONGEST, 0))
 
     def write(self, *, acquired: bool = False, before: float = 0.0, after: float = 0.0) -> None:
-        content = Content(os.getpid(), shlex.join(sys.argv), acquired, before, after)
-        text = json.dumps(asdict(content)).encode()
+        """Replace what an earlier process left, or say more of this process's place."""
+        mine = self.left if self.left is not None and self.left.pid == os.getpid() else None
+        if mine is None:
+            mine = Content(os.getpid(), shlex.join(sys.argv))
+        self.keep(dataclasses.replace(mine, acquired=acquired, before=before, after=after))
+
+    def keep(self, content: Content) -> None:
+        text = json.dumps(dataclasses.asdict(content)).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, text, 0)
         self.left = content
 
 
 @contextmanager
-def one_run_only(coordinator: str, name: str, *, wait_s: float = _GLANCE_S) -> Generator[Note]:
+def one_run_only(coordinator: str, name: str, kind: Kind = Kind.RUN, *, wait_s: float = _GLANCE_S) -> Generator[Note]:
     """The note of a place, removed at the end unless it tells to release.
 
     Raises PlaceHeldError if another process has it for longer than `wait_s`.
     """
-    path = _path(coordinator, name)
+    path = _path(coordinator, name, kind)
     deadline = time.monotonic() + wait_s
     while (descriptor := _locked(path)) is None:
         if time.monotonic() >= deadline:
@@ -78,9 +104,9 @@ def one_run_only(coordinator: str, name: str, *, wait_s: float = _GLANCE_S) -> G
         yield note
 
 
-def in_use(coordinator: str, name: str) -> bool:
+def in_use(coordinator: str, name: str, kind: Kind = Kind.RUN) -> bool:
     """Whether a living process on this computer has the note of a place."""
-    path = _path(coordinator, name)
+    path = _path(coordinator, name, kind)
     if not path.exists():
         return False
     descriptor = _locked(path)
@@ -88,6 +114,19 @@ def in_use(coordinator: str, name: str) -> bool:
         return True
     with _of(path, descriptor):
         return False
+
+
+def job_notes(coordinator: str) -> list[Content]:
+    """What the jobs on this computer, living or dead, have noted of this coordinator's places."""
+    found: list[Content] = []
+    for path in sorted(_folder(Kind.JOB).glob(f"{glob.escape(_file(coordinator, ''))}*")):
+        try:
+            content = _parsed(path.read_bytes())
+        except OSError:
+            continue  # its job has just ended
+        if content is not None:
+            found.append(content)
+    return found
 
 
 @contextmanager
@@ -101,10 +140,18 @@ def _of(path: Path, descriptor: int) -> Generator[Note]:
         os.close(descriptor)
 
 
-def _path(coordinator: str, name: str) -> Path:
-    directory = state_dir() / "places"
+def _path(coordinator: str, name: str, kind: Kind) -> Path:
+    return _folder(kind) / _file(coordinator, name)
+
+
+def _folder(kind: Kind) -> Path:
+    directory = state_dir() / kind
     directory.mkdir(exist_ok=True)
-    return directory / f"{coordinator}-{name}".replace("/", "_")
+    return directory
+
+
+def _file(coordinator: str, name: str) -> str:
+    return f"{coordinator}-{name}".replace("/", "_")
 
 
 def _locked(path: Path) -> int | None:
@@ -134,12 +181,15 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
 def _parsed(text: bytes) -> Content | None:
     try:
         fields: dict[str, Any] = json.loads(text)
+        leader = fields.get("leader")
         return Content(
             pid=int(fields["pid"]),
             command=str(fields["command"]),
             acquired=bool(fields["acquired"]),
             before=float(fields["before"]),
             after=float(fields["after"]),
+            **{name: str(fields.get(name, "")) for name in ("place", "number", "boot")},
+            leader=None if leader is None else ProcessRef(int(leader["pid"]), int(leader["start_ticks"])),
         )
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

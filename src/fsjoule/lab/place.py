@@ -14,7 +14,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, since, user
-from fsjoule.lab.notes import Note, in_use, one_run_only
+from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable, may_use
 from fsjoule.lab.reservation import Turn, reserved
 from fsjoule.lab.wanted import AT_ONCE, Wanted
@@ -51,12 +51,33 @@ def acquired_place(name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE) 
     if not name and not wanted.tags:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
     if not wanted.reserves:
-        with _held(name, say) as held:
+        with _held(name, say) as (held, _):
             yield held
         return
 
-    with reserved(wanted, say, name=name, usable=_is_ours_unused) as turn, _held(turn.place, say, turn) as held:
+    with reserved(wanted, say, name=name, usable=_is_ours_unused) as turn, _held(turn.place, say, turn) as (held, _):
         yield held
+
+
+@contextmanager
+def acquired_for_job(
+    name: str, wanted: Wanted, *, say: Say, recover: Callable[[Coordinator], None]
+) -> Generator[tuple[HeldPlace, Note]]:
+    """Hold a place for a job, within which runs use it. Before and while it waits, `recover` is called.
+
+    A job's place is never one that was acquired before: another job of this user may have it. Raises like
+    `acquired_place`.
+    """
+
+    def usable(coordinator: Coordinator, _name: str) -> bool:
+        recover(coordinator)
+        return False
+
+    with (
+        reserved(wanted, say, name=name, usable=usable) as turn,
+        _held(turn.place, say, turn, Kind.JOB) as (held, note),
+    ):
+        yield held, note
 
 
 def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
@@ -74,18 +95,19 @@ def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
 
 
 @contextmanager
-def _held(name: str, say: Say, turn: Turn | None = None) -> Generator[HeldPlace]:
+def _held(name: str, say: Say, turn: Turn | None = None, kind: Kind = Kind.RUN) -> Generator[tuple[HeldPlace, Note]]:
     with ExitStack() as closing:
         held = HeldPlace(name, say)
         closing.callback(held.close)
         allocated = turn is not None and turn.allocated
         with interruptible():
-            note = closing.enter_context(one_run_only(held.address, name, wait_s=_ENDING_S if allocated else _GLANCE_S))
+            wait_s = _ENDING_S if allocated else _GLANCE_S
+            note = closing.enter_context(one_run_only(held.address, name, kind, wait_s=wait_s))
         try:
             held.take(note, fresh=allocated)
             if turn is not None:
                 turn.close()  # a reservation that outlives the release would keep the place from others for a minute
-            yield held
+            yield held, note
         finally:
             with shielded():
                 held.give_back(note)
@@ -103,6 +125,7 @@ class HeldPlace:
         self._changed = 0.0
         self._silence = ""
         self._silent_until_s = 0.0
+        self.freed = True  # False: it was to be released, and that failed
         self._coordinator = Coordinator(self._notice)
         try:
             self._coordinator.place(name)
@@ -178,6 +201,7 @@ class HeldPlace:
             note.write()
         except LabError as error:
             # The place is still ours: the next run takes it over.
+            self.freed = False
             self._say(f"warning: {error}")
         else:
             note.write()

@@ -1,0 +1,68 @@
+"""`fsjoule place`: a board for a job. Thin: it reads arguments, calls one function, says what came back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import PlaceTag, Priority, Wait, progress
+
+app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
+
+Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
+End = Annotated[
+    str, typer.Option("--end-within", metavar="TIME", help="The command's own time to end, before SIGKILL.")
+]
+_END: Final = "2m"
+
+
+@app.command("hold")
+def hold(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What runs meanwhile, after --.")],
+    *,
+    place: Name = None,
+    place_tag: PlaceTag = None,
+    wait: Wait = None,
+    priority: Priority = None,
+    end_within: End = _END,
+) -> None:
+    """Hold a place while a command runs; LG_PLACE names it. Then the board is off and the place is free.
+
+    A place of a killed job of this computer is given back first. However this ends, what the command has started is
+    ended. Exit code: the command's; 2 wrong input, 4 the lab, 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP.
+
+    Example: fsjoule place hold --place evk-1 --wait 1h -- pytest tests/bench --lg-env env/boards/imx6ul-evk.yaml
+    """
+    import os
+
+    from fsjoule.host import interrupts
+    from fsjoule.lab import jobs
+    from fsjoule.lab.wanted import seconds, wanted_place
+
+    wanted = wanted_place(place_tag, wait, priority)
+    end_s = seconds("--end-within", end_within)
+    with interrupts.handled():
+        code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)
+    raise typer.Exit(code)
+
+
+@app.command("release")
+def release(
+    *,
+    place: Name = None,
+    end: Annotated[bool, typer.Option("--end", help="Also end a living job, which says by whom.")] = False,
+    end_within: End = _END,
+) -> None:
+    """Give back the places of this job and of killed jobs on this computer. A second call does nothing.
+
+    The job that CI_JOB_ID names is ended if it still lives. Other living jobs are named and left alone.
+
+    Example: fsjoule place release --place evk-1
+    """
+    from fsjoule.errors import LabError
+    from fsjoule.lab import jobs
+    from fsjoule.lab.wanted import seconds
+
+    if not jobs.release(place, end=end, end_s=seconds("--end-within", end_within), say=progress):
+        raise typer.Exit(LabError.exit_code)

@@ -1,0 +1,232 @@
+"""A board for one job: its place is held while a command runs, and given back however the job ends.
+
+All jobs of a project on one computer are one user of labgrid, which cannot tell them apart. Each living job has a
+locked note (`fsjoule.lab.notes`): another job waits for it, and whoever finds the note of a killed job gives its board
+back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+
+from fsjoule.errors import LabError, PlaceHeldError, PlaceLostError
+from fsjoule.host import process
+from fsjoule.host.interrupts import interruptible, pending
+from fsjoule.host.paths import state_dir
+from fsjoule.host.process_ref import ProcessRef, seen
+from fsjoule.lab.coordinator import Coordinator, connected, user
+from fsjoule.lab.notes import Content, Kind, Note, in_use, job_notes, one_run_only
+from fsjoule.lab.place import HeldPlace, acquired_for_job
+from fsjoule.lab.placenames import BY_TAGS, find_place
+from fsjoule.lab.wanted import Wanted
+
+Say = Callable[[str], None]
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NUMBER: Final = "CI_JOB_ID"
+_LOOK_S: Final = 0.2
+_CLIENT_TIMEOUT_S: Final = 30.0
+# Beside its command's own time, a job needs this to switch its board off and to release its place.
+_GIVE_BACK_S: Final = 90.0
+_SHOWN: Final = 200
+
+
+def hold(name: str | None, argv: Sequence[str], wanted: Wanted, *, end_s: float, say: Say) -> int:
+    """Run a command while its job holds a place, which LG_PLACE names for it; returns the command's exit code.
+
+    Afterwards the command's process group has ended (SIGKILL after `end_s` seconds), the board is off and the place is
+    free; the exit code is 4 if a command succeeded and that failed. A signal ends the command in the same way.
+    Raises ConfigError, PlaceHeldError or LabError if there is no place in time, PlaceLostError if it was taken away.
+    """
+    found = BY_TAGS if wanted.tags else find_place(name, wanted)
+    recover = partial(_recover, end_s=end_s, say=say)
+    with acquired_for_job(found, wanted, say=say, recover=recover) as (held, note):
+        code, off = _run(argv, held, note, end_s, say)
+    return code or (0 if off and held.freed else LabError.exit_code)
+
+
+def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
+    """Give back what jobs on this computer hold: the place `name`, or all places; returns whether that worked.
+
+    A killed job's command is ended, its board switched off and its place released. A living job is ended if it is the
+    job of CI that this is part of, or with `end`, which tells it by whom; else it is left alone, and named.
+    Raises LabError.
+    """
+    done = True
+    with connected() as coordinator:
+        for left in job_notes(coordinator.address):
+            if name is not None and left.place != name:
+                continue
+            if in_use(coordinator.address, left.place, Kind.JOB):
+                if not (end or (left.number and left.number == os.environ.get(_NUMBER))):
+                    say(f"place {left.place!r} is left alone: {_told(left)} has it")
+                    continue
+                _end(coordinator.address, left, end_s, say)
+            done = _clear(coordinator, left.place, end_s, say) and done
+    return done
+
+
+def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Say) -> tuple[int, bool]:
+    """The command's exit code as a shell's, and whether the board was switched off."""
+    _asked(held.address, held.name)  # nobody has asked this job
+    program, go = process.held_back(argv, env={"LG_PLACE": held.name})
+    assert note.left is not None, "taking the place has written it"
+    content = dataclasses.replace(
+        note.left,
+        place=held.name,
+        number=os.environ.get(_NUMBER, ""),
+        leader=ProcessRef.of(program.pid),
+        boot=_boot(),
+    )
+    off = False
+    try:
+        # Written before the command begins: it can be ended even if this process is killed.
+        note.keep(content)
+        go()
+        with interruptible():
+            while program.poll() is None:
+                held.look()
+                time.sleep(_LOOK_S)
+    finally:
+        if pending() and (by := _asked(held.address, held.name)):
+            say(f"the job is ended by {by}")
+        _end_group(content, end_s, say)
+        program.wait()
+        off = _switched_off_if_ours(held, say)
+    code = program.returncode
+    return (code if code >= 0 else 128 - code), off
+
+
+def _recover(coordinator: Coordinator, *, end_s: float, say: Say) -> None:
+    """Give back the places of this computer's killed jobs. Raises LabError."""
+    for left in job_notes(coordinator.address):
+        if not in_use(coordinator.address, left.place, Kind.JOB):
+            _clear(coordinator, left.place, end_s, say)
+
+
+def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:
+    """End what a killed job has left, and give its place back; returns whether that worked. Raises LabError."""
+    try:
+        with one_run_only(coordinator.address, name, Kind.JOB) as note:
+            left = note.left
+            if left is None:
+                return True
+            _end_group(left, end_s, say)
+            place, off = coordinator.places.get(name), True
+            if place is not None and left.acquired and place.acquired == user() and left.left_by(place.changed):
+                say(f"place {name!r} is given back: {_told(left)} was killed")
+                off = _switch_off(name, say)
+                request = messages.ReleasePlaceRequest(placename=name, fromuser=user())
+                coordinator.call(coordinator.stub.ReleasePlace, request, f"releasing {name!r}")
+            note.write()
+            return off
+    except PlaceHeldError:
+        return True  # another job gives it back at this moment
+
+
+def _end(address: str, left: Content, end_s: float, say: Say) -> None:
+    """End a living job, tell it by whom, and wait for it. Raises LabError."""
+    say(f"place {left.place!r}: {_told(left)} is ended")
+    _ask(address, left.place).write_text(f"{user()}, process {os.getpid()}", encoding="utf-8")
+    living = ProcessRef.of(left.pid)
+    if living is not None:
+        living.end()
+    deadline = time.monotonic() + end_s + _GIVE_BACK_S
+    while in_use(address, left.place, Kind.JOB):
+        if time.monotonic() >= deadline:
+            raise LabError(f"{_told(left)} did not end", hint=f"kill -KILL {left.pid}, then the same command again")
+        time.sleep(_LOOK_S)
+
+
+def _ask(address: str, name: str) -> Path:
+    folder = state_dir() / "asked"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{address}-{name}".replace("/", "_")
+
+
+def _asked(address: str, name: str) -> str:
+    """Who has asked the job to end; empty if nobody has."""
+    path = _ask(address, name)
+    try:
+        by = path.read_text(encoding="utf-8")
+        path.unlink()
+    except FileNotFoundError:
+        return ""
+    return by
+
+
+def _end_group(job: Content, end_s: float, say: Say) -> None:
+    """End the process group of a job's command, which may outlive its first process."""
+    if job.leader is None or job.boot != _boot():
+        return
+    now = ProcessRef.of(job.leader.pid)
+    if now not in (None, job.leader):
+        return  # a later process has the number
+    deadline = time.monotonic() + end_s
+    _signal(job.leader.pid, signal.SIGTERM)
+    while _lives(job.leader.pid):
+        if time.monotonic() >= deadline:
+            say(f"the command on {job.place} did not end within {end_s:.0f} s: it was killed")
+            _signal(job.leader.pid, signal.SIGKILL)
+            return
+        time.sleep(_LOOK_S)
+
+
+def _signal(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _lives(group: int) -> bool:
+    """Whether the group has a process that has not ended; a zombie has."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and os.getpgid(int(entry.name)) == group:
+                one = seen(int(entry.name))
+                if one is not None and not one.ended:
+                    return True
+        except ProcessLookupError:
+            continue
+    return False
+
+
+def _switched_off_if_ours(held: HeldPlace, say: Say) -> bool:
+    try:
+        held.check()
+    except PlaceLostError:
+        return False  # hands off; it is said when the place is not released
+    except LabError as error:
+        say(f"warning: the board is not switched off: {error.what}")
+        return False
+    return _switch_off(held.name, say)
+
+
+def _switch_off(name: str, say: Say) -> bool:
+    client = Path(sys.executable).with_name("labgrid-client")
+    try:
+        process.run([client, "-p", name, "power", "off"], timeout_s=_CLIENT_TIMEOUT_S)
+    except LabError as error:
+        say(f"warning: the board of {name!r} could not be switched off: {error.what}")
+        return False
+    return True
+
+
+def _boot() -> str:
+    return _BOOT.read_text().strip()
+
+
+def _told(job: Content) -> str:
+    number = f"job {job.number}, " if job.number else ""
+    return f"{number}process {job.pid} ({job.command[:_SHOWN]})"
