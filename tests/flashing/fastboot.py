@@ -36,6 +36,7 @@ _FASTBOOT: Final = """\
       AndroidFastbootDriver: {}
       FastbootFlasher:
         command: fastboot udp
+        device: mmc 0
         device_timeout: 120
         write_timeout: 3000
 """

@@ -71,7 +71,7 @@ def test_a_network_is_written_and_read_and_reaches_nothing_but_its_folder(tmp_pa
     assert read(tmp_path, config.to_toml()) == config
     words = arguments(config, None, tmp_path / "card.img", console=3, mark=4, control=5)
     assert words[words.index("-nic") + 1].startswith("user,restrict=off,"), "QEMU's filter drops a board's UDP"
-    assert words[words.index("-nic") + 1].endswith(",hostfwd=udp:127.0.0.1:5555-:5554,hostfwd=tcp:127.0.0.1:5555-:5554")
+    assert words[words.index("-nic") + 1].endswith(",hostfwd=udp:127.0.0.1:5555-:5554")
 
 
 def test_disks_are_written_and_read(tmp_path: Path) -> None:

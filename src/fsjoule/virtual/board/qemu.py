@@ -105,8 +105,7 @@ def _network(network: NetworkConfig | None) -> str:
         return "none"
     server = f",hostfwd=tcp:127.0.0.1:{network.ssh_port}-:22" if network.ssh_port else ""
     if network.fastboot:
-        for line in ("udp", "tcp"):
-            server += f",hostfwd={line}:127.0.0.1:{network.fastboot_port}-:5554"
+        server += f",hostfwd=udp:127.0.0.1:{network.fastboot_port}-:5554"
     restrict = "off" if network.fastboot else "on"
     return f"user,restrict={restrict},tftp={_escaped(network.tftp)}{server}"
 
