@@ -12,8 +12,10 @@ from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.meter.links.address import FORMS, opener
 from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.desk import ClientMeter
 from fsjoule.meter.links.finder import Candidate, Found, find, serial_ports
 from fsjoule.meter.links.holders import is_terminal
+from fsjoule.meter.links.powercap import PREFIX, PowercapMeter
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
@@ -46,6 +48,19 @@ def open_meter(
             client = MeterClient(receiver)
         client.receiver.wait_info()
         yield client
+
+
+@contextmanager
+def desk_meter(
+    address: str | None, environment_file: Path | None, say: Callable[[str], None]
+) -> Generator[ClientMeter | PowercapMeter]:
+    """A meter that the host arms and marks: as `open_meter`, or by `powercap:ZONE` a counter of this computer."""
+    if address is not None and address.startswith(PREFIX) and environment_file is None:
+        with PowercapMeter(address.removeprefix(PREFIX)) as counter:
+            yield counter
+        return
+    with open_meter(address, environment_file, say) as client:
+        yield ClientMeter(client)
 
 
 @contextmanager
@@ -84,6 +99,11 @@ def find_meters() -> list[Found]:
 
 
 def _opener(address: str) -> Callable[[], Stream]:
+    if address.startswith(PREFIX):
+        raise ConfigError(
+            f"{address} is a counter of this computer's processor, which has neither settings nor a stream",
+            hint="fsjoule meter watch, record and run take it",
+        )
     if address.startswith("/") and not Path(address).exists():
         raise MeterError(f"there is no port {address}", hint=_LIST)
     if address.startswith("/") and not is_terminal(address):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,23 +22,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fsjoule.meter.links.finder import Found
+    from fsjoule.meter.links.powercap import Zone
     from fsjoule.meter.protocol.frames import InfoFrame
+    from fsjoule.model import MeterInfo
 
 app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
 
 @app.command("list")
 def list_meters(wide: Wide = False, json_output: Json = False) -> None:
-    """List the meters at this computer's serial ports and in its virtual labs, listening to each port for 1.5 s.
+    """List the meters at this computer's serial ports, in its virtual labs and in its processor (powercap).
+
+    Each port is listened to for 1.5 s.
 
     It sends nothing, and leaves ports alone that another program has open. Exit code 3 if there is no meter.
 
     Example: fsjoule meter list
     """
+    from fsjoule.meter.links.powercap import zones
     from fsjoule.meter.tools.words import as_document
     from fsjoule.runs.meter import find_meters
 
-    found = find_meters()
+    found, counters = find_meters(), zones()
     if json_output:
         print_json(
             [
@@ -49,10 +55,19 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
                 }
                 for each in found
             ]
+            + [
+                {
+                    "address": each.address,
+                    "where": each.where,
+                    "meter": dataclasses.asdict(each.info) if each.info else None,
+                    "why_not": each.why_not or None,
+                }
+                for each in counters
+            ]
         )
     else:
-        _show_meters(found, wide=wide)
-    raise typer.Exit(0 if any(each.info for each in found) else 3)
+        _show_meters(found, counters, wide=wide)
+    raise typer.Exit(0 if any(each.info for each in (*found, *counters)) else 3)
 
 
 app.command()(watch)
@@ -62,11 +77,12 @@ app.command()(calibrate)
 app.command()(selftest)
 
 
-def _show_meters(found: Sequence[Found], *, wide: bool) -> None:
+def _show_meters(found: Sequence[Found], counters: Sequence[Zone], *, wide: bool) -> None:
     from fsjoule.report.table import Cell, Column, Tone, listing, word
     from fsjoule.report.terminal import named_lines, print_table
 
-    meters = [(each, each.info.info) for each in found if each.info]
+    meters: list[tuple[Found | Zone, MeterInfo]] = [(each, each.info.info) for each in found if each.info]
+    meters += [(each, each.info) for each in counters if each.info]
     if meters:
         rows = [
             (
@@ -79,9 +95,9 @@ def _show_meters(found: Sequence[Found], *, wide: bool) -> None:
         ]
         columns = (*map(word, ("address", "meter", "", "firmware")), Column("samples/s"), word("where"))
         print_table(out, listing(columns, rows), wide=wide)
-    if others := [(each.address, f"{each.why_not} ({each.where})") for each in found if not each.info]:
+    if others := [(each.address, f"{each.why_not} ({each.where})") for each in (*found, *counters) if not each.info]:
         out.print(named_lines("Ports without a meter", others))
-    if not found:
+    if not found and not counters:
         out.print("there is no serial port, and no virtual lab is up")
 
 

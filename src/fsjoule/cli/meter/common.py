@@ -20,7 +20,10 @@ MeterAddress = Annotated[
         "-m",
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
-        help=f"{FORMS}, or lab:NAME for a virtual lab's. Not needed with a single meter.",
+        help=(
+            f"{FORMS}, lab:NAME for a virtual lab's, or powercap:ZONE for this computer's processor. "
+            "Not needed with a single meter."
+        ),
     ),
 ]
 Environment = Annotated[

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, ending, err, labelled, out, output_files, print_json, progress
+from fsjoule.cli.common import Ending, Json, ending, err, labelled, out, output_files, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.powercap import PowercapMeter
     from fsjoule.meter.tools.live import Reading
     from fsjoule.meter.tools.recorder import Recorded
 
@@ -42,25 +46,39 @@ def record_command(
 
     Example: fsjoule meter record --seconds 60 -o trace.parquet -o trace.csv
     """
-    from fsjoule.meter.tools.recorder import record
-    from fsjoule.runs.meter import open_meter
+    from fsjoule.runs.meter import desk_meter
 
-    with open_meter(meter, lg_env, progress) as client, ending() as ended:
+    with desk_meter(meter, lg_env, progress) as instrument, ending() as ended:
         if err.is_terminal and not json_output:
             from rich.live import Live as Screen
 
             with Screen(console=err, auto_refresh=False, transient=True) as screen:
-                done = record(
-                    client, output, ended, seconds=seconds, say=lambda r: screen.update(Text(_line(r)), refresh=True)
+                done = _record(
+                    instrument, output, ended, seconds, lambda r: screen.update(Text(_line(r)), refresh=True)
                 )
         else:
-            done = record(client, output, ended, seconds=seconds)
+            done = _record(instrument, output, ended, seconds, lambda _reading: None)
     if json_output:
         print_json(_document(done))
     else:
         _show(done)
     if done.failures:
         raise done.failures[0]
+
+
+def _record(
+    instrument: ClientMeter | PowercapMeter,
+    output: list[Path],
+    ended: Ending,
+    seconds: float | None,
+    say: Callable[[Reading], None],
+) -> Recorded:
+    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.tools.recorder import record, record_counter
+
+    if isinstance(instrument, ClientMeter):
+        return record(instrument.client, output, ended, seconds=seconds, say=say)
+    return record_counter(instrument, output, ended, seconds=seconds, say=say)
 
 
 def _line(reading: Reading) -> str:

@@ -59,12 +59,12 @@ def run(
     Example: fsjoule meter run --idle 2 --repeat 5 -- ssh board md5sum /boot/zImage
     """
     from fsjoule.meter.tools.command_energy import run_command
-    from fsjoule.runs.meter import open_meter
+    from fsjoule.runs.meter import desk_meter
 
     runs: list[Ran] = []
-    with open_meter(meter, lg_env, progress) as client:
+    with desk_meter(meter, lg_env, progress) as instrument:
         for number in range(1, repeat + 1):
-            runs.append(run_command(client, command, number=number, idle_s=idle))
+            runs.append(run_command(instrument, command, number=number, idle_s=idle))
             _keep(output, number, runs[-1])
             if runs[-1].exit_code != 0:
                 break

@@ -7,7 +7,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 from rich.text import Text
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from fsjoule.meter.links.client import MeterClient
+    from fsjoule.meter.links.powercap import PowercapMeter
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
     from fsjoule.meter.tools.live import Reading
@@ -47,10 +49,14 @@ def watch(
 
     Example: fsjoule meter watch --span 60
     """
-    from fsjoule.runs.meter import open_meter
+    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.runs.meter import desk_meter
 
-    with open_meter(meter, lg_env, progress) as client, ending() as ended:
-        watching = _Watching(client, span)
+    with desk_meter(meter, lg_env, progress) as instrument, ending() as ended:
+        if isinstance(instrument, ClientMeter):
+            watching = _Stream(instrument.client, span)
+        else:
+            watching = _Counter(instrument, span)
         if json_output:
             shower, pause_s = _json_line, _LINE_PAUSE_S
         elif out.is_terminal:
@@ -62,20 +68,64 @@ def watch(
             _repeat(watching, pause_s, seconds, ended, lambda: typer.echo(shower(watching)))
 
 
-class _Watching:
-    """The live figures; the receiving thread keeps them up to date."""
+class _Watching(Protocol):
+    """Live figures of a meter, while `listening`; the plot shows `span_s`."""
+
+    span_s: float
+
+    def listening(self) -> AbstractContextManager[object]: ...
+
+    def look(self, columns: int = 0) -> _View:
+        """The present readings, and the marks since the last look."""
+        ...
+
+    def raise_if_over(self) -> None:
+        """Raise MeterError if the meter was given up."""
+        ...
+
+
+class _Counter:
+    """The live figures of a counter of this computer, read when they are looked at."""
+
+    def __init__(self, counter: PowercapMeter, span_s: float) -> None:
+        from fsjoule.meter.tools.pieces import PieceFigures
+
+        self.span_s = span_s
+        self._counter = counter
+        self._figures = PieceFigures(span_s)
+
+    def listening(self) -> AbstractContextManager[object]:
+        self._counter.arm()
+        return nullcontext()
+
+    def look(self, columns: int = 0) -> _View:
+        marks, info, figures = self._figures.take(self._counter.take()), self._counter.info(), self._figures
+        ranges = figures.ranges(columns, self.span_s) if columns else ()
+        return _View(
+            figures.reading(), info.serial_number, info.simulated, marks, tuple(figures.marks), ranges, trouble=""
+        )
+
+    def raise_if_over(self) -> None:
+        """A counter that cannot be read any more raises in `look`."""
+
+
+class _Stream:
+    """The live figures of fsjoule's own meter; the receiving thread keeps them up to date."""
 
     def __init__(self, client: MeterClient, span_s: float) -> None:
         from fsjoule.meter.tools.live import Live
 
-        self.receiver: Receiver = client.receiver
+        self._receiver: Receiver = client.receiver
         self.span_s = span_s
-        self._live = Live(self.receiver.wait_info(), span_s)
+        self._live = Live(self._receiver.wait_info(), span_s)
         self._lock = threading.Lock()
         self._new_marks: list[Mark] = []
 
-    def listening(self) -> Any:  # noqa: ANN401 - a context manager
-        return self.receiver.listening(self._take)
+    def listening(self) -> AbstractContextManager[object]:
+        return self._receiver.listening(self._take)
+
+    def raise_if_over(self) -> None:
+        self._receiver.raise_if_over()
 
     def _take(self, frames: Sequence[Frame], _heard_s: float) -> None:
         with self._lock:
@@ -92,7 +142,7 @@ class _Watching:
                 tuple(marks),
                 tuple(self._live.marks),
                 self._live.ranges(columns, self.span_s) if columns else (),
-                self.receiver.silence or (str(self.receiver.stray) if self.receiver.stray else ""),
+                self._receiver.silence or (str(self._receiver.stray) if self._receiver.stray else ""),
             )
 
 
@@ -118,7 +168,7 @@ def _repeat(
         until = begin + shown * pause_s if seconds is None else begin + min(shown * pause_s, seconds)
         over = ended.wait(max(0.0, until - time.monotonic()))
         show()
-        watching.receiver.raise_if_over()
+        watching.raise_if_over()
         if seconds is not None and time.monotonic() - begin >= seconds:
             return
 
@@ -142,8 +192,10 @@ def _text_line(watching: _Watching) -> str:
 
 
 def _figures(reading: Reading) -> str:
-    if reading.watts is None or reading.volts is None or reading.amperes is None:
+    if reading.watts is None:
         return "no samples"
+    if reading.volts is None or reading.amperes is None:
+        return f"{reading.watts:7.4f} W  {reading.joules:10.3f} J"
     return f"{reading.watts:7.4f} W  {reading.volts:6.3f} V  {reading.amperes:8.5f} A  {reading.joules:10.3f} J"
 
 

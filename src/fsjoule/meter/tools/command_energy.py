@@ -5,18 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Final
+from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host import process
 from fsjoule.host.interrupts import heard
 from fsjoule.meter.energy import energy, instrument_of, validity
-from fsjoule.meter.links.client import MeterClient, Sent
-from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
 from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
 
 # Pauses between recording and idle power, and between idle power and the command: the computer is not quite idle then.
@@ -41,29 +38,42 @@ class Ran:
     trace: Trace | None = None
 
 
-def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s: float) -> Ran:
+class DeskMeter(Protocol):
+    """A meter that the host marks. Each raises MeterError if the meter does not answer."""
+
+    def info(self) -> MeterInfo: ...
+
+    def arm(self) -> None: ...
+
+    def disarm(self) -> Trace: ...
+
+    def mark_now(self, text: str) -> Callable[[], None]:
+        """Mark this moment, without waiting. The result waits until the mark has arrived."""
+        ...
+
+
+def run_command(meter: DeskMeter, argv: Sequence[str], *, number: int, idle_s: float) -> Ran:
     """Run a command once, with `idle_s` seconds of idle power before it and marks at its start and end.
 
     Raises ConfigError if it cannot be run, MeterError if the meter is silent at the start. Later errors of the meter
     are remarks.
     """
-    receiver = client.receiver
-    info = receiver.wait_info().info
-    receiver.arm()
+    info = meter.info()
+    meter.arm()
     time.sleep(idle_s + 2 * _MARGIN_S if idle_s else 0.0)
-    marks = _Marks(client, number)
+    marks = _Marks(meter, number)
     try:
         with marks:
             begin_s = time.monotonic()
             exit_code = _to_its_end(argv)
             seconds = time.monotonic() - begin_s
     except FsjouleError:
-        receiver.disarm()
+        meter.disarm()
         raise
     ran = Ran(exit_code, seconds, info)
     try:
         marks.confirm()
-        trace = receiver.disarm()
+        trace = meter.disarm()
     except MeterError as error:
         return replace(ran, remarks=(f"no energy: {error.what}",))
     return _judged(replace(ran, trace=trace), trace, marks.texts, idle_s)
@@ -72,9 +82,9 @@ def run_command(client: MeterClient, argv: Sequence[str], *, number: int, idle_s
 class _Marks:
     """The marks of one run, sent as it begins and ends. Replies are awaited after the run."""
 
-    def __init__(self, client: MeterClient, number: int) -> None:
-        self._client = client
-        self._sent: list[Sent] = []
+    def __init__(self, meter: DeskMeter, number: int) -> None:
+        self._meter = meter
+        self._sent: list[Callable[[], None]] = []
         self._failed: MeterError | None = None
         self.texts = (f"run {number} begin", f"run {number} end")  # fit in 16 bytes up to number 999999
 
@@ -90,12 +100,12 @@ class _Marks:
         """Wait for the replies. Raises MeterError if a mark did not arrive."""
         if self._failed is not None:
             raise self._failed
-        for sent in self._sent:
-            self._client.finish(sent)
+        for arrived in self._sent:
+            arrived()
 
     def _send(self, text: str) -> None:
         try:
-            self._sent.append(self._client.begin(Command.MARK, commands.mark(text)))
+            self._sent.append(self._meter.mark_now(text))
         except MeterError as error:
             self._failed = error
 

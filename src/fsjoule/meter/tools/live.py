@@ -12,8 +12,8 @@ import numpy as np
 from fsjoule.meter.protocol.frames import Frame, InfoFrame, MarkFrame, SamplesFrame
 from fsjoule.model import Ina219Info, Mark, MeterStatus
 
-_MARKS_KEPT: Final = 5
-_NOW_S: Final = 0.2  # "now" is the mean over about this time
+MARKS_KEPT: Final = 5
+NOW_S: Final = 0.2  # "now" is the mean over about this time
 _U32_MODULUS: Final = 1 << 32
 
 
@@ -82,7 +82,7 @@ class Live:
 
     def __init__(self, info: InfoFrame, history_s: float) -> None:
         self.status: MeterStatus = info.status
-        self.marks: deque[tuple[float, Mark]] = deque(maxlen=_MARKS_KEPT)
+        self.marks: deque[tuple[float, Mark]] = deque(maxlen=MARKS_KEPT)
         self._streams = [_Stream(info.info)]
         self._history_us = history_s * 1e6
         self._moments: deque[_Moment] = deque()
@@ -174,7 +174,7 @@ class Live:
     def _now(self) -> list[_Moment]:
         if not self._moments:
             return []
-        begin_us = self._moments[-1].time_us - _NOW_S * 1e6
+        begin_us = self._moments[-1].time_us - NOW_S * 1e6
         found: list[_Moment] = []
         for moment in reversed(self._moments):
             if moment.time_us < begin_us:

@@ -14,10 +14,12 @@ from typing import Final, Protocol, Self
 
 from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.meter.links.client import MeterClient
+from fsjoule.meter.links.powercap import PowercapMeter
 from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.meter.tools.live import Live, Reading
+from fsjoule.meter.tools.pieces import PieceFigures
 from fsjoule.model import MeterInfo, Trace
 from fsjoule.store.recordings import Recording
 
@@ -96,6 +98,31 @@ def record(
                 break
             _require_stream(client, builder, live)
     return Recorded(frame.info, live.reading(), inbox.clock.drift(), faults, files.whole, tuple(files.failures))
+
+
+def record_counter(
+    counter: PowercapMeter,
+    paths: Sequence[Path],
+    ended: Ending,
+    *,
+    seconds: float | None = None,
+    say: Callable[[Reading], None] = lambda _reading: None,
+) -> Recorded:
+    """As `record`, from a counter of this computer. Its clock is the host's, so there is no drift to tell."""
+    figures = PieceFigures(_LIVE_S)
+    counter.arm()
+    begin_s = time.monotonic()
+    with _Files(paths) as files:
+        while True:
+            left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
+            asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
+            piece = counter.take(whole=True)
+            files.write(piece)
+            figures.take(piece)
+            say(figures.reading())
+            if asked or (seconds is not None and figures.reading().seconds >= seconds):
+                break
+    return Recorded(counter.info(), figures.reading(), None, (), files.whole, tuple(files.failures))
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:
