@@ -36,10 +36,13 @@ class LavaPlace:
         return str(PROJECT / "env" / f"{self.name}.yaml")
 
     def state(self) -> tuple[str | None, object]:
-        """Who holds it, and whether its board is on."""
-        status = lab.status(self.name)
-        assert status.board is not None
-        return status.holder, status.board["power"]
+        """Who holds it, and whether its board is on. It asks again if it is not told, on a machine that is busy."""
+        deadline = time.monotonic() + FREE_WITHIN_S
+        while True:
+            status = lab.status(self.name)
+            if status.holder_known and status.board is not None:
+                return status.holder, status.board["power"]
+            assert time.monotonic() < deadline, status
 
     def fsjoule(self, *words: str) -> str:
         done = process.run([FSJOULE, "lava", *words], timeout_s=LIMIT_S, env=self.environment)

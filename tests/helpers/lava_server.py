@@ -92,9 +92,15 @@ class Server:
         (self.config / "dispatcher-config/devices" / f"{name}.jinja2").write_text(template)
         self.manage("devices", "add", "--device-type", device_type, "--worker", WORKER, name)
 
-    def health_check(self, device_type: str, job: str) -> None:
-        """Have the type's devices checked with that job."""
-        (self.config / "dispatcher-config/health-checks" / f"{device_type}.yaml").write_text(job)
+    @contextmanager
+    def health_check(self, device_type: str, job: str) -> Generator[None]:
+        """Have the type's devices checked with that job. After the body no job of another test waits for a check."""
+        file = self.config / "dispatcher-config/health-checks" / f"{device_type}.yaml"
+        file.write_text(job)
+        try:
+            yield
+        finally:
+            file.unlink()
 
     def set_health(self, device: str, health: str) -> None:
         self.manage("devices", "update", "--health", health, device)

@@ -75,12 +75,17 @@ def test_a_job_that_is_ended_at_a_random_moment_leaves_nothing_and_the_next_one_
     before = None if smoke else aborted(place)
     known = runs(place)
     job = lava.submit(smoke_job(place) if smoke else suite_job(place, before))
-    wait_for(in_phase(place, phase), LIMIT_S, lambda: lava.log(job)[-3000:])
-    time.sleep(into_s)
-    assert lava.job(job)["state"] == "Running"
-    holder, power = place.state()
-    assert holder == HOLDER
-    lava_run = lava_run_of(job)
+    try:
+        wait_for(in_phase(place, phase), LIMIT_S, lambda: lava.log(job)[-3000:])
+        time.sleep(into_s)
+        assert lava.job(job)["state"] == "Running"
+        holder, power = place.state()
+        assert holder == HOLDER
+        lava_run = lava_run_of(job)
+    except BaseException:
+        lava.cancel(job)  # the next test's phase is to be that of its own job
+        lava.wait(job)
+        raise
     begin_s = time.monotonic()
     if way is Way.CANCEL:
         lava.cancel(job)
@@ -176,14 +181,9 @@ def command(found: ProcessRef) -> bytes:
 
 
 def lava_run_of(job: int) -> ProcessRef:
-    """The job's lava-run. The sender of its log has its title, too, and for a moment programs that it just starts."""
+    """The job's lava-run. Its children may have its title, too: the sender of its log, programs that just start."""
     title = f"lava-run [job: {job}]".encode()
-    [found] = [
-        each
-        for each in descendants(os.getpid())
-        if command(each).startswith(title) and os.getpgid(each.pid) == each.pid
-    ]
-    return found
+    return next(each for each in descendants(os.getpid()) if command(each).startswith(title))
 
 
 def group(leader: int) -> list[ProcessRef]:

@@ -45,14 +45,14 @@ def unplugged_console(name: str) -> Generator[None]:
 
 
 def test_a_health_check_makes_a_board_without_console_bad_and_a_whole_one_good(lava: Server, place: LavaPlace) -> None:
-    with unplugged_console(DEVICE):
-        job = place.fsjoule("job", "--smoke", "--health-check", "--lg-env", place.lg_env)
-        lava.health_check(DEVICE, job)
-        wait_for(lambda: lava.device(DEVICE)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(DEVICE)))
-    bad = lava.job(lava.device(DEVICE)["last_health_report_job"])
-    assert (bad["health_check"], bad["health"]) == (True, "Incomplete")
-    lava.set_health(DEVICE, "UNKNOWN")
-    wait_for(lambda: lava.device(DEVICE)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
+    job = place.fsjoule("job", "--smoke", "--health-check", "--lg-env", place.lg_env)
+    with lava.health_check(DEVICE, job):
+        with unplugged_console(DEVICE):
+            wait_for(lambda: lava.device(DEVICE)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(DEVICE)))
+        bad = lava.job(lava.device(DEVICE)["last_health_report_job"])
+        assert (bad["health_check"], bad["health"]) == (True, "Incomplete")
+        lava.set_health(DEVICE, "UNKNOWN")
+        wait_for(lambda: lava.device(DEVICE)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
     good = lava.job(lava.device(DEVICE)["last_health_report_job"])
     assert (good["health_check"], good["health"]) == (True, "Complete")
     cases = {each["name"]: each["result"] for each in lava.results(good["id"]) if each["name"] != "job"}
