@@ -33,8 +33,9 @@ _JOB_ID: Final = "LAVA_JOB_ID"
 _LAVA_RUN: Final = b"lava-run"
 # The session of the shell in which a job measures.
 SHELL: Final = "shell"
-# A bench ends within seconds. After this it is killed, so that the board is off within a minute.
-_END_S: Final = 35.0
+# A bench ends within seconds. After this it is killed, so that the board is off within a minute of a cancel: on a busy
+# computer the worker hears of it within 5 s, power-off starts within 10 s, and switches off within 10 s.
+_END_S: Final = 30.0
 _KILLED_S: Final = 5.0
 # Switching off and releasing may take this besides; a failure to switch off is tried again for so long.
 _LAB_S: Final = 60.0
