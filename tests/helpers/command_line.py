@@ -36,13 +36,15 @@ class Done:
 CommandLine = Callable[..., Done]
 
 
-def command_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    """A function that runs a command in this process, to its end."""
+def command_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, columns: int = 160
+) -> CommandLine:
+    """A function that runs a command in this process, to its end, on a terminal so wide."""
 
     def run(*words: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["fsjoule", *map(str, words)])
         # What rich would take for a terminal's width.
-        monkeypatch.setenv("COLUMNS", "160")
+        monkeypatch.setenv("COLUMNS", str(columns))
         code = 0
         try:
             main()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _DEFAULTS = Criteria()
+_METRIC = f"Only this figure; may be repeated: {', '.join(Metric)}."
 
 
 @app.command("compare")
@@ -34,7 +35,7 @@ def compare(
     index: Location = DEFAULT_LOCATION,
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
-    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Only this figure; may be repeated.")] = None,
+    metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     alpha: Annotated[float, typer.Option(help="Two-sided level of one comparison.")] = _DEFAULTS.alpha,
     false_discoveries: Annotated[
         float, typer.Option(help="Share of false changes among all reported changes.")

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TextIO
 
 from typer import Abort
@@ -21,6 +22,8 @@ from fsjoule.host.output import cannot_be_written, guarded
 BUG: Final = 70
 INTERRUPTED: Final = 130
 _LONGEST: Final = 1000
+_WORDS: Final = {"str": "TEXT", "path": "PATH", "file": "FILE", "int": "N", "float": "NUMBER"}
+_LONGEST_WORD: Final = 40
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
@@ -30,8 +33,15 @@ class _Unexpected(Exception):  # noqa: N818 - it carries one
 class Group(TyperGroup):
     """A group of commands whose exceptions reach `exit_code_of` unchanged, and whose help has whole sentences.
 
-    What typer does not understand becomes a ConfigError: a line with the command, and a hint.
+    What typer does not understand becomes a ConfigError: a line with the command, and a hint. The help has no words of
+    Python's for the types of options.
     """
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer's own types are private
+        found = super().get_command(ctx, cmd_name)
+        for parameter in getattr(found, "params", ()):
+            parameter.display_type_rich = partial(_plain_type, parameter.display_type_rich)
+        return found
 
     def make_context(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         with _told_as_input():
@@ -57,6 +67,16 @@ class Group(TyperGroup):
             raise _Unexpected from error
         except Abort as error:
             raise KeyboardInterrupt from error
+
+
+def _plain_type(shown_type: Callable[..., Any], ctx: Any) -> str:  # noqa: ANN401 - typer's own types are private
+    """The word for an option's value: `<list[str]>` is TEXT. Choices too long for a line are a NAME."""
+    shown = str(shown_type(ctx=ctx) or "")
+    if not shown.startswith("<"):
+        return shown  # the command's own word
+    word = shown.strip("<>").removeprefix("list[").removesuffix("]").removesuffix(" range")
+    plain = _WORDS.get(word.lower(), word)
+    return plain if len(plain) <= _LONGEST_WORD else "NAME"
 
 
 @contextmanager

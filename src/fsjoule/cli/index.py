@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.importer import ImportReport, Progress, Watcher
     from fsjoule.store.index.run_rows import Fault
 
+_METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
@@ -135,7 +136,7 @@ def series(
     key: Annotated[str | None, typer.Argument(help="A series, by its key or the start of it.")] = None,
     index: Location = DEFAULT_LOCATION,
     by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
-    metric: Annotated[list[Metric] | None, typer.Option("--metric", help="Figure to show; may be repeated.")] = None,
+    metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
