@@ -38,7 +38,7 @@ from fsjoule.verdicts.trend.trend import trend_of
 MODES = [(size, dark) for size in (DESK, PHONE) for dark in (False, True)]
 PAGES = (
     *("answered", "aborted", "kernels", "forty", "alone", "invalid", "gated", "advised"),
-    *("compare", "gate", "advice", "trends"),
+    *("compare", "gate", "advice", "trends", "one boot", "many"),
 )
 
 
@@ -70,6 +70,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     asked = advise(evidence([advised, cuts]), *profile_of("logger"))
     found["advice"] = here / "advice.html"
     found["advice"].write_text(advice_page(asked), encoding="utf-8")
+    many = {f"ext4 (option_{'x' * n}={n})": PLAIN for n in range(20)}
+    cut = write_cuts(here / "many", "m2", dict.fromkeys(many, (1, 0, 2)))
+    found["many"] = here / "many.html"
+    crowd = evidence([write_parts(here / "many", "m1", many, boots=2), cut])
+    found["many"].write_text(advice_page(advise(crowd, *profile_of("logger"))), encoding="utf-8")
+    alone = write_kernels(here / "one", speeds=speeds, boots=1)
+    with Sources("") as sources:
+        baseline, candidate = (sources.side(f"{kernel}@{alone}", Where(), tuple(Metric)) for kernel in speeds)
+    found["one boot"] = here / "one.html"
+    found["one boot"].write_text(comparison_page(compare_sides(baseline, candidate), found["one boot"]), "utf-8")
     with open_index(str(here / "index.sqlite"), create=True) as index:
         import_runs(index, [here])
         by_time, by_kernel = (trend_of(index, Where(), order=order, all_names=True) for order in Order)

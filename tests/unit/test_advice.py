@@ -16,6 +16,7 @@ from results_factory import LAB, METER
 
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.report.advice.text import print_advice
+from fsjoule.report.advice.words import headline, relations
 from fsjoule.report.run import write_report
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import advise
@@ -360,3 +361,15 @@ def test_a_run_with_too_little_advises_nothing(tmp_path: Path) -> None:
     }
     for why, run in runs.items():
         assert 'id="advice"' not in write_report(run).read_text(), why
+
+
+def test_a_headline_of_many_filesystems_names_the_first(tmp_path: Path) -> None:
+    many = {f"ext4 (stripe={n})": PLAIN for n in range(20)}
+    write_parts(tmp_path, "aaaaaa", many, boots=2)
+    write_cuts(tmp_path, "bbbbbb", dict.fromkeys(many, (1, 0)))
+    asked = advise(evidence([tmp_path]), *profile_of("logger"))
+    told = headline(asked)
+    assert "ext4 (stripe=0), ext4 (stripe=1), ext4 (stripe=2), ext4 (stripe=3) and 16 others" in told
+    assert "but 20 of them lost files in power cuts" in told
+    assert len(told) < 300
+    assert all(len(text) < 300 for _, text in relations(asked))

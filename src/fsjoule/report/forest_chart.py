@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +12,7 @@ import altair as alt
 from fsjoule.model.metrics import Metric
 from fsjoule.report import style
 from fsjoule.report.svg import Rows, draw, specification, stacked
+from fsjoule.report.table import shortened
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.finding import Finding, important_first
 
@@ -77,7 +79,11 @@ def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
     scale = alt.Scale(domain=_domain(rows, matters), nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
-    y = alt.Y("series:N", sort=names, title=None, axis=alt.Axis(labelLimit=_LABEL, minExtent=room, domain=False))
+    # Long names differ at their ends, which Vega would cut off.
+    short = {name: shortened(name, int(_LABEL / _LETTER)) for name in names}
+    label = f"{json.dumps(short)}[datum.value]"
+    axis_of_names = alt.Axis(labelExpr=label, labelLimit=_LABEL, minExtent=room, domain=False)
+    y = alt.Y("series:N", sort=names, title=None, axis=axis_of_names)
     outcomes = list(_COLOURS)
     colour = alt.Color(
         "outcome:N",

@@ -41,7 +41,7 @@ def figures_table(advice: Advice) -> Table:
         for one in advice.figures
     ]
     heads = (_FILESYSTEM, *(column for column, _, _ in used))
-    return Table("A day and a year", advice.evidence.simulated, heads, tuple(rows))
+    return Table("A day and a year", advice.evidence.simulated, heads, tuple(rows) if used else ())
 
 
 def _in_ms(estimate: Estimate | None) -> Estimate | None:

@@ -32,6 +32,10 @@ UNITS: Final = {
 _MS: Final = 1e3
 _WHOLE: Final = 100
 _SMALLEST: Final = 1e-3
+# Of 40 filesystems a sentence names the first; the table has all.
+_MOST_NAMED: Final = 6
+_FIRST_NAMED: Final = 4
+_MOST_PAIRS: Final = 15  # those of six filesystems
 
 
 def title(advice: Advice) -> str:
@@ -93,8 +97,11 @@ def _group(axes: Sequence[Axis], group: Sequence[Figures]) -> str:
     """`ext4:nobarrier (the least energy, 38.5 J a day; but it lost files in 10 of 10 power cuts)`."""
     alone = group[0] if len(group) == 1 else None
     for_it = [_best(axis, alone) for axis in axes]
-    against = [f"but {_losing(one, named=alone is None)}" for one in group if _losing(one)]
-    names = " or ".join(one.label for one in group) if axes else _listed([one.label for one in group])
+    losing = [one for one in group if _losing(one)]
+    against = [f"but {_losing(one, named=alone is None)}" for one in losing]
+    if len(against) > _MOST_NAMED:
+        against = [f"but {len(losing)} of them lost files in power cuts"]
+    names = _listed([one.label for one in group], "or" if axes else "and")
     return f"{names}{_told('; '.join((*for_it, *against)))}"
 
 
@@ -157,7 +164,7 @@ def _relations(here: Sequence[Relation], criteria: Criteria) -> Iterable[str]:
     for label, others in sorted(less.items(), key=lambda item: -len(item[1])):
         yield f"{label} is less than {_listed(others)}"
     if same := [f"{one.one} and {one.other}" for one in here if one.same]:
-        yield f"within {100 * criteria.smallest_effect:g} %: {', '.join(same)}"
+        yield f"within {100 * criteria.smallest_effect:g} %: {_pairs(same)}"
     yield from _open([one for one in here if one.less is None and not one.same], of=len(here))
 
 
@@ -167,7 +174,7 @@ def _open(here: Sequence[Relation], *, of: int) -> Iterable[str]:
     for one in here:
         by_need.setdefault(_more(one), []).append(f"{one.one} and {one.other}")
     for need, pairs in by_need.items():
-        which = "no two" if len(pairs) == of > 1 else ", ".join(pairs)
+        which = "no two" if len(pairs) == of > 1 else _pairs(pairs)
         yield f"{which} can be told apart{need}" if len(pairs) == of > 1 else f"{which} cannot be told apart{need}"
 
 
@@ -287,5 +294,12 @@ def _traffic(mib_per_day: float, block_kib: int, random_share: float) -> str:
     return f"{mib_per_day:g} MiB a day in blocks of {block_kib} KiB, {100 * random_share:g} % at random"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(names: Sequence[str], joined: str = "and") -> str:
+    """`a, b and c`; the first of many."""
+    if len(names) > _MOST_NAMED:
+        names = [*names[:_FIRST_NAMED], counted(len(names) - _FIRST_NAMED, "other")]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {joined} {names[-1]}"
+
+
+def _pairs(pairs: Sequence[str]) -> str:
+    return ", ".join(pairs) if len(pairs) <= _MOST_PAIRS else counted(len(pairs), "pair")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations
 from typing import Final
@@ -68,14 +68,20 @@ class Advice:
     criteria: Criteria
     weights: Mapping[Axis, float]
     scores: tuple[Score, ...]
+    # By axis and label: pages of 40 filesystems ask thousands of relations thousands of times.
+    _less: Mapping[tuple[Axis, str], list[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        less: dict[tuple[Axis, str], list[str]] = {}
+        for one in self.relations:
+            if one.less is not None:
+                more = one.other if one.less == one.one else one.one
+                less.setdefault((one.axis, more), []).append(one.less)
+        object.__setattr__(self, "_less", less)
 
     def less(self, axis: Axis, label: str) -> tuple[str, ...]:
         """The filesystems that were told to be less than this one."""
-        return tuple(
-            r.less
-            for r in self.relations
-            if r.axis is axis and label in (r.one, r.other) and r.less not in (None, label)
-        )
+        return tuple(self._less.get((axis, label), ()))
 
     def first(self, axis: Axis) -> tuple[Figures, ...]:
         """The filesystems with this figure that none was told to be less than, the lowest first."""
