@@ -17,13 +17,13 @@ from fsjoule.errors import (
     PlaceHeldError,
     PlaceLostError,
 )
-from fsjoule.lab import read_environment
+from fsjoule.lab import read_environment, wanted_place
 from fsjoule.runs.request import Choice, choose
 
 ENVIRONMENTS = Path(__file__).parents[2] / "env"
 
 
-def chosen(boards: int, environment: str = "deterministic.yaml") -> Choice:
+def chosen(boards: int, environment: str = "deterministic.yaml", wait: str | None = None) -> Choice:
     return choose(
         suite_name="quick",
         filesystems="ext4",
@@ -32,7 +32,7 @@ def chosen(boards: int, environment: str = "deterministic.yaml") -> Choice:
         provision=None,
         results=Path("results"),
         seed=1,
-        environment=read_environment(ENVIRONMENTS / environment),
+        environment=read_environment(ENVIRONMENTS / environment, wanted_place(None, wait, None)),
         boards=boards,
     )
 
@@ -52,6 +52,13 @@ def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.Mo
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
     with pytest.raises(ConfigError, match="a coordinator is given"):
         chosen(2)
+
+
+def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LG_COORDINATOR", raising=False)
+    assert chosen(1, wait="5m").boards == 1
+    with pytest.raises(ConfigError, match="waits for nobody's place"):
+        chosen(2, wait="5m")
 
 
 @pytest.mark.parametrize(

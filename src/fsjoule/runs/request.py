@@ -144,6 +144,11 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             f"--boards {boards}: it brings up a lab for each board, but a coordinator is given",
             hint="unset LG_COORDINATOR, or use one board",
         )
+    if environment.wanted.reserves:
+        raise ConfigError(
+            f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
+            hint="leave out --place-tag, --wait and --priority",
+        )
     return boards
 
 
