@@ -211,7 +211,9 @@ def _start(session: Session) -> None:
     try:
         session.start()
     except FsjouleError as error:
-        pytest.exit(str(error), returncode=error.exit_code)
+        # pytest would frame the message with exclamation marks, hint and all.
+        session.say(f"ERROR: {error}")
+        pytest.exit("nothing was measured", returncode=error.exit_code)
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None
 
