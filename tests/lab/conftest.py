@@ -26,7 +26,8 @@ def module_state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
 def _use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(directory))
     # A coordinator that the developer has at hand is not the test's.
-    for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV"):
+    # Nor is the time at which make began.
+    for name in ("LG_COORDINATOR", "LG_PLACE", "LG_ENV", "FSJOULE_SETUP_STARTED"):
         monkeypatch.delenv(name, raising=False)
     return directory
 

@@ -283,7 +283,7 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
         wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "it lives")
         simulator = [record.meter_program, "--stream-link", str(links[0]), "--marks-link", str(links[1])]
         simulator += ["--feed", str(devices / "feed"), "--serial-number", "OTHER", "--shunt-uohm", "50000"]
-        closing.callback(process.stop, process.start(simulator))
+        closing.callback(process.stop, process.start(simulator, log=tmp_path / "other.log"))
         output = bench.finish()
     assert bench.process.returncode == 4, output
     ours = meter_serial(LabPaths.of("virtual"))
