@@ -26,9 +26,9 @@ from bench_runs import (
 )
 from interruptible import interruptible
 from lab_leftovers import assert_nothing_left
-from meter_desk import wait
 
 from fsjoule.host import process
+from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.model import MIB, FioWorkload, Ina219Trace, RunStatus
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.results import write_results
@@ -279,8 +279,10 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
         links = [devices / "meter", devices / "marks"]
         for link in links:
             link.unlink()
-        os.kill(pid, signal.SIGKILL)
-        wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "it lives")
+        meter = ProcessRef.of(pid)
+        assert meter is not None
+        meter.send(signal.SIGKILL)
+        assert wait_gone([meter], TIMEOUT_S) == []
         simulator = [record.meter_program, "--stream-link", str(links[0]), "--marks-link", str(links[1])]
         simulator += ["--feed", str(devices / "feed"), "--serial-number", "OTHER", "--shunt-uohm", "50000"]
         closing.callback(process.stop, process.start(simulator, log=tmp_path / "other.log"))

@@ -22,7 +22,8 @@ from meter_wire import INFO, frame, info, samples
 from fsjoule.errors import MeterError
 from fsjoule.host import process
 from fsjoule.lab import MeterDriver, meter
-from fsjoule.meter.links.streams import PortHeldError
+from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.links.streams import NetworkStream, PortHeldError
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.model import MarkSource
@@ -140,6 +141,28 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
     assert trace.lost > 0
     assert trace.counts.expected == trace.ticks[-1] - trace.ticks[0] + 1
     assert driver.counters.lost > 0
+
+
+def test_a_meter_behind_a_connection_that_ser2net_left_open_is_found_again(bench: _Bench) -> None:
+    """ser2net keeps the connection of a terminal that is lost while bytes for it wait: two times out of three here."""
+    bench.start_ser2net(telnet=False)
+    receiver = Receiver(lambda: NetworkStream("127.0.0.1", bench.port, telnet=False))
+    bench.closing.callback(receiver.close)
+    before = None
+    for _ in range(5):
+        meter = bench.start_meter()
+        wait(lambda: _stream(receiver) not in (None, before), "the receiver waits for the terminal that is gone")  # noqa: B023
+        before = _stream(receiver)
+        receiver.send(b"a command")
+        bench.stream.unlink()
+        process.stop(meter)
+
+
+def _stream(receiver: Receiver) -> int | None:
+    try:
+        return receiver.wait_info().status.stream_id
+    except MeterError:
+        return None
 
 
 def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:

@@ -297,7 +297,8 @@ class Receiver:
             now_s = time.monotonic()
             self._connected_s = now_s
             if not data:
-                self._look_into_silence(stream, now_s)
+                if self._look_into_silence(stream, now_s):
+                    return
                 continue
             with self._news:
                 self._heard_s = now_s
@@ -308,9 +309,10 @@ class Receiver:
                 self._news.notify_all()
             self._look_for_others(stream, frames, now_s)
 
-    def _look_into_silence(self, stream: Stream, now_s: float) -> None:
-        """Raise PortHeldError if another program reads the port: it may get everything."""
-        if now_s - max(self._heard_s, self._looked_s) > _LOOK_S:
+    def _look_into_silence(self, stream: Stream, now_s: float) -> bool:
+        """Whether to connect again. Raise PortHeldError if another program reads the port: it may get everything."""
+        look = now_s - max(self._heard_s, self._looked_s) > _LOOK_S
+        if look:
             self._looked_s = now_s
             stream.raise_if_shared()
             if self._stray_watch.intact:
@@ -319,6 +321,7 @@ class Receiver:
                     hint=f"{_WHO_READS}; otherwise switch the meter off and on",
                 )
         self._warn_of_silence()
+        return look and stream.reconnects
 
     def _warn_of_silence(self) -> None:
         if not self._warned and time.monotonic() - self._heard_s > _SILENCE_S:

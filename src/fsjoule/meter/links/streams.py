@@ -46,7 +46,9 @@ _ESCAPE: Final = bytes((_IAC,))
 
 
 class Stream(Protocol):
-    """Bytes from the meter."""
+    """Bytes from the meter. `reconnects`: its connection may be why it is silent, and a new one costs nothing."""
+
+    reconnects: bool
 
     def read(self, timeout_s: float) -> bytes:
         """The bytes that arrive within `timeout_s`. Raises OSError when the other side is gone."""
@@ -120,6 +122,9 @@ def _answer(command: int, option: int) -> bytes:
 
 class NetworkStream:
     """A port that ser2net serves, raw or with `telnet`."""
+
+    # ser2net may keep a connection open whose terminal is gone, and then serves the port again only after its end.
+    reconnects = True
 
     def __init__(self, host: str, port: int, *, telnet: bool) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
@@ -197,6 +202,8 @@ class TtyStream:
     Raises PortHeldError if another program has it open. A lock (flock, which pyserial and picocom heed) and TIOCEXCL
     (which the kernel enforces for all but root) keep later programs out. Pseudo terminals get only the lock.
     """
+
+    reconnects = False
 
     def __init__(self, path: str, speed: int = SPEED) -> None:
         if held_by := _held(path):
