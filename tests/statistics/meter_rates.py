@@ -24,6 +24,8 @@ from output import Report, arguments
 HZ: Final = (100, 250, 300, 1000)
 # The rates that the meter has, and the times of its chip's conversions of shunt and bus there (meter/lib/src/ina219.c).
 CONVERSIONS_US: Final = {
+    100: (8 * 532, 8 * 532),
+    125: (4 * 532, 4 * 532),
     160: (4 * 532, 4 * 532),
     200: (4 * 532, 4 * 532),
     250: (2 * 532, 2 * 532),
@@ -89,6 +91,20 @@ def trial(
     return float(watts.mean()) / load.mean_w - 1, float(np.hypot(CALIBRATED, noise_w / load.mean_w))
 
 
+def windows(
+    rate_hz: int, hz: int, *, trials: int, seconds: float, seed: int, dither: bool = False
+) -> npt.NDArray[np.float64]:
+    """The trials of one rate and one HZ: error and standard uncertainty, shape (trials, 2)."""
+    rng = np.random.default_rng([seed, rate_hz, hz])
+    return np.array([trial(rate_hz, hz, seconds, rng, dither=dither) for _ in range(trials)])
+
+
+def covered(rate_hz: int, hz: int, *, trials: int, seconds: float, seed: int) -> float:
+    """The share of windows whose error is within k=2."""
+    drawn = windows(rate_hz, hz, trials=trials, seconds=seconds, seed=seed)
+    return float(np.mean(np.abs(drawn[:, 0]) <= 2 * drawn[:, 1]))
+
+
 def main() -> None:
     parser = arguments(str(__doc__), trials=1000)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of the window")
@@ -98,10 +114,7 @@ def main() -> None:
     report = Report("Loads in step with the kernel's tick", settings)
     for rate_hz in CONVERSIONS_US:
         for hz in HZ:
-            rng = np.random.default_rng([options.seed, rate_hz, hz])
-            drawn = np.array(
-                [trial(rate_hz, hz, options.seconds, rng, dither=options.dither) for _ in range(options.trials)]
-            )
+            drawn = windows(rate_hz, hz, **settings)
             sizes = np.abs(drawn[:, 0])
             report.rows.append(
                 {

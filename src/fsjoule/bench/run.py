@@ -28,6 +28,7 @@ from fsjoule.errors import (
     StorageError,
 )
 from fsjoule.filesystems import filesystem
+from fsjoule.meter.energy.kernel_tick import tick_notes
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
@@ -190,6 +191,8 @@ class Bench:
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
         self._check_meter(evidence.trace)
+        if evidence.trace is not None:
+            evidence.notes += tick_notes(evidence.trace.info, facts.tick_hz)
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
         measurement = judge(
@@ -271,6 +274,9 @@ class Bench:
                 run = dataclasses.replace(
                     run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
                 )
+                # Before hours are measured; each measurement has the note, too.
+                for note in tick_notes(run.meter, board.tick_hz) if run.meter else ():
+                    self.say(f"warning: {note}")
             self._asked_in = self._boots.count
         if image not in run.images:
             run = dataclasses.replace(run, images=(*run.images, image))

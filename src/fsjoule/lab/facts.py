@@ -10,6 +10,14 @@ from fsjoule.ports import Shell
 
 _SECTOR_BYTES: Final = 512
 _KIB: Final = 1024
+_TIMERS: Final = (r"^now at (\d+) nsecs", r"^jiffies: (\d+)")
+# The values of HZ in Linux: kernel/Kconfig.hz, and those of single architectures.
+_TICKS_HZ: Final = (100, 128, 200, 250, 256, 300, 500, 1000, 1024)
+_WRAPS_AFTER_S: Final = 300
+_HALF_COUNT: Final = 2**31
+# Ticks begin after time does, and a virtual machine's host may stop one of the two.
+_TICKS_LATE_S: Final = 0.1
+_TICKS_DRIFT: Final = 0.001
 
 
 def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
@@ -29,7 +37,28 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
         storage_bytes=int(sectors or 0) * _SECTOR_BYTES,
         storage_bus=_bus(shell, card_device),
         root_filesystem=_root_filesystem(_read(shell, "/proc/mounts")),
+        tick_hz=tick_hz(shell.run(["grep", "-m", "2", "-E", "^(now|jiffies)", "/proc/timer_list"]).stdout),
     )
+
+
+def tick_hz(timers: str) -> int:
+    """How often the kernel ticks a second (CONFIG_HZ), from its time and its count of ticks; 0 if it is not known.
+
+    `timers` are the lines `now at N nsecs` and `jiffies: N` of /proc/timer_list. Every kernel has them, a configuration
+    in /proc or /boot has not, and `getconf CLK_TCK` is 100 whatever HZ is. The count begins 300 seconds before it
+    wraps at 32 bits (include/linux/jiffies.h), so that in that moment it tells nothing.
+    """
+    now, count = (re.search(pattern, timers, re.MULTILINE) for pattern in _TIMERS)
+    if now is None or count is None:
+        return 0
+    since_wrap_s = int(now[1]) * 1e-9 - _WRAPS_AFTER_S
+    allowed_s = _TICKS_LATE_S + _TICKS_DRIFT * abs(since_wrap_s)
+    fitting = [
+        hz
+        for hz in _TICKS_HZ
+        if abs((int(count[1]) - hz * since_wrap_s + _HALF_COUNT) % (2 * _HALF_COUNT) - _HALF_COUNT) <= hz * allowed_s
+    ]
+    return fitting[0] if len(fitting) == 1 else 0
 
 
 def _read(shell: Shell, path: str) -> str:

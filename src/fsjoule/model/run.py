@@ -87,7 +87,10 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BoardFacts:
-    """The board's report about itself. `kernel_release` is `uname -r`; `storage` names the card (mmc name, size)."""
+    """The board's report about itself. `kernel_release` is `uname -r`; `storage` names the card (mmc name, size).
+
+    `tick_hz` is how often its kernel ticks a second (CONFIG_HZ), 0 if it is not known.
+    """
 
     name: str
     machine: str
@@ -100,6 +103,7 @@ class BoardFacts:
     storage_bytes: int
     storage_bus: str
     root_filesystem: str
+    tick_hz: int = 0
 
 
 class KernelOrigin(StrEnum):

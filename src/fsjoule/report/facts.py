@@ -250,6 +250,7 @@ def _kernel_facts(kernel: KernelFacts, board: BoardFacts | None) -> list[Fact]:
         ("from", kernel.origin.value),
         ("release", kernel.release),
         ("the board says", says),
+        ("tick", f"{board.tick_hz} a second (HZ)" if board and board.tick_hz else ""),
         ("package", kernel.package),
         ("git describe", kernel.git_describe),
         ("image, device tree and modules, SHA-256", kernel.digest),

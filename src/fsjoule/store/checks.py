@@ -42,7 +42,12 @@ def check_run(run: Run) -> None:
         _refuse(_too_long((entry.kernel, entry.filesystem, entry.suite, entry.storage)))
         _check_workload(entry.workload)
     for name, board in run.boards.items():
-        sizes = {"cpus": board.cpus, "memory": board.memory_bytes, "storage": board.storage_bytes}
+        sizes = {
+            "cpus": board.cpus,
+            "memory": board.memory_bytes,
+            "storage": board.storage_bytes,
+            "tick_hz": board.tick_hz,
+        }
         _refuse(_negative(f"boards.{name}", **sizes))
         _refuse(_too_long((board.name, board.storage, board.kernel_release)))
     for fault in run.faults:
