@@ -24,7 +24,7 @@ static const char usage[] =
 	"  --load VOLTS,AMPERES    a constant load instead of a feed\n"
 	"  --replay PATH           records as in a feed, one after the other; the stream goes to stdout\n"
 	"  --follow PATH           FIFO in which a board says, in its own time, what it draws and what it marks\n"
-	"  --rate-hz N             samples a second, 100 to 2000, a divisor of a million (1000)\n"
+	"  --rate-hz N             samples a second, 100 to 2000, a divisor of a million (625)\n"
 	"  --range-mv N            full scale of the shunt voltage: 40, 80, 160 or 320 (80)\n"
 	"  --shunt-uohm N          shunt resistor in microohm, 1000 to 1000000 (100000)\n"
 	"  --storage PATH          file that keeps saved settings, which go before these options\n"
@@ -237,7 +237,7 @@ bool options_parse(struct options *options, int argc, char **argv)
 	int index = 0;
 
 	*options = (struct options){
-		.settings = {.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV},
+		.settings = FSJ_SETTINGS_DEFAULT,
 		.serial_number = "SIM0",
 	};
 	while ((option = getopt_long(argc, argv, "", names, &index)) != -1) {

@@ -19,7 +19,7 @@ bool identity_simulated(void)
 
 struct fsj_settings identity_settings(void)
 {
-	return (struct fsj_settings){.rate_hz = 1000, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV};
+	return (struct fsj_settings)FSJ_SETTINGS_DEFAULT;
 }
 
 const char *identity_serial_number(void)

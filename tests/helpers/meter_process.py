@@ -177,14 +177,15 @@ def check_energy(trace: Ina219Trace) -> None:
 
 def check_order(frames: list[Frame]) -> None:
     """Marks and samples are in the order of their times, to one tick."""
-    newest_us = 0
+    newest_us = 0.0
+    tick_us = infos(frames)[0].info.tick_us
     for frame in frames:
         if isinstance(frame, MarkFrame):
-            assert frame.time_us > newest_us - 1000
+            assert frame.time_us > newest_us - tick_us
             newest_us = frame.time_us
         elif isinstance(frame, SamplesFrame):
-            assert frame.first_time_us >= newest_us - 1000
-            newest_us = frame.first_time_us + 1000 * frame.count
+            assert frame.first_time_us >= newest_us - tick_us
+            newest_us = frame.first_time_us + tick_us * frame.count
 
 
 def last_stream(frames: list[Frame]) -> Ina219Trace:

@@ -67,7 +67,9 @@ def bench(module_state: Path) -> Generator[_Bench]:
             with acquired_place(handle.place, say=print):
                 environment_class: Any = Environment
                 labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
-                yield _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
+                bench = _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
+                bench.meter.set_rate(1000)  # with which the loads of these tests are in step, or not
+                yield bench
                 labgrid.cleanup()
                 forget_coordinator()
     finally:

@@ -79,7 +79,7 @@ def desk_of(_name: str) -> Generator[Desk]:
 def test_info_tells_what_the_meter_is_and_what_follows_from_it(desk: Desk, fsjoule: CommandLine) -> None:
     desk.start_meter("--serial-number", "DESK 1", "--range-mv", "40", "--storage", str(desk.devices / "flash"))
     text = fsjoule("meter", "info").out
-    for part in ("DESK 1  simulated", "1000 a second; shunt 12 bits, bus 11 bits", "40 mV: up to 0.4 A", "never"):
+    for part in ("DESK 1  simulated", "625 a second; shunt 12 bits, bus 12 bits", "40 mV: up to 0.4 A", "never"):
         assert part in text
     assert re.search(r"uncertainty +\d\.\d+ mW, 0\.\d+% at 5 V, 0\.25 A", text)
     assert "not calibrated yet: zero, gain" in text
@@ -173,7 +173,7 @@ def test_settings_that_cannot_be_are_refused_with_those_that_can(desk: Desk, fsj
         done = fsjoule("meter", "set", *options)
         assert done.code == 2
         assert re.search(complaint, done.err), done.err
-    assert fsjoule("meter", "info", "--json").document["rate_hz"] == 1000
+    assert fsjoule("meter", "info", "--json").document["rate_hz"] == 625
 
 
 def test_a_stopped_meter_is_said_to_be(desk: Desk, fsjoule: CommandLine) -> None:

@@ -64,7 +64,7 @@ def test_records_samples_and_marks_up_to_the_call(bench: _Bench, network: bool) 
     driver = bench.driver(network=network)
     info = driver.info()
     assert info.simulated
-    assert info.rate_hz == 1000
+    assert info.rate_hz == 625
     driver.arm()
     bench.mark("S1")
     time.sleep(0.5)
@@ -368,7 +368,7 @@ def test_ser2net_serves_two_and_neither_loses_anything(bench: _Bench, caplog: py
         second.arm()
         time.sleep(4.5)  # two spans in which bytes could go astray
         counts = [driver.disarm().counts for driver in (first, second)]
-    assert all(c.received > 4000 and (c.missed, c.lost) == (0, 0) for c in counts)
+    assert all(c.received > 2500 and (c.missed, c.lost) == (0, 0) for c in counts)
     assert caplog.text == ""
 
 

@@ -22,6 +22,8 @@ from fsjoule.virtual.lab import programs
 LED = "/sys/class/leds/fsjoule-mark/brightness"
 
 _MS = 1_000_000
+# A tick for each record of a feed.
+KILOHERTZ = ("--rate-hz", "1000")
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +41,15 @@ def test_a_constant_load(program: Path, tmp_path: Path) -> None:
         frames = reader.read_until(lambda frames: len(infos(frames)) >= 2)
     trace = reader.trace()
     info = trace.info
-    assert (info.serial_number, info.simulated, info.rate_hz, info.shunt_uohm) == ("BENCH-7", True, 1000, 100_000)
+    assert (info.serial_number, info.simulated, info.rate_hz, info.shunt_uohm) == ("BENCH-7", True, 625, 100_000)
     assert trace.power_w.tolist() == pytest.approx([1.25] * len(trace.ticks))
     assert np.diff(trace.ticks).tolist() == [1] * (len(trace.ticks) - 1)
-    assert np.diff(trace.times_us).tolist() == [1000] * (len(trace.ticks) - 1)
+    assert np.diff(trace.times_us).tolist() == [1600] * (len(trace.ticks) - 1)
     assert (trace.missed, trace.lost, trace.faults) == (0, 0, ())
     check_energy(trace)
     counters = reader.decoder.counters
     assert (counters.damaged, counters.lost, counters.duplicates, counters.unknown) == (0, 0, 0, 0)
-    assert {(frame.info.adc_config, frame.status.sampling) for frame in infos(frames)} == {(0x091F, True)}
+    assert {(frame.info.adc_config, frame.status.sampling) for frame in infos(frames)} == {(0x099F, True)}
 
 
 def test_another_shunt_and_rate(program: Path, tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_edges_of_the_pin_come_in_order_with_marks_of_the_line(program: Path, tm
 
 
 def test_what_nobody_reads_is_dropped_whole_and_counted(program: Path, tmp_path: Path) -> None:
-    with running(program, tmp_path, "--load", "5.0,0.25") as simulator:
+    with running(program, tmp_path, "--load", "5.0,0.25", *KILOHERTZ) as simulator:
         with simulator.reader() as first:
             first.read_samples(40)
         time.sleep(1.0)
@@ -191,7 +193,10 @@ def _write(feed: FeedWriter, begin_ns: int, amperes: list[float]) -> int:
 def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
     feed = FeedWriter(tmp_path / "feed")
     steps = [0.2] * 400 + [0.4] * 500 + [0.1] * 300 + [0.0]
-    with running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
+    with (
+        running(program, tmp_path, "--feed", str(tmp_path / "feed"), *KILOHERTZ) as simulator,
+        simulator.reader() as reader,
+    ):
         begin_ns = time.monotonic_ns() + 200 * _MS
         feed.append(begin_ns, 0.0, 0.0)
         _write(feed, begin_ns, steps)
@@ -212,7 +217,10 @@ def test_a_feed_gives_the_values(program: Path, tmp_path: Path) -> None:
 
 def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, tmp_path: Path) -> None:
     feed = FeedWriter(tmp_path / "feed")
-    with running(program, tmp_path, "--feed", str(tmp_path / "feed")) as simulator, simulator.reader() as reader:
+    with (
+        running(program, tmp_path, "--feed", str(tmp_path / "feed"), *KILOHERTZ) as simulator,
+        simulator.reader() as reader,
+    ):
         last_ns = time.monotonic_ns()
         feed.append(last_ns, 0.0, 0.0)
         for _ in range(10):
@@ -227,7 +235,10 @@ def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, t
 
 
 def test_without_a_feed_there_is_no_current(program: Path, tmp_path: Path) -> None:
-    with running(program, tmp_path, "--feed", str(tmp_path / "absent")) as simulator, simulator.reader() as reader:
+    with (
+        running(program, tmp_path, "--feed", str(tmp_path / "absent"), *KILOHERTZ) as simulator,
+        simulator.reader() as reader,
+    ):
         assert set(values(reader.read_samples(1000))) == {(0, 0)}
         feed = FeedWriter(tmp_path / "absent")
         _write(feed, time.monotonic_ns(), [0.2] * 1000)

@@ -168,7 +168,7 @@ def test_a_link_that_another_left_is_not_taken_for_this_meters(program: Path, tm
             (own / name).symlink_to((other / name).readlink())
         with running(program, own, "--load", "5.0,0.25") as simulator, simulator.reader() as found:
             found.read_samples(10)
-            assert found.info().info.rate_hz == 1000
+            assert found.info().info.rate_hz == 625
 
 
 def test_without_storage_nothing_is_saved(program: Path, tmp_path: Path) -> None:

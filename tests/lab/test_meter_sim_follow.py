@@ -109,7 +109,7 @@ def _opened(fifo: Path) -> int:
 @contextmanager
 def following(program: Path, folder: Path) -> Generator[Follower]:
     os.mkfifo(folder / "fifo")
-    argv = [program, "--follow", folder / "fifo", "--stream-link", folder / "stream"]
+    argv = [program, "--follow", folder / "fifo", "--stream-link", folder / "stream", "--rate-hz", "1000"]
     running = process.start(argv, log=folder / "log")
     try:
         deadline = time.monotonic() + LIMIT_S

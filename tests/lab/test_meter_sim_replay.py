@@ -39,7 +39,7 @@ def _records(begin_ns: int, amperes: list[float]) -> bytes:
 
 def test_a_replay_has_every_tick_of_the_file(program: Path) -> None:
     amperes = [0.2 + 0.0001 * (number // 50 % 2000) for number in range(60_000)]
-    trace, stream = _replay(program, _records(-(10**15), amperes))
+    trace, stream = _replay(program, _records(-(10**15), amperes), "--rate-hz", "1000")
     assert (trace.missed, trace.lost) == (0, 0)
     assert trace.ticks.tolist() == list(range(60_000))
     assert trace.times_us.tolist() == list(range(0, 60_000_000, 1000))
@@ -48,7 +48,7 @@ def test_a_replay_has_every_tick_of_the_file(program: Path) -> None:
     # The last frame carries the energy of all samples.
     assert trace.checkpoint_ticks[-1] == 60_000
     # The same again but for what is drawn at random at every start: the stream's number.
-    again = _replay(program, _records(-(10**15), amperes))[1]
+    again = _replay(program, _records(-(10**15), amperes), "--rate-hz", "1000")[1]
     frames = [FrameDecoder().feed(data) for data in (stream, again)]
     without_infos = [[frame for frame in each if not isinstance(frame, InfoFrame)] for each in frames]
     assert without_infos[0] == without_infos[1]

@@ -38,6 +38,9 @@ struct fsj_settings {
 	struct fsj_calibration calibration;
 };
 
+/** A meter's settings until others are saved. docs/adr/0026-625-samples-a-second.md says why it has this rate. */
+#define FSJ_SETTINGS_DEFAULT {.rate_hz = 625, .shunt_uohm = 100000, .range = FSJ_INA219_RANGE_80MV}
+
 /** Bytes of a record as it is stored. */
 #define FSJ_RECORD_BYTES 64u
 #define FSJ_RECORD_SLOTS 2u
