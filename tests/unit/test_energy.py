@@ -39,6 +39,7 @@ PERFECT = Ina219(
     reference=0,
     mark_s=0,
     sample_s=0,
+    shift_s=0,
     ohm=0.1,
 )
 REAL = dataclasses.replace(INFO, simulated=False)
@@ -250,7 +251,7 @@ def test_uncertainty_of_a_meter_without_calibration() -> None:
     assert budget.offset_mj == pytest.approx(2500 * offset_v / 25e-3 / SQRT3)
     assert budget.shunt_rounding_mj == pytest.approx(2500 * 5e-6 / 25e-3 / SQRT3)
     assert budget.bus_rounding_mj == pytest.approx(2500 * 4e-3 / 5 / SQRT3)
-    assert budget.marks_mj == pytest.approx(1250 * math.sqrt(2) * 10 / 115200 / SQRT3)
+    assert budget.marks_mj == pytest.approx(1250 * math.sqrt(2) * 50e-6 / SQRT3)
     assert (budget.slack_mj, budget.gaps_mj, budget.idle_mj, budget.sampling_mj) == (0, 0, 0, 0)
     assert result.gross_mj.uncertainty == pytest.approx(
         math.hypot(*(getattr(budget, field.name) for field in dataclasses.fields(budget)))
@@ -313,16 +314,16 @@ def test_rounding_follows_the_converters(adc_config: int, shunt_v: float, bus_v:
 
 def test_a_mark_is_as_late_as_its_way_is_long() -> None:
     sources = (MarkSource.RISING, MarkSource.FALLING, MarkSource.LINE, MarkSource.HOST)
-    assert [Ina219.of(REAL, source).mark_s for source in sources] == [50e-6, 50e-6, 10 / 115200, 5e-3]
+    assert [Ina219.of(REAL, source).mark_s for source in sources] == [50e-6, 50e-6, 50e-6, 5e-3]
     assert [Ina219.of(INFO, source).mark_s for source in sources] == [2e-3, 2e-3, 2e-3, 5e-3]
     assert Ina219.of(dataclasses.replace(REAL, rate_hz=100)).sample_s == 0.01
 
 
 def test_the_load_at_the_marks_says_what_they_may_be_off() -> None:
-    """From 0 W to 1.25 W at the start: late by 87 us at most at either end, and off by a tick at the start."""
+    """From 0 W to 1.25 W at the start: late by 50 us at most at either end, and off by a tick at the start."""
     load = np.concatenate([np.full(600, 0), np.full(1400, 2500)])
     budget = energy(trace_of(load, info=REAL), WORK, IDLE).gross_budget
-    late, tick = 1250 * 10 / 115200, 1250 * 1e-3
+    late, tick = 1250 * 50e-6, 1250 * 1e-3
     assert budget.marks_mj == pytest.approx(math.hypot(late, late, tick, tick) / SQRT3)
     later = energy(trace_of(load, info=REAL), Window(1_610_000, 2_610_000), IDLE).gross_budget
     assert later.marks_mj == pytest.approx(math.hypot(late, late) / SQRT3)
@@ -331,7 +332,7 @@ def test_the_load_at_the_marks_says_what_they_may_be_off() -> None:
 def test_a_window_between_two_levels_may_be_off_by_a_tick() -> None:
     load = np.concatenate([np.full(1500, 1000), np.full(1500, 2000)])
     budget = energy(trace_of(load, info=REAL), Window(1_600_000, 3_600_000), IDLE).net_budget
-    assert budget.marks_mj == pytest.approx(math.hypot(500 * 10 / 115200, 500 * 1e-3) / SQRT3)
+    assert budget.marks_mj == pytest.approx(math.hypot(500 * 50e-6, 500 * 1e-3) / SQRT3)
 
 
 def test_noise_counts_as_it_averages() -> None:

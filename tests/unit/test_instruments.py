@@ -12,13 +12,13 @@ import pytest
 from fake_bench import answer, bench_of, entry
 from plain_traces import PLAIN, plain_trace_of
 from results_factory import make_run
-from traces import trace_of
+from traces import INFO, trace_of
 
 from fsjoule.bench.instrument import check_meter
 from fsjoule.errors import InstrumentError, MeasurementInvalid, ResultError
 from fsjoule.meter.energy import energy, validity
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.model import Ina219Trace, Mark, PlainTrace, Value, Window
+from fsjoule.model import Ina219Trace, Mark, MarkSource, PlainTrace, Value, Window
 from fsjoule.report.facts import run_facts
 from fsjoule.store.schemas import RUN, decode, encode
 from fsjoule.store.traces import encode_trace, read_trace
@@ -34,13 +34,43 @@ def _load(bus_step: int = 5) -> Ina219Trace:
 
 
 def test_the_joules_of_our_own_meter_stay_the_same_to_the_digit() -> None:
-    """As of before there were other instruments: figures of older and newer runs are compared."""
-    result = energy(_load(bus_step=1), WORK, IDLE)
+    """As of before there were other instruments, but for what is known of the times of samples and marks."""
+    trace = _load(bus_step=1)
+    result = energy(trace, WORK, IDLE, dataclasses.replace(Ina219.of(trace.info), shift_s=0.0))
     assert result.gross_mj == Value(2035.8670287999996, 16.077478121120276)
     assert result.net_mj == Value(-0.11429660000025066, 1.947185442621349)
     assert result.idle_power_w == Value(1.2720908, 0.010008221392520538)
     assert result.mean_power_w == Value(1.2720193869415806, 0.009959445264032658)
     assert (result.check_mj, result.check_sum_mj) == (1932.2480527999999, 1932.2480527999999)
+
+
+def _shift_us(rate_hz: int, adc_config: int, source: MarkSource, *, simulated: bool = False) -> float:
+    info = dataclasses.replace(INFO, rate_hz=rate_hz, adc_config=adc_config, simulated=simulated)
+    return Ina219.of(info, source).shift_s * 1e6
+
+
+def test_what_is_known_of_the_times_of_samples_and_marks() -> None:
+    """By hand: half a turn and half a conversion of the shunt old, read 300 us after a tick, a mark of one byte."""
+    byte_us = 10e6 / 115200
+    assert _shift_us(625, 0x099F, MarkSource.LINE, simulated=True) == pytest.approx(532 + 266 - 800)
+    assert _shift_us(625, 0x099F, MarkSource.RISING) == pytest.approx(532 + 266 - 800 - 300)
+    assert _shift_us(625, 0x099F, MarkSource.LINE) == pytest.approx(532 + 266 - 800 - 300 - byte_us)
+    assert _shift_us(1000, 0x091F, MarkSource.HOST, simulated=True) == pytest.approx(404 + 266 - 500)
+    assert _shift_us(200, 0x0D57, MarkSource.RISING, simulated=True) == pytest.approx(2128 + 1064 - 2500)
+
+
+@pytest.mark.parametrize("source", [MarkSource.LINE, MarkSource.RISING, MarkSource.HOST])
+def test_the_window_is_where_the_trace_shows_what_was_marked(source: MarkSource) -> None:
+    """From 1 W to 2 W the energy tells where the window lies; an edge and a host's mark are no byte."""
+    info = dataclasses.replace(INFO, simulated=False)
+    shunt = np.where(np.arange(3000) < 1500, 2000, 4000)
+    trace = trace_of(shunt, info=info, marks=[Mark(2_000_000, "S1", source)])
+    window = Window(2_000_000.0, 3_000_000.0)
+    plain, shifted = (
+        energy(trace, window, IDLE, each).gross_mj.value
+        for each in (dataclasses.replace(Ina219.of(info), shift_s=0.0), None)
+    )
+    assert shifted - plain == pytest.approx(_shift_us(1000, 0x091F, source) * 1e-3, rel=1e-3)
 
 
 def test_another_instrument_gives_the_same_joules_of_the_same_load() -> None:

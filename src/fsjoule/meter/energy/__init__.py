@@ -19,7 +19,7 @@ from fsjoule.meter.energy.instrument import Instrument
 from fsjoule.meter.energy.instruments import instrument_of
 from fsjoule.meter.energy.validity import DEFAULT, Limits
 from fsjoule.meter.energy.window import Recording, Share, marks_j, share
-from fsjoule.model import MIB, Energy, EnergyBudget, Trace, Value, Window
+from fsjoule.model import MIB, Energy, EnergyBudget, MarkSource, Trace, Value, Window
 
 __all__ = ["Instrument", "energy", "instrument_of", "per_mib"]
 
@@ -37,14 +37,17 @@ def energy(
 ) -> Energy:
     """The energy of a window, gross and net of the idle power in the window `idle`.
 
-    `instrument` None: the limits that the trace's own info implies. `slack_s`: how much longer the window is than the
-    work, because programs that send the marks start inside it. Their energy is not the work's and so bounds an error.
+    `instrument` None: the limits that the trace's own info and marks imply. `slack_s`: how much longer the window is
+    than the work, because programs that send the marks start inside it. Their energy is not the work's and so bounds
+    an error.
 
     Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
-    meter = instrument or instrument_of(trace.info)
+    meter = instrument or instrument_of(trace.info, _source(trace))
     recording = Recording.of(trace)
-    work = share(recording, window, meter, limits, name="the window")
+    shift_us = meter.shift_s * 1e6
+    shown = Window(window.start_us + shift_us, window.stop_us + shift_us)
+    work = share(recording, shown, meter, limits, name="the window")
     rest = share(recording, idle, meter, limits, name="the idle window")
     gross, net = _gross_budget(work, meter, slack_s), _net_budget(work, rest, meter, slack_s)
     check_mj, check_sum_mj = _against_cumulative(recording, window)
@@ -62,6 +65,12 @@ def energy(
         gross_budget=gross,
         net_budget=net,
     )
+
+
+def _source(trace: Trace) -> MarkSource:
+    """Where the marks come from: a mark line, unless there are marks of another source only."""
+    sources = {mark.source for mark in trace.marks}
+    return MarkSource.LINE if MarkSource.LINE in sources or not sources else min(sources)
 
 
 def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:

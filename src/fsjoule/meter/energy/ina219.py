@@ -39,10 +39,16 @@ _AVERAGED: Final = 0x8
 _BADC_SHIFT: Final = 7
 _SADC_SHIFT: Final = 3
 
-# Largest delay of a mark: a byte at 115200 baud; the interrupt of an edge; a command through the host and a USB-serial
+# Conversion times of 9 to 12 bits, typical (TI SBOS448G, table 5); each of 2^n averaged conversions has 12 bits.
+_CONVERSION_S: Final = (84e-6, 148e-6, 276e-6, 532e-6)
+# The shunt is read after two other registers, of 120 us each at 400 kHz, in the midst of its own transfer.
+_READ_S: Final = 300e-6
+# A byte at 115200 baud, at whose end its mark gets its time.
+_BYTE_S: Final = 10 / 115200
+# What a mark may be late beside that: the interrupt of a byte or an edge; a command through the host and a USB-serial
 # adapter. A mark for an emulated meter passes several programs of a busy host.
 _LATE_S: Final = {
-    MarkSource.LINE: 10 / 115200,
+    MarkSource.LINE: 50e-6,
     MarkSource.RISING: 50e-6,
     MarkSource.FALLING: 50e-6,
     MarkSource.HOST: 5e-3,
@@ -58,7 +64,7 @@ class Ina219:
     it for each volt between the bus and `offset_bus_v`; None is the bus at the zero calibration. In volts of the bus:
     `bus_rounding_v`. As fractions of the power: `gain` (both converters), `shunt` (the resistor) and `reference` (the
     calibration's source). `mark_s` limits the delay of a mark, `sample_s` the displacement of a sample: the chip
-    converts neither the middle of a tick nor the same part of every tick. `ohm` is the resistor.
+    does not convert the same part of every tick. `shift_s` is known of both, and is made good. `ohm` is the resistor.
     """
 
     shunt_rounding_v: float
@@ -72,6 +78,7 @@ class Ina219:
     mark_s: float
     sample_s: float
     ohm: float
+    shift_s: float
 
     @classmethod
     def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
@@ -97,6 +104,7 @@ class Ina219:
             mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
             sample_s=1 / info.rate_hz,
             ohm=info.shunt_uohm * 1e-6,
+            shift_s=_shown_late_s(info) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
         )
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
@@ -117,3 +125,18 @@ class Ina219:
 
 def _step(field: int) -> int:
     return 1 if field & _AVERAGED else _STEPS[field & 0x3]
+
+
+def _shown_late_s(info: Ina219Info) -> float:
+    """How much later than the truth the middle of a tick is that shows a power.
+
+    At the end of a tick the meter reads the newest conversion of the shunt. One ends once in each turn of shunt and
+    bus, so that it is half a turn old on average, and the power is that of its middle.
+    """
+    shunt_s, bus_s = (_conversion_s(info.adc_config >> shift) for shift in (_SADC_SHIFT, _BADC_SHIFT))
+    age_s = (shunt_s + bus_s) / 2 + shunt_s / 2
+    return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else _READ_S)
+
+
+def _conversion_s(field: int) -> float:
+    return _CONVERSION_S[3] * 2 ** (field & 0x7) if field & _AVERAGED else _CONVERSION_S[field & 0x3]

@@ -24,8 +24,13 @@ class Instrument(Protocol):
     """An instrument's errors. Limits are +- and rectangular."""
 
     @property
+    def shift_s(self) -> float:
+        """How much later than a mark's time the trace shows the power of the marked moment. It is made good."""
+        ...
+
+    @property
     def mark_s(self) -> float:
-        """The largest delay of a mark."""
+        """The largest delay of a mark that `shift_s` leaves."""
         ...
 
     @property
