@@ -20,10 +20,10 @@ import pytest
 
 from fsjoule import lab
 from fsjoule.bench.run import Bench
+from fsjoule.ci.lava.signals import signals_of
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.terminal import PlainConsole
-from fsjoule.lava.signals import signals_of
 from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_parser

@@ -12,7 +12,7 @@ import pytest
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
-from fsjoule.gitlab.kept_runs import Registry, push_runs
+from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
 
 PROJECT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pipeline_runner import PROJECT, Pipeline
 
-from fsjoule.gitlab.component import FILE, component
+from fsjoule.ci.gitlab.component import FILE, component
 
 PIPELINE = PROJECT / ".gitlab-ci.yml"
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
 
+from fsjoule.ci.gitlab.kept_runs import _pack
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.gitlab.kept_runs import _pack
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside
 from fsjoule.host.plaintext import REPLACEMENT, is_plain, plain
 from fsjoule.host.terminal import PlainConsole

@@ -15,12 +15,12 @@ from bench_runs import PROJECT, complete_run, patient_environment
 from lab_board import strategy_of
 
 from fsjoule import images
-from fsjoule.boards.abilities import abilities_by_help
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
 from fsjoule.lab import BoardStrategy, loader_help, second_slot
+from fsjoule.lab.boards.abilities import abilities_by_help
 from fsjoule.lab.kept_card import boot_partition
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab

@@ -23,7 +23,7 @@ from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from lab_leftovers import assert_nothing_left
 from pipeline_runner import PROJECT, Pipeline
 
-from fsjoule.gitlab.kept_runs import Registry, push_runs
+from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
 from fsjoule.host.paths import cache_dir
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run

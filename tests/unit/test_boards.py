@@ -9,15 +9,15 @@ import pytest
 import yaml
 from command_line import CommandLine, command_line
 
-from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
-from fsjoule.boards.checking import check_board, unable
-from fsjoule.boards.files import Wired, board_files, card_devices, console_of, paths_of, write_new
-from fsjoule.boards.words import abilities_text
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.images.boot_loader import _config
 from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
 from fsjoule.lab import read_environment
+from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, parse_config
+from fsjoule.lab.boards.checking import check_board, unable
+from fsjoule.lab.boards.files import Wired, board_files, card_devices, console_of, paths_of, write_new
+from fsjoule.lab.boards.words import abilities_text
 from fsjoule.model import MIB
 
 PROJECT = project_dir()

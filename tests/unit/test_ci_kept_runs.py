@@ -13,8 +13,8 @@ from command_line import CommandLine, command_line
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
+from fsjoule.ci.gitlab.kept_runs import PACKAGE, Registry, pull_runs, push_runs, unpack_run
 from fsjoule.errors import ResultError
-from fsjoule.gitlab.kept_runs import PACKAGE, Registry, pull_runs, push_runs, unpack_run
 from fsjoule.store.reader import load_run
 
 FILE = "run.tar.gz"

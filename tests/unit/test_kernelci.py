@@ -16,13 +16,13 @@ import pytest
 from command_line import PROGRAM, CommandLine, Done, command_line
 from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 
+from fsjoule.ci.kernelci import poll as poller
+from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, Api
+from fsjoule.ci.kernelci.job import Job, bring_kernel, definition_of
+from fsjoule.ci.kernelci.kcidb import Kcidb, kcidb_of
 from fsjoule.errors import KernelCIError, LabError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
-from fsjoule.kernelci import poll as poller
-from fsjoule.kernelci.api import EVENTS_AT_ONCE, Api
-from fsjoule.kernelci.job import Job, bring_kernel, definition_of
-from fsjoule.kernelci.kcidb import Kcidb, kcidb_of
 from fsjoule.lab import read_environment
 from fsjoule.runs.request import choose
 

@@ -14,10 +14,10 @@ import pytest
 from fresh_boots import kernel_folder
 from kernelci_server import KCIDB_TOKEN, RUNTIME, TOKEN, KernelCI, kernelci_server
 
+from fsjoule.ci.kernelci.api import Api
+from fsjoule.ci.kernelci.poll import Lab, Poller
 from fsjoule.errors import KernelCIError
 from fsjoule.host.paths import project_dir
-from fsjoule.kernelci.api import Api
-from fsjoule.kernelci.poll import Lab, Poller
 from fsjoule.lab import read_environment
 from fsjoule.runs.request import choose
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from results_factory import make_run
 
-from fsjoule.kernelci import poll as poller
+from fsjoule.ci.kernelci import poll as poller
 from fsjoule.model import RunStatus
 
 

@@ -15,13 +15,13 @@ import yaml
 from command_line import CommandLine, command_line
 from fresh_boots import kernel_folder
 
+from fsjoule.ci.lava import guard, helpers, settings
+from fsjoule.ci.lava.device import device_dictionary, device_template
+from fsjoule.ci.lava.job import Job, suite_job
+from fsjoule.ci.lava.signals import safe
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
 from fsjoule.lab import handover
-from fsjoule.lava import guard, helpers, settings
-from fsjoule.lava.device import device_dictionary, device_template
-from fsjoule.lava.job import Job, suite_job
-from fsjoule.lava.signals import safe
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 GATE = ("--baseline", "6.1", "--candidate", "6.12")

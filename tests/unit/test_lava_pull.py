@@ -18,11 +18,11 @@ import yaml
 from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
+from fsjoule.ci.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
+from fsjoule.ci.lava.pull import Server, pull
+from fsjoule.ci.lava.signals import Signals
 from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
-from fsjoule.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
-from fsjoule.lava.pull import Server, pull
-from fsjoule.lava.signals import Signals
 from fsjoule.model import JobFacts, Run, RunStatus
 from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
@@ -228,7 +228,7 @@ def test_a_run_that_is_being_fetched_is_no_run_yet(lava: Lava, tmp_path: Path, m
             find_runs([tmp_path])
         return load_run(path)
 
-    monkeypatch.setattr("fsjoule.lava.pull.load_run", imports_meanwhile)
+    monkeypatch.setattr("fsjoule.ci.lava.pull.load_run", imports_meanwhile)
     pulled = pull(Server(lava.url), 7, tmp_path)
     assert find_runs([tmp_path]) == ([pulled.path.resolve()], [])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from results_factory import make_run
 
-from fsjoule.lava.signals import Signals, signals_of
+from fsjoule.ci.lava.signals import Signals, signals_of
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.statistics.gate import State

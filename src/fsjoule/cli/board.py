@@ -12,7 +12,7 @@ import typer
 from fsjoule.cli.common import Wide, out, progress
 
 if TYPE_CHECKING:
-    from fsjoule.boards.checking import Checked
+    from fsjoule.lab.boards.checking import Checked
 
 app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files for a new one, their check.")
 
@@ -77,7 +77,10 @@ def board_new(  # noqa: PLR0917 - typer
 
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
-    from fsjoule.boards.files import (
+    from fsjoule.errors import ConfigError
+    from fsjoule.host.paths import project_dir
+    from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
+    from fsjoule.lab.boards.files import (
         TO_CHANGE,
         Wired,
         board_files,
@@ -87,10 +90,7 @@ def board_new(  # noqa: PLR0917 - typer
         paths_of,
         write_new,
     )
-    from fsjoule.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS
-    from fsjoule.errors import ConfigError
-    from fsjoule.host.paths import project_dir
-    from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
+    from fsjoule.lab.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS
 
     asking = ask and sys.stdin.isatty()
 
@@ -161,11 +161,11 @@ def board_check(
 
     Example: fsjoule board check env/bone7.yaml
     """
-    from fsjoule.boards.abilities import abilities_by_help, abilities_of, parse_config
-    from fsjoule.boards.checking import check_board, unable
-    from fsjoule.boards.words import abilities_text
     from fsjoule.errors import ConfigError
     from fsjoule.images.boot_loader import boot_loader
+    from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, parse_config
+    from fsjoule.lab.boards.checking import check_board, unable
+    from fsjoule.lab.boards.words import abilities_text
 
     checked = check_board(environment, exporter=exporter)
     say = partial(out.print, soft_wrap=True, highlight=False)
@@ -191,8 +191,8 @@ def board_check(
 
 
 def _help_of(checked: Checked) -> str:
-    from fsjoule.boards.files import PROMPT
     from fsjoule.lab import loader_help
+    from fsjoule.lab.boards.files import PROMPT
     from fsjoule.runs.meter import environment_target
 
     board = checked.recipe.board

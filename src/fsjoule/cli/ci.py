@@ -34,8 +34,8 @@ def note(
 
     Example: fsjoule ci note note.md --job-url "$GATE_JOB_URL"
     """
-    from fsjoule.gitlab.note import job_of, merge_request_of, note_text, post_note
-    from fsjoule.gitlab.verdict import ANNOTATIONS
+    from fsjoule.ci.gitlab.note import job_of, merge_request_of, note_text, post_note
+    from fsjoule.ci.gitlab.verdict import ANNOTATIONS
 
     text = note_text(_told(file), job_of(os.environ, job_url), _told(file.with_name(ANNOTATIONS)))
     where = merge_request_of(os.environ)
@@ -58,8 +58,8 @@ def issue(
 
     Example: fsjoule ci issue bisect.md --job-url "$BISECT_JOB_URL"
     """
-    from fsjoule.gitlab.issue import issue_of, issues_of, post_issue
-    from fsjoule.gitlab.note import job_of
+    from fsjoule.ci.gitlab.issue import issue_of, issues_of, post_issue
+    from fsjoule.ci.gitlab.note import job_of
 
     told = _told(file)
     if told is None:
@@ -107,7 +107,7 @@ def verdict(
 
     Example: fsjoule ci verdict results --output "$CI_PROJECT_DIR"
     """
-    from fsjoule.gitlab.verdict import ANNOTATIONS, METRICS, annotations_text, metrics_text, newest_gate
+    from fsjoule.ci.gitlab.verdict import ANNOTATIONS, METRICS, annotations_text, metrics_text, newest_gate
 
     found = newest_gate(results)
     if found is None:
@@ -135,7 +135,7 @@ def matrix(
 
     Example: fsjoule ci matrix --output matrix.yml --input tag=fsjoule-virtual
     """
-    from fsjoule.gitlab.child_pipeline import child_pipeline, matrix_jobs, read_matrix
+    from fsjoule.ci.gitlab.child_pipeline import child_pipeline, matrix_jobs, read_matrix
     from fsjoule.host.paths import project_dir
 
     ours = project_dir()
@@ -168,7 +168,7 @@ def push(
 
     Example: fsjoule ci push results
     """
-    from fsjoule.gitlab.kept_runs import push_runs, registry_of
+    from fsjoule.ci.gitlab.kept_runs import push_runs, registry_of
 
     where = registry_of(os.environ)
     if isinstance(where, str):
@@ -191,7 +191,7 @@ def pull(
 
     Example: fsjoule ci pull history, then: fsjoule report build results --history history
     """
-    from fsjoule.gitlab.kept_runs import pull_runs, registry_of
+    from fsjoule.ci.gitlab.kept_runs import pull_runs, registry_of
 
     where = registry_of(os.environ)
     if isinstance(where, str):

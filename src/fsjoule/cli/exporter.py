@@ -34,9 +34,9 @@ def exporter_check(
 
     Example: fsjoule exporter check --write exporter.yaml --name bone7
     """
-    from fsjoule.boards.computer import check_computer
-    from fsjoule.boards.files import TO_CHANGE, exporter_text, write_new
     from fsjoule.errors import LabError
+    from fsjoule.lab.boards.computer import check_computer
+    from fsjoule.lab.boards.files import TO_CHANGE, exporter_text, write_new
     from fsjoule.report.table import listing, word
     from fsjoule.report.terminal import print_table
 

@@ -170,8 +170,8 @@ def gate(
             {"--within": within, "--drift-not-excluded": drift_not_excluded},
         )
         _refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
+        from fsjoule.ci.lava.signals import signals_of
         from fsjoule.lab import check_places, read_environment, wanted_place
-        from fsjoule.lava.signals import signals_of
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
         signals = signals_of(os.environ, progress)

@@ -45,11 +45,11 @@ def poll(
     import os
     import time
 
+    from fsjoule.ci.kernelci.api import TOKEN_VARIABLE, Api
+    from fsjoule.ci.kernelci.kcidb import VARIABLE, kcidb_of
+    from fsjoule.ci.kernelci.poll import Lab, Poller
     from fsjoule.errors import KernelCIError
     from fsjoule.host import interrupts
-    from fsjoule.kernelci.api import TOKEN_VARIABLE, Api
-    from fsjoule.kernelci.kcidb import VARIABLE, kcidb_of
-    from fsjoule.kernelci.poll import Lab, Poller
     from fsjoule.kernels.recipe import load_recipe, recipes_folder
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted

@@ -13,7 +13,7 @@ from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fsjoule.lava.settings import Bench
+    from fsjoule.ci.lava.settings import Bench
 
 app = typer.Typer(no_args_is_help=True, help="LAVA: a labgrid place is a device, a suite is a job (docs/lava.md).")
 
@@ -25,7 +25,7 @@ Output = Annotated[Path | None, typer.Option(help="File to write (default: stand
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a place that somebody else has.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: a variable of the environment.")]
 
-_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.lava.settings` has the same
+_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.ci.lava.settings` has the same
 
 
 @app.command("device")
@@ -51,11 +51,11 @@ def device(
     """
     import socket
 
+    from fsjoule.ci.lava.device import device_dictionary, device_template
+    from fsjoule.ci.lava.pull import Server
+    from fsjoule.ci.lava.settings import bench_of
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
-    from fsjoule.lava.device import device_dictionary, device_template
-    from fsjoule.lava.pull import Server
-    from fsjoule.lava.settings import bench_of
 
     if server:
         Server(server)  # refuses what is no address
@@ -115,9 +115,9 @@ def job(
     """
     from itertools import product
 
+    from fsjoule.ci.lava.job import Job, bench_options, gate_job, suite_job
+    from fsjoule.ci.lava.signals import safe
     from fsjoule.lab import read_environment
-    from fsjoule.lava.job import Job, bench_options, gate_job, suite_job
-    from fsjoule.lava.signals import safe
     from fsjoule.model.labels import listed
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import suite as chosen_suite
@@ -172,7 +172,7 @@ def job(
     elif environment is None:
         raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
     else:
-        from fsjoule.lava.smoke import Image, login_of, smoke_job
+        from fsjoule.ci.lava.smoke import Image, login_of, smoke_job
 
         login_of(environment)  # before an image is built for nothing
         card = Image(_image(image, kernel, environment.profile.recipe))
@@ -208,8 +208,8 @@ def pull(
     """
     import os
 
-    from fsjoule.lava.pull import TOKEN_VARIABLE, Server
-    from fsjoule.lava.pull import pull as pull_run
+    from fsjoule.ci.lava.pull import TOKEN_VARIABLE, Server
+    from fsjoule.ci.lava.pull import pull as pull_run
     from fsjoule.model.labels import counted
 
     pulled = pull_run(Server(server, os.environ.get(TOKEN_VARIABLE, "").strip()), job, results)
@@ -221,7 +221,7 @@ def pull(
 @app.command("connect", hidden=True)
 def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Become a client of the board's console."""
-    from fsjoule.lava import helpers
+    from fsjoule.ci.lava import helpers
 
     helpers.connect(_entered(place, lg_env, wait, settings), progress)
 
@@ -229,7 +229,7 @@ def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Setting
 @app.command("power-on", hidden=True)
 def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Acquire the place and switch its board on."""
-    from fsjoule.lava import helpers
+    from fsjoule.ci.lava import helpers
 
     helpers.power_on(_entered(place, lg_env, wait, settings), progress)
 
@@ -237,7 +237,7 @@ def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settin
 @app.command("power-off", hidden=True)
 def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """End the job's bench, switch the board off and release its place. A place that LAVA has not is left alone."""
-    from fsjoule.lava import guard
+    from fsjoule.ci.lava import guard
 
     guard.power_off(_entered(place, lg_env, wait, settings))
 
@@ -245,7 +245,7 @@ def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Setti
 @app.command("hard-reset", hidden=True)
 def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Acquire the place and switch its board off and on."""
-    from fsjoule.lava import helpers
+    from fsjoule.ci.lava import helpers
 
     helpers.hard_reset(_entered(place, lg_env, wait, settings), progress)
 
@@ -253,7 +253,7 @@ def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Sett
 @app.command("flash", hidden=True)
 def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Acquire the place and bring an image onto its board's card. The board is off then."""
-    from fsjoule.lava import helpers
+    from fsjoule.ci.lava import helpers
 
     helpers.flash(_entered(place, lg_env, wait, settings), image, progress)
 
@@ -261,7 +261,7 @@ def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settin
 @app.command("bench-shell", hidden=True)
 def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
     """Acquire the place and become the shell in which a job measures."""
-    from fsjoule.lava import helpers
+    from fsjoule.ci.lava import helpers
 
     helpers.open_shell(_entered(place, lg_env, wait, settings), results, progress)
 
@@ -269,7 +269,7 @@ def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT_S
 @app.command("overlay", hidden=True)
 def overlay(url: str) -> None:
     """Fetch LAVA's overlay into this folder."""
-    from fsjoule.lava.helpers import fetch_overlay
+    from fsjoule.ci.lava.helpers import fetch_overlay
 
     fetch_overlay(url, Path.cwd())
 
@@ -277,7 +277,7 @@ def overlay(url: str) -> None:
 @app.command("meter", hidden=True)
 def meter(lg_env: LgEnv) -> None:
     """Tell LAVA whether the meter is alive and hears the marks of its board, which runs."""
-    from fsjoule.lava.smoke import check_meter
+    from fsjoule.ci.lava.smoke import check_meter
 
     check_meter(lg_env, typer.echo)
 
@@ -285,13 +285,13 @@ def meter(lg_env: LgEnv) -> None:
 @app.command("guard", hidden=True)
 def guard(place: Place, job: int, lg_env: LgEnv) -> None:
     """Wait for the end of a job, and end what it leaves behind."""
-    from fsjoule.lava import guard
+    from fsjoule.ci.lava import guard
 
     guard.guard(_entered(place, lg_env, _WAIT_S, None), job)
 
 
 def _entered(place: str, lg_env: Path, wait_s: float, settings: list[str] | None) -> Bench:
-    from fsjoule.lava import settings as carried
+    from fsjoule.ci.lava import settings as carried
 
     bench = carried.Bench(place, lg_env, carried.parsed(settings or []), wait_s)
     carried.enter(bench)

@@ -1,8 +1,8 @@
 """Card images: a kernel and a Debian user land from a recipe (`images/*.toml`), built once and cached.
 
 For: the card that a board boots, in cached stages: user land, root partition, card. docs/images.md is the guide.
-Called by: `runs`, `cli`.
-May call: `kernels`, `host`, `model`, `errors`.
+Called by: `virtual`, `runs`, `ci`, `cli`.
+May call: `kernels`, `filesystems`, `host`, `model`, `errors`.
 
 Entry points: `build_card` (kernel and root filesystem to `CardImage`), `check_card` (builds it twice and compares),
 `cached` and `clean` (the cache's entries), `root_filesystem_choices`, `card_space`.

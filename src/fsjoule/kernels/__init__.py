@@ -2,8 +2,8 @@
 
 For: Debian's kernels, package files, build folders, and kernels built from a revision of a repository. docs/kernels.md
 is the guide.
-Called by: `images`, `runs`, `gitlab`, `cli`.
-May call: `host`, `model`, `errors`.
+Called by: `images`, `lab`, `runs`, `ci`, `cli`.
+May call: `filesystems`, `host`, `model`, `errors`.
 
 Entry points: `take_kernels` (names become kernels, ready for cards), `build_kernel` (cross-build a revision),
 `check_kernel` and `kernel_choices` (values of `--kernel`), `recipe.load_recipe` and `DEFAULT_RECIPE` (card recipes).

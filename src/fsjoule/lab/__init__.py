@@ -1,9 +1,9 @@
-"""The board's lab: labgrid drivers and a strategy. Only this room imports labgrid.
+"""The board's lab: labgrid drivers and a strategy. Only the modules of this room import labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
 MeterDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and
 BoardStrategy.
-Called by: `boards`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
+Called by: `ci`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
 Entry points:
@@ -13,6 +13,8 @@ Entry points:
 - `acquired_place`: holds a place. Its lock gives the right to use a board, and is checked before each use.
 - `read_environment`: an environment file with every argument checked; errors name file and line.
 - `lab_errors`: labgrid's exceptions become fsjoule's, and calls that may hang get a time limit.
+
+`boards/` writes and checks the files of real boards. Nothing else in this room imports it.
 """
 
 from fsjoule.lab.board import LabgridBoard

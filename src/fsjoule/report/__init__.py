@@ -1,7 +1,7 @@
 """Runs, verdicts, publications and trends as text, JSON, charts and pages for people.
 
 For: presentation only. It takes model objects and verdicts, and decides nothing.
-Called by: `cli`, `pytest_plugin`, `runs`.
+Called by: `cli`, `pytest_plugin`, `ci`, `runs`.
 May call: `verdicts`, `store`, `suites`, `statistics`, `host`, `model`. No room below may import it.
 
 Rooms: `comparison/`, `gating/`, `trend/` (verdicts), `publications/` (a published benchmark's own form), `allure/`

@@ -1,7 +1,7 @@
 """Suites as data: the workloads to measure, without filesystem, kernel or board.
 
 For: suites, plans and estimates.
-Called by: `bench`, `report`, `runs`, `cli`.
+Called by: `bench`, `verdicts`, `report`, `runs`, `ci`, `pytest_plugin`, `cli`.
 May call: `filesystems`, `statistics`, `host`, `model`, `errors`.
 
 Entry points: `SUITES` and `suite` (by name), `plan_entries` (a suite becomes an ordered plan), `check_fits` and

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fsjoule.boards.abilities import Abilities
 from fsjoule.kernels.recipe import Recipe
+from fsjoule.lab.boards.abilities import Abilities
 
 
 def abilities_text(recipe: Recipe, abilities: Abilities | None) -> str:

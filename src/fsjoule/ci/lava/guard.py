@@ -20,12 +20,12 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from fsjoule.ci.lava.settings import Bench, program
 from fsjoule.errors import LabError, StorageError
 from fsjoule.host import process
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.lab import handover
-from fsjoule.lava.settings import Bench, program
 
 # Where LAVA's overlay goes, on the worker; %s is the job's number. LAVA's own folder is root's, as its jobs are.
 RESULTS_DIR: Final = "/var/lib/lava/fsjoule-%s"

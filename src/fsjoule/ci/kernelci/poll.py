@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import kernels
+from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
+from fsjoule.ci.kernelci.job import Job, bring_kernel, check, definition_of, job_of
+from fsjoule.ci.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.plaintext import plain_line
-from fsjoule.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
-from fsjoule.kernelci.job import Job, bring_kernel, check, definition_of, job_of
-from fsjoule.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import Run, RunStatus

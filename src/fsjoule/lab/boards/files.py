@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.kernels.recipe import LED_MODULE, MARK_LED, Recipe
+from fsjoule.lab.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
 TO_CHANGE: Final = "CHANGE-ME"

@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 
 import yaml
 
+from fsjoule.ci.lava.kept import Kept, kept_in
 from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.web import AnswerError, answered, is_address
-from fsjoule.lava.kept import Kept, kept_in
 from fsjoule.model import JobFacts, Run
 from fsjoule.store.folder import FETCHED, RunFolder, folder_name
 from fsjoule.store.reader import load_run

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from fsjoule.ci.kernelci.web import asked
 from fsjoule.errors import ConfigError, KernelCIError
 from fsjoule.host.web import is_address
-from fsjoule.kernelci.web import asked
 
 TOKEN_VARIABLE: Final = "KCI_API_TOKEN"  # noqa: S105 - its name, not a token
 # The API's limit for events with their nodes.

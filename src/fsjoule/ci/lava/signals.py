@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fsjoule.ci.lava import kept
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.lava import kept
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
 from fsjoule.verdicts.gated import Gated

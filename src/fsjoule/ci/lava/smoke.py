@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import images, lab
+from fsjoule.ci.lava.device import CONSOLE
+from fsjoule.ci.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
+from fsjoule.ci.lava.signals import case
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile
 from fsjoule.lab.environment import Login
-from fsjoule.lava.device import CONSOLE
-from fsjoule.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
-from fsjoule.lava.signals import case
 from fsjoule.model import MIB, MarkLine, Reach
 from fsjoule.runs.meter import environment_target
 

@@ -12,8 +12,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule import kernels, lab
+from fsjoule.ci.gitlab.component import component
 from fsjoule.errors import ConfigError
-from fsjoule.gitlab.component import component
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.runs.request import choose, planned
 

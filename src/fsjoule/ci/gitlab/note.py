@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 from fsjoule.errors import ConfigError
-from fsjoule.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 
 _MARKER: Final = re.compile(r"<!-- fsjoule note(?: ([^,>]+))?, pipeline (\d+) -->")
 _NAME: Final = re.compile(r"[\w.:/ -]{1,64}")

@@ -3,7 +3,7 @@
 For: `fsjoule board` and `fsjoule exporter`. The catalogue is the recipes in `images/boards`, whose environment and
 exporter files (`env/boards`, `labgrid/boards`) are written by this room.
 Called by: `cli`.
-May call: `lab`, `meter`, `images`, `kernels`, `host`, `model`, `errors`.
+May call: the rest of `lab`, `meter`, `kernels`, `model`, `errors`. It does not import labgrid itself.
 
 Entry points: `files.board_files`, `checking.check_board`, `abilities.abilities_of`, `computer.check_computer`.
 """

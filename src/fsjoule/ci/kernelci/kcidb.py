@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from fsjoule.ci.kernelci.web import asked
 from fsjoule.errors import ConfigError, KernelCIError
 from fsjoule.host.web import is_address
-from fsjoule.kernelci.web import asked
 
 VARIABLE: Final = "KCIDB_REST"
 # KernelCI's tools have address and token in one: https://TOKEN@db.kernelci.org

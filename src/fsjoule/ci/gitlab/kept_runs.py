@@ -26,8 +26,8 @@ import requests
 from gitlab.exceptions import GitlabGetError
 from gitlab.v4.objects import Project
 
+from fsjoule.ci.gitlab.server import needed, told_without_token
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.gitlab.server import needed, told_without_token
 from fsjoule.host.inside import list_inside, read_inside
 from fsjoule.host.unpacking import DAMAGED, tar_within
 from fsjoule.store.index.run_rows import check_folders, find_runs

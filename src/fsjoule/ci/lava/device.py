@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import yaml
 
-from fsjoule.lava.guard import RESULTS_DIR
-from fsjoule.lava.helpers import PROMPT
-from fsjoule.lava.settings import Bench, remarks
+from fsjoule.ci.lava.guard import RESULTS_DIR
+from fsjoule.ci.lava.helpers import PROMPT
+from fsjoule.ci.lava.settings import Bench, remarks
 
 # Names of connections: the board's console and the worker's shell.
 CONSOLE: Final = "uart0"

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
+from fsjoule.ci.kernelci.api import is_node
+from fsjoule.ci.kernelci.web import asked, download
 from fsjoule.errors import ConfigError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.web import is_address
-from fsjoule.kernelci.api import is_node
-from fsjoule.kernelci.web import asked, download
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.boards.abilities import Abilities
-from fsjoule.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
-from fsjoule.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
+from fsjoule.lab.boards.abilities import Abilities
+from fsjoule.lab.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
+from fsjoule.lab.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.lab.exporter_file import exporter_groups
 from fsjoule.model import MIB
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.boards.files import TO_CHANGE, Wired
-from fsjoule.boards.usb import UsbDevice, usb_devices
+from fsjoule.lab.boards.files import TO_CHANGE, Wired
+from fsjoule.lab.boards.usb import UsbDevice, usb_devices
 from fsjoule.meter.links.finder import find, serial_ports
 
 _PIP: Final = "in a checkout of fsjoule: pip install '.[exporter]'"

@@ -17,14 +17,14 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from fsjoule.ci.lava.guard import SHELL, watch
+from fsjoule.ci.lava.settings import Bench, program
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.process_ref import end_with_parent
 from fsjoule.lab import handover
 from fsjoule.lab.card import named_file
-from fsjoule.lava.guard import SHELL, watch
-from fsjoule.lava.settings import Bench, program
 
 PROMPT: Final = "fsjoule-bench# "
 _DOWNLOADS: Final = Path("/var/lib/lava/dispatcher")

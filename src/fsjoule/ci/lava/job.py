@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import yaml
 
+from fsjoule.ci.lava.device import SHELL
+from fsjoule.ci.lava.helpers import PROMPT
+from fsjoule.ci.lava.settings import WAIT_S, remarks
 from fsjoule.errors import ConfigError
-from fsjoule.lava.device import SHELL
-from fsjoule.lava.helpers import PROMPT
-from fsjoule.lava.settings import WAIT_S, remarks
 
 _PRIORITIES: Final = ("low", "medium", "high")
 _MOST: Final = 100

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from fsjoule.ci.gitlab.note import Job, links
+from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 from fsjoule.errors import ConfigError
-from fsjoule.gitlab.note import Job, links
-from fsjoule.gitlab.server import TOKEN_VARIABLE, needed, signed_in
 
 LABEL: Final = "fsjoule"
 _MARKER: Final = re.compile(r"<!-- fsjoule bisect [0-9a-f]+ -->")
