@@ -166,7 +166,8 @@ def process_of_session(session: int) -> list[int]:
 
 def test_after_a_killed_job_the_after_script_gives_the_board_back(jobs: Jobs) -> None:
     killed(jobs)
-    done = jobs.release()
+    # The place says how its board is switched off, whatever file labgrid-client is told to read otherwise.
+    done = jobs.release(LG_ENV="no-such.yaml", LG_STATE="booted")
     assert done.returncode == 0, done.stderr
     assert_free()
     again = jobs.release()

@@ -36,10 +36,13 @@ def hold(
     """
     import os
 
+    from fsjoule.errors import ConfigError
     from fsjoule.host import interrupts
     from fsjoule.lab import jobs
     from fsjoule.lab.wanted import seconds, wanted_place
 
+    if place is not None and place_tag is not None:
+        raise ConfigError("--place and --place-tag both choose the place", hint="leave one of them out")
     wanted = wanted_place(place_tag, wait, priority)
     end_s = seconds("--end-within", end_within)
     with interrupts.handled():

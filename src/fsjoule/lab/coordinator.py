@@ -152,6 +152,11 @@ class Coordinator:
                 found.add((path[2], match.rename or path[3]))
         return found
 
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is known to have ended. Its places may have changed since."""
+        return self._broken.is_set()
+
     def reservations(self) -> list[Reservation]:
         """All reservations. Raises LabError."""
         answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
@@ -225,6 +230,10 @@ def connected() -> Generator[Coordinator]:
         yield coordinator
     finally:
         coordinator.close()
+
+
+def may_use(place: Place) -> bool:
+    return place.acquired == user() or user() in place.allowed
 
 
 def since(place: Place) -> str:

@@ -36,6 +36,8 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NUMBER: Final = "CI_JOB_ID"
 _LOOK_S: Final = 0.2
 _CLIENT_TIMEOUT_S: Final = 30.0
+# With an environment file labgrid-client would use the place that the file names, and boot its board before.
+_BY_PLACE: Final = {"LG_ENV": None, "LG_STATE": None, "LG_INITIAL_STATE": None}
 # Beside its command's own time, a job needs this to switch its board off and to release its place.
 _GIVE_BACK_S: Final = 90.0
 _SHOWN: Final = 200
@@ -64,10 +66,12 @@ def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
     """
     done = True
     with connected() as coordinator:
-        for left in job_notes(coordinator.address):
-            if name is not None and left.place != name:
-                continue
-            if in_use(coordinator.address, left.place, Kind.JOB):
+        found = [left for left in job_notes(coordinator.address) if name in (None, left.place)]
+        if not found:
+            what = "a place" if name is None else f"the place {name!r}"
+            say(f"no job of this user on this computer has {what} of the coordinator at {coordinator.address}")
+        for left in found:
+            if _has(coordinator.address, left):
                 if not (end or (left.number and left.number == os.environ.get(_NUMBER))):
                     say(f"place {left.place!r} is left alone: {_told(left)} has it")
                     continue
@@ -95,7 +99,7 @@ def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Sa
         go()
         with interruptible():
             while program.poll() is None:
-                held.look()
+                held.watch()
                 time.sleep(_LOOK_S)
     finally:
         if pending() and (by := _asked(held.address, held.name)):
@@ -142,10 +146,16 @@ def _end(address: str, left: Content, end_s: float, say: Say) -> None:
     if living is not None:
         living.end()
     deadline = time.monotonic() + end_s + _GIVE_BACK_S
-    while in_use(address, left.place, Kind.JOB):
+    while _has(address, left):
         if time.monotonic() >= deadline:
             raise LabError(f"{_told(left)} did not end", hint=f"kill -KILL {left.pid}, then the same command again")
         time.sleep(_LOOK_S)
+
+
+def _has(address: str, job: Content) -> bool:
+    """Whether the job lives and has its place. Another job may have it a moment later."""
+    same = any((each.pid, each.place) == (job.pid, job.place) for each in job_notes(address))
+    return same and in_use(address, job.place, Kind.JOB)
 
 
 def _ask(address: str, name: str) -> Path:
@@ -216,7 +226,7 @@ def _switched_off_if_ours(held: HeldPlace, say: Say) -> bool:
 def _switch_off(name: str, say: Say) -> bool:
     client = Path(sys.executable).with_name("labgrid-client")
     try:
-        process.run([client, "-p", name, "power", "off"], timeout_s=_CLIENT_TIMEOUT_S)
+        process.run([client, "-p", name, "power", "off"], timeout_s=_CLIENT_TIMEOUT_S, env=_BY_PLACE)
     except LabError as error:
         say(f"warning: the board of {name!r} could not be switched off: {error.what}")
         return False

@@ -44,9 +44,10 @@ class Kind(StrEnum):
 class Content:
     """A note's content. `acquired`: the run acquired the place, or was about to; otherwise it only used it.
 
-    `before` and `after` are the times of the place's last change before and at the acquisition; 0 if unknown.
-    A job has more: its `place`, its `number` in CI (empty elsewhere), and the first process of its command's group, in
-    which `boot` of this computer.
+    `before` and `after` are the times of the place's last change before the acquisition, and since then as far as its
+    holder knew; 0 if unknown.
+    A job has more: its `number` in CI (empty elsewhere), and the first process of its command's group, in which `boot`
+    of this computer.
     """
 
     pid: int
@@ -68,23 +69,24 @@ class Content:
 
 
 class Note:
-    """A note that this process has locked. `left` is what an earlier process or this one wrote, None without any."""
+    """A place's note that this process has locked. `left` is what an earlier process or this one wrote, or None."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor, self._name = descriptor, name
         self.left = _parsed(os.pread(descriptor, _LONGEST, 0))
 
     def write(self, *, acquired: bool = False, before: float = 0.0, after: float = 0.0) -> None:
         """Replace what an earlier process left, or say more of this process's place."""
         mine = self.left if self.left is not None and self.left.pid == os.getpid() else None
         if mine is None:
-            mine = Content(os.getpid(), shlex.join(sys.argv))
+            mine = Content(os.getpid(), shlex.join(sys.argv), place=self._name)
         self.keep(dataclasses.replace(mine, acquired=acquired, before=before, after=after))
 
     def keep(self, content: Content) -> None:
-        text = json.dumps(dataclasses.asdict(content)).encode()
-        os.ftruncate(self._descriptor, 0)
+        # Readers need no lock, and a kill may come at any moment: the first line is always whole.
+        text = json.dumps(dataclasses.asdict(content)).encode() + b"\n"
         os.pwrite(self._descriptor, text, 0)
+        os.ftruncate(self._descriptor, len(text))
         self.left = content
 
 
@@ -100,7 +102,7 @@ def one_run_only(coordinator: str, name: str, kind: Kind = Kind.RUN, *, wait_s: 
         if time.monotonic() >= deadline:
             raise _held_by_another_run(name, path)
         time.sleep(_LOOK_S)
-    with _of(path, descriptor) as note:
+    with _of(path, descriptor, name) as note:
         yield note
 
 
@@ -112,7 +114,7 @@ def in_use(coordinator: str, name: str, kind: Kind = Kind.RUN) -> bool:
     descriptor = _locked(path)
     if descriptor is None:
         return True
-    with _of(path, descriptor):
+    with _of(path, descriptor, name):
         return False
 
 
@@ -130,8 +132,8 @@ def job_notes(coordinator: str) -> list[Content]:
 
 
 @contextmanager
-def _of(path: Path, descriptor: int) -> Generator[Note]:
-    note = Note(descriptor)
+def _of(path: Path, descriptor: int, name: str) -> Generator[Note]:
+    note = Note(descriptor, name)
     try:
         yield note
     finally:
@@ -180,7 +182,7 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
 
 def _parsed(text: bytes) -> Content | None:
     try:
-        fields: dict[str, Any] = json.loads(text)
+        fields: dict[str, Any] = json.loads(text.partition(b"\n")[0])
         leader = fields.get("leader")
         return Content(
             pid=int(fields["pid"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -13,9 +14,9 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
-from fsjoule.lab.coordinator import Coordinator, RefusedError, since, user
+from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since, user
 from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
-from fsjoule.lab.placenames import check_usable, may_use
+from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.reservation import Turn, reserved
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 
@@ -27,6 +28,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 # A coordinator that has just been silent is asked again, but not awaited: a run asks before each of its steps.
 _SILENT_FOR_S: Final = 30.0
 _GLANCE_S: Final = 1.0
+_ASK_S: Final = 5.0
 # Whoever had the place before has released it, and ends in a moment.
 _ENDING_S: Final = 20.0
 
@@ -123,8 +125,10 @@ class HeldPlace:
         self._lost = threading.Event()
         self._holder: str | None = None
         self._changed = 0.0
+        self._note: Note | None = None
         self._silence = ""
         self._silent_until_s = 0.0
+        self._ask_at_s = 0.0
         self.freed = True  # False: it was to be released, and that failed
         self._coordinator = Coordinator(self._notice)
         try:
@@ -150,12 +154,31 @@ class HeldPlace:
         """Raise PlaceLostError if the place is known to be lost. It asks nobody: cheap enough for every wait."""
         if self._lost.is_set():
             raise PlaceLostError(self.name, self._now())
+        if self._note is not None and self._note.left is not None and self._note.left.after not in {0.0, self._changed}:
+            # A tag was set, or somebody allowed: whoever finds our note after a kill must still know the place as ours.
+            self._note.keep(dataclasses.replace(self._note.left, after=self._changed))
+
+    def watch(self) -> None:
+        """As `look`, but a coordinator that was away is asked, for it may have forgotten who holds its places.
+
+        That takes seconds, and comes every few seconds at most. A coordinator that stays away takes no place from us.
+        """
+        if self._coordinator.gone and time.monotonic() >= self._ask_at_s:
+            self._ask_at_s = time.monotonic() + _ASK_S
+            try:
+                self.check()
+            except PlaceLostError:
+                raise
+            except LabError:
+                pass  # it is asked again
+        self.look()
 
     def take(self, note: Note, *, fresh: bool = False) -> None:
         """Acquire the place, or use one that we may use. The note tells which, even to a run after a kill.
 
         A `fresh` place must be free: it was allocated to us.
         """
+        self._note = note
         place = self._coordinator.place(self.name)
         check_usable(self._coordinator, place)
         if place.acquired and fresh:

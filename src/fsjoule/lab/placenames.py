@@ -10,7 +10,7 @@ from typing import Final
 from labgrid.remote.common import Place
 
 from fsjoule.errors import ConfigError, PlaceHeldError
-from fsjoule.lab.coordinator import Coordinator, connected, since, user
+from fsjoule.lab.coordinator import Coordinator, connected, may_use, since, user
 from fsjoule.lab.reservation import check_free, check_some
 from fsjoule.lab.wanted import AT_ONCE, RESERVED, Wanted
 
@@ -141,10 +141,6 @@ def _only(coordinator: Coordinator) -> str:
         )
     names = sorted(mine or places)
     raise ConfigError("no place is named", hint=f"set LG_PLACE to one of: {', '.join(names)}")
-
-
-def may_use(place: Place) -> bool:
-    return place.acquired == user() or user() in place.allowed
 
 
 def check_usable(coordinator: Coordinator, place: Place) -> None:

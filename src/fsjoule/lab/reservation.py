@@ -18,7 +18,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.host.interrupts import interruptible, shielded
-from fsjoule.lab.coordinator import Coordinator, RefusedError, since
+from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since
 from fsjoule.lab.wanted import RESERVED, Wanted
 
 Say = Callable[[str], None]
@@ -238,10 +238,13 @@ def check_some(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
 
 
 def check_free(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
-    """Raise like `check_some`, and PlaceHeldError or LabError if all places with these tags are somebody's."""
+    """Raise like `check_some`, and PlaceHeldError or LabError if all places with these tags are somebody else's.
+
+    A place that this user has or may use is free for a run of this user, as a place that is named.
+    """
     check_some(coordinator, wanted)
     found = [coordinator.places[name] for name in matching(coordinator.places.values(), wanted)]
-    if all(place.acquired or place.reservation for place in found):
+    if not any(may_use(place) if place.acquired else not place.reservation for place in found):
         raise held_error(coordinator, wanted, f"a place with {_tags(wanted)}", 0.0)
 
 
