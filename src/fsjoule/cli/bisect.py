@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import All, Json, PlaceTag, Priority, Wait, Wide, out, output_file, print_json, progress
+from fsjoule.cli.common import (
+    All,
+    Json,
+    PlaceTag,
+    Priority,
+    Storages,
+    Wait,
+    Wide,
+    out,
+    output_file,
+    print_json,
+    progress,
+)
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.location import VARIABLE
@@ -65,10 +77,7 @@ def bisect(
     provision: Annotated[
         str, typer.Option("--provision", metavar="root|scratch", help="Where the filesystem under test lives.")
     ] = "scratch",
-    storage: Annotated[
-        str | None,
-        typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's)."),
-    ] = None,
+    storage: Storages = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="FILE|LINE", help="A fragment of the configuration; may be repeated."),

@@ -72,9 +72,15 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 PlaceTag = Annotated[
     str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))
 ]
+Storages = Annotated[
+    str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
+]
 Wait = Annotated[str | None, typer.Option("--wait", metavar="TIME", help=_sentence(WAIT))]
 Priority = Annotated[float | None, typer.Option("--priority", metavar="N", help=_sentence(PRIORITY))]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
+Within = Annotated[
+    str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
+]
 Page = Annotated[
     Path | None,
     typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import All, Json, Page, Wide, out, output_file, print_json, progress, write_text
+from fsjoule.cli.common import All, Json, Page, Wide, Within, out, output_file, print_json, progress, write_text
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError
@@ -29,9 +29,7 @@ def compare(
     *,
     baseline: Annotated[str, typer.Argument(help="The side to compare with.")],
     candidate: Annotated[str, typer.Argument(help="The side that may have changed.")],
-    within: Annotated[
-        str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
-    ] = None,
+    within: Within = None,
     index: Location = DEFAULT_LOCATION,
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,

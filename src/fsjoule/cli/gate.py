@@ -21,8 +21,10 @@ from fsjoule.cli.common import (
     Page,
     PlaceTag,
     Priority,
+    Storages,
     Wait,
     Wide,
+    Within,
     check_file,
     out,
     print_json,
@@ -72,9 +74,7 @@ def gate(
     provision: Annotated[
         str, typer.Option(metavar="root|scratch", help="Where filesystems live: root partition or scratch.")
     ] = "scratch",
-    storage: Annotated[
-        str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
-    ] = None,
+    storage: Storages = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
     ] = None,
@@ -94,9 +94,7 @@ def gate(
             help="The index: both sides come from it, or with --lg-env how noisy figures are.",
         ),
     ] = None,
-    within: Annotated[
-        str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
-    ] = None,
+    within: Within = None,
     drift_not_excluded: Annotated[
         bool,
         typer.Option(

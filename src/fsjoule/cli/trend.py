@@ -26,11 +26,11 @@ from fsjoule.cli.common import (
     write_text,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
+from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
 from fsjoule.store.index.records import Order, Where
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _RESULTS: Final = Path("results")
-_INDEX: Final = str(_RESULTS / DEFAULT_NAME)
 # Reading this many takes half a second, whatever the index holds.
 _LIMIT: Final = 60_000
 _COLOURS: Final = {
@@ -77,9 +76,7 @@ def trend(
     limit: Annotated[
         int, typer.Option(min=0, help="Read at most this many measurements, the newest of each series; 0: all.")
     ] = _LIMIT,
-    index: Annotated[
-        str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
-    ] = _INDEX,
+    index: Location = DEFAULT_LOCATION,
     kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
     / FOLDER,
     confirm: Annotated[bool, typer.Option("--confirm", help="Measure nominated changes again on fresh boots.")] = False,
@@ -221,9 +218,7 @@ def accept(
     ] = "",
     metric: Annotated[_Names, typer.Option("--metric", help="Only in these figures (default: the usual ones).")] = None,
     undo: Annotated[bool, typer.Option("--undo", help="It is not accepted after all.")] = False,
-    index: Annotated[
-        str, typer.Option("--index", metavar="URL", envvar=VARIABLE, help="The index (see fsjoule index).")
-    ] = _INDEX,
+    index: Location = DEFAULT_LOCATION,
 ) -> None:
     """Accept a change: it is known, has a reason, and needs nobody's attention any more.
 
@@ -370,6 +365,6 @@ def _show_change(change: Change, found: Trend, index: str) -> None:
     for told in filter(None, (*words.kept(change), words.verdict(change))):
         out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
     if change.state is ChangeState.NEW:
-        hint = words.next_step(change, found, None if index == _INDEX else index)
+        hint = words.next_step(change, found, None if index == DEFAULT_LOCATION else index)
         out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)

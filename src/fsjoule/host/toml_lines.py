@@ -30,6 +30,17 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
         raise ConfigError(f"not valid TOML: {error}", file=file, line=line, hint=hint) from error
 
 
+def only_table(text: str, file: Path, name: str, *, hint: str) -> Any:  # noqa: ANN401 - as TOML has it
+    """The one table of a TOML text. Raises ConfigError with file and line, also for anything beside it."""
+    document = parse_toml(text, file)
+    for key in document:
+        if key != name:
+            raise ConfigError(f"unknown table or key {key!r}", file=file, line=line_of(text, [key]), hint=hint)
+    if not isinstance(document.get(name), dict):
+        raise ConfigError(f"no table [{name}]", file=file, line=1, hint=hint)
+    return document[name]
+
+
 def path_of(error: ValidationError) -> list[str]:
     return [str(part) for part in _first(error)["loc"] if part != "[key]"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -12,11 +11,11 @@ from typing import Any, Final, Protocol
 from labgrid import Target
 
 from fsjoule.errors import BoardError, LabError
-from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.lab.tftp import staged
+from fsjoule.lab.translate import lab_errors
 from fsjoule.ports import Shell
 
 _ATTEMPTS: Final = 3
-_STAGE_TIMEOUT_S: Final = 120.0
 # The first packet, and a driver that finds its PHY, may take long on a busy emulated board.
 NETWORK_TIMEOUT_S: Final = 300.0
 _FETCH_TIMEOUT_S: Final = 600.0
@@ -92,17 +91,12 @@ class BoardNetwork:
     def upload(self, path: str, content: bytes) -> None:
         """Have the board fetch a file. Raises BoardError, or LabError for one that arrives damaged."""
         wanted = hashlib.sha256(content).hexdigest()
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"{Path(path).name}-{wanted[:8]}"
-            file.write_bytes(content)
-            doing = f"giving {file.name} to the TFTP server"
-            with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
-                staged = self._tftp.stage(str(file))
+        with staged(self._tftp, f"{Path(path).name}-{wanted[:8]}", content) as there:
             server = shlex.quote(self._server)
-            fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(staged)} {server} 2>&1"
+            fetch = f"busybox tftp -g -b 1428 -l {shlex.quote(path)} -r {shlex.quote(there)} {server} 2>&1"
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    checked(self._board, self._shell, fetch, f"cannot fetch {staged}", _FETCH_TIMEOUT_S)
+                    checked(self._board, self._shell, fetch, f"cannot fetch {there}", _FETCH_TIMEOUT_S)
                 except BoardError:
                     if attempt == _ATTEMPTS:
                         raise
@@ -110,4 +104,4 @@ class BoardNetwork:
                 told = checked(self._board, self._shell, f"sha256sum {shlex.quote(path)}", "cannot read a file")
                 if told.split()[0] == wanted:
                     return
-        raise LabError(f"{staged} arrived damaged {_ATTEMPTS} times", transient=True)
+        raise LabError(f"{there} arrived damaged {_ATTEMPTS} times", transient=True)

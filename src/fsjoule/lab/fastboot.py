@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attr
-from labgrid import Target
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
@@ -63,11 +62,6 @@ class FastbootFlasher(Driver, FlasherProtocol):
     device_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
-    @property
-    def _labgrid(self) -> Target:
-        assert self.target is not None
-        return self.target
-
     @step(args=["image"])
     def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
@@ -75,7 +69,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
         board.start()
         console = UBootConsole(self.uboot, board)
         try:
-            stop_u_boot(self._labgrid, self.uboot, board)
+            stop_u_boot(self.labgrid, self.uboot, board)
             if self.device:
                 console.find_card(self.device, image.stat().st_size)
             if not self.partition:
@@ -110,7 +104,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
             left_s = deadline - time.monotonic()
             try:
                 with time_limit(max(left_s, _LOOK_S), doing), lab_errors(doing):
-                    self._labgrid.activate(self.fastboot)
+                    self.labgrid.activate(self.fastboot)
                     # A program that an interrupted flash has left would speak between us and the board.
                     end_writers(self._resource, self._address)
                     self.fastboot.getvar("max-download-size")

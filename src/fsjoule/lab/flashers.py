@@ -73,6 +73,12 @@ class FlasherProtocol(abc.ABC):
     starts_board = False
     # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
     diagnose: Callable[[], tuple[str, ...]] = staticmethod(tuple)
+    target: Target | None  # labgrid's drivers have it
+
+    @property
+    def labgrid(self) -> Target:
+        assert self.target is not None
+        return self.target
 
     @abc.abstractmethod
     def flash(self, image: Path, board: FlashedBoard) -> None:
@@ -109,11 +115,6 @@ class DiskFlasher(Driver, FlasherProtocol):
     disk_link: str = disks.link_argument()
     disk_max_mib: int = disks.largest_argument()
     storage: Any = None  # labgrid binds it
-
-    @property
-    def labgrid(self) -> Target:
-        assert self.target is not None
-        return self.target
 
     def _write(self, image: Path, wanted: BoardsDisk, diagnose: Callable[[], tuple[str, ...]]) -> None:
         resource, size_bytes = self.storage.storage, image.stat().st_size

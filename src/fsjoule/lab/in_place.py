@@ -84,8 +84,7 @@ class InPlaceFlasher(Driver, KernelKeeper):
         """How files come onto the board: by TFTP, once its network is up, or through its shell."""
         if self.tftp is None:
             return shell.upload
-        assert self.target is not None
-        network = BoardNetwork(board, shell, self.target, self.tftp)
+        network = BoardNetwork(board, shell, self.labgrid, self.tftp)
         network.connect(self.driver, self.interface, self.server)
         return network.upload
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attr
 from labgrid.driver import Driver
@@ -60,6 +62,18 @@ def pieces(image: Path, piece_bytes: int) -> tuple[Piece, ...]:
     return tuple(Piece(tuple(ranges)) for ranges in found)
 
 
+@contextmanager
+def staged(tftp: Any, name: str, content: bytes) -> Generator[str]:  # noqa: ANN401 - a TFTPProviderDriver
+    """A file of this name and content at the TFTP server, by the path to fetch. Raises LabError."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_bytes(content)
+        doing = f"giving {name} to the TFTP server"
+        with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
+            path = tftp.stage(str(file))
+        yield path
+
+
 @target_factory.reg_driver
 @attr.s(eq=False)
 class TftpFlasher(Driver, FlasherProtocol):
@@ -87,13 +101,12 @@ class TftpFlasher(Driver, FlasherProtocol):
         check_file_name(image)
         board.start()
         try:
-            assert self.target is not None
-            stop_u_boot(self.target, self.uboot, board)
+            stop_u_boot(self.labgrid, self.uboot, board)
             board.recorder.clear()
             console = _Console(self.uboot, board)
             address = console.find_card(self.device, image.stat().st_size)
             with lab_errors("reaching the TFTP server"):
-                self.target.activate(self.tftp)
+                self.labgrid.activate(self.tftp)
             self._connect(console)
             for number, piece in enumerate(pieces(image, self.piece_mib * MIB)):
                 self._bring(console, image, piece, f"{image.stem}-{number}", address)
@@ -114,12 +127,7 @@ class TftpFlasher(Driver, FlasherProtocol):
         self._move(console, "read", piece, address)
         if console.crc(address, len(content)) == wanted:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / name
-            file.write_bytes(content)
-            doing = f"giving {name} to the TFTP server"
-            with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
-                path = self.tftp.stage(str(file))
+        with staged(self.tftp, name, content) as path:
             self._fetch(console, path, address, len(content), wanted)
         self._move(console, "write", piece, address)
 

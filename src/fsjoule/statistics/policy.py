@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Metric
 
 _TABLE: Final = "gate"
@@ -55,14 +55,9 @@ def read_policy(file: Path | None) -> Policy:
 
 def parse_policy(text: str, *, file: Path) -> Policy:
     """Parse a policy from TOML; `file` is for messages. Raises ConfigError with file and line."""
-    document = parse_toml(text, file)
-    for table in document:
-        if table != _TABLE:
-            raise ConfigError(f"unknown table or key {table!r}", file=file, line=line_of(text, [table]), hint=_HINT)
-    if not isinstance(document.get(_TABLE), dict):
-        raise ConfigError(f"no table [{_TABLE}]", file=file, line=1, hint=_HINT)
+    table = only_table(text, file, _TABLE, hint=_HINT)
     try:
-        policy = TypeAdapter(Policy).validate_python(document[_TABLE])
+        policy = TypeAdapter(Policy).validate_python(table)
     except ValidationError as error:
         raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
     _check_together(policy, text, file)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 
 HOURS_PER_DAY: Final = 24
 _TABLE: Final = "profile"
@@ -103,14 +103,9 @@ def profile_of(name: str) -> tuple[str, UsageProfile]:
 
 def parse_profile(text: str, *, file: Path) -> UsageProfile:
     """Parse a profile; `file` is for messages. Raises ConfigError with file and line."""
-    document = parse_toml(text, file)
-    for table in document:
-        if table != _TABLE:
-            raise ConfigError(f"unknown table or key {table!r}", file=file, line=line_of(text, [table]), hint=_HINT)
-    if not isinstance(document.get(_TABLE), dict):
-        raise ConfigError(f"no table [{_TABLE}]", file=file, line=1, hint=_HINT)
+    table = only_table(text, file, _TABLE, hint=_HINT)
     try:
-        profile = TypeAdapter(UsageProfile).validate_python(document[_TABLE])
+        profile = TypeAdapter(UsageProfile).validate_python(table)
     except ValidationError as error:
         raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
     if profile.fsynced_mib_per_day > profile.writes.mib_per_day:

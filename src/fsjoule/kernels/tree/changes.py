@@ -12,7 +12,6 @@ from fsjoule.kernels.tree.commits import Commit
 from fsjoule.kernels.tree.repository import Repository
 
 _APPEARS: Final = frozenset("AD")
-_TREES: Final = 2
 
 
 def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Change, ...] | None, ...]:
