@@ -261,12 +261,13 @@ def test_the_lab_ends_with_its_owner(state: Path, sig: signal.Signals | None) ->
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
     ) as owner:
         assert owner.stdout is not None
-        for line in owner.stdout:
-            if line == "up\n":
-                break
+        said: list[str] = []
+        while "up\n" not in said:
+            said.append(owner.stdout.readline())
+            assert said[-1], f"it ended before the lab was up: {said}"
         devices = Path(_record().devices)
         assert processes(state)
         if sig is None:
