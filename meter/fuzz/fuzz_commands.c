@@ -198,13 +198,14 @@ static void command(void)
 /* A command whose payload is often right. */
 static void right_command(void)
 {
-	static const uint32_t values[] = {100, 125, 1000, 2000, 2001, 1000000, 40, 320, 80, 0};
-	const uint8_t type = (uint8_t)(FSJ_COMMAND_INFO + take() % 13);
+	static const uint32_t values[] = {100, 125, 1000, 2000, 2001, 1000000, 40, 320, 16, 32};
+	const uint8_t type = (uint8_t)(FSJ_COMMAND_INFO + take() % 14);
 	uint8_t payload[PAYLOAD_MAX] = {0};
 
 	put_u32(payload, values[take() % 10]);
 	switch (type) {
 	case FSJ_COMMAND_RANGE:
+	case FSJ_COMMAND_BUS_RANGE:
 		send(type, FSJ_PROTOCOL, payload, 2);
 		break;
 	case FSJ_COMMAND_RATE:

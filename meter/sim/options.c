@@ -107,7 +107,7 @@ static bool parse_load(const char *text, double *volts, double *amperes)
 	char *end;
 
 	*volts = strtod(text, &end);
-	return end != text && *end == ',' && *volts >= 0.0 && *volts <= 16.0 &&
+	return end != text && *end == ',' && *volts >= 0.0 && *volts <= 26.0 &&
 	       parse_real(end + 1, -1000.0, 1000.0, amperes);
 }
 
@@ -157,7 +157,7 @@ static const char *take_number(struct options *options, int option, const char *
 		options->has_load = true;
 		return parse_load(value, &options->load_volts, &options->load_amperes)
 			       ? NULL
-			       : "volts (0 to 16) and amperes, as in 5.0,0.25";
+			       : "volts (0 to 26) and amperes, as in 5.0,0.25";
 	case RATE:
 		return parse_rate(value, &options->settings.rate_hz) ? NULL
 								     : "a divisor of a million from 100 to 2000";

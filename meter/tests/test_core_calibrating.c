@@ -180,7 +180,7 @@ static void test_a_low_point_is_of_its_settings(void)
 {
 	const uint8_t payload[2] = {160, 0};
 
-	for (int what = 0; what < 4; what++) {
+	for (int what = 0; what < 5; what++) {
 		bench_begin();
 		bench.shunt = 100;
 		CHECK_EQUAL(bench_gain(1, 10000, 5000000).status, FSJ_REPLY_DONE);
@@ -190,6 +190,8 @@ static void test_a_low_point_is_of_its_settings(void)
 			bench_command_u32(FSJ_COMMAND_SHUNT, 50000);
 		} else if (what == 3) {
 			bench_command(FSJ_COMMAND_RANGE, payload, 2);
+		} else if (what == 4) {
+			bench_command(FSJ_COMMAND_BUS_RANGE, "\x20\0", 2);
 		}
 		bench.shunt = 5000;
 		CHECK_EQUAL(bench_gain(2, 500000, 5000000).status, what == 0 ? FSJ_REPLY_DONE : FSJ_REPLY_BAD_VALUE);
@@ -219,8 +221,12 @@ static void test_what_another_range_or_shunt_forgets(void)
 	bench_command(FSJ_COMMAND_RANGE, same, 2);
 	bench_command_u32(FSJ_COMMAND_SHUNT, 100000);
 	bench_command_u32(FSJ_COMMAND_RATE, 500);
+	bench_command(FSJ_COMMAND_BUS_RANGE, "\x10\0", 2);
 	CHECK(bench_info()->calibration.current_gain_ppm != 0);
 	bench_command_u32(FSJ_COMMAND_SHUNT, 100001);
+	CHECK(memcmp(&bench_info()->calibration, &offset, sizeof(offset)) == 0);
+	calibrate();
+	bench_command(FSJ_COMMAND_BUS_RANGE, "\x20\0", 2);
 	CHECK(memcmp(&bench_info()->calibration, &offset, sizeof(offset)) == 0);
 	calibrate();
 	bench_command(FSJ_COMMAND_RANGE, another, 2);

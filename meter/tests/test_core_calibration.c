@@ -169,6 +169,7 @@ static void test_gains_that_cannot_be(void)
 static void test_points_that_cannot_be(void)
 {
 	const struct fsj_settings coarse = {.rate_hz = 1000, .shunt_uohm = 1000000, .range = FSJ_INA219_RANGE_320MV};
+	const struct fsj_settings wide = {.rate_hz = 1000, .shunt_uohm = 100000, .bus_32v = true};
 	struct fsj_gain_point p = point(840000, 16800000, 0, 0, 0);
 
 	p.uncertainty_ppm = 1000000;
@@ -183,6 +184,9 @@ static void test_points_that_cannot_be(void)
 	CHECK(!fsj_gain_point_possible(&p, &settings));
 	p = point(0, 16800001, 0, 0, 0);
 	CHECK(!fsj_gain_point_possible(&p, &settings));
+	CHECK(fsj_gain_point_possible(&p, &wide));
+	p = point(0, 33600001, 0, 0, 0);
+	CHECK(!fsj_gain_point_possible(&p, &wide));
 	p = (struct fsj_gain_point){.true_ua = INT32_MIN, .true_uv = UINT32_MAX, .uncertainty_ppm = UINT32_MAX};
 	CHECK(!fsj_gain_point_possible(&p, &coarse));
 	p = (struct fsj_gain_point){.true_ua = INT32_MAX, .true_uv = 1};

@@ -142,6 +142,27 @@ static void test_ranges(void)
 	CHECK_EQUAL(bench_last(0, FSJ_FRAME_SAMPLES)->samples.flags, FSJ_FLAG_CLIPPED);
 }
 
+static void test_bus_ranges(void)
+{
+	bench_begin();
+	for (unsigned int range_v = 0; range_v < 0x10000; range_v++) {
+		const uint8_t payload[2] = {(uint8_t)range_v, (uint8_t)(range_v >> 8)};
+		const bool good = range_v == 16 || range_v == 32;
+
+		bench.frames = 0;
+		CHECK_EQUAL(bench_command(FSJ_COMMAND_BUS_RANGE, payload, 2).status,
+			    good ? FSJ_REPLY_DONE : FSJ_REPLY_BAD_VALUE);
+		if (good) {
+			CHECK_EQUAL(bench_info()->adc_config, bench.config);
+			CHECK_EQUAL((bench.config & FSJ_INA219_CONFIG_BRNG_32V) != 0, range_v == 32);
+		}
+	}
+	/* Another rate or range of the shunt leaves it. */
+	bench_command_u32(FSJ_COMMAND_RATE, 2000);
+	bench_command(FSJ_COMMAND_RANGE, "\x28\0", 2);
+	CHECK_EQUAL(bench_info()->adc_config, 0x2097);
+}
+
 static void test_shunts(void)
 {
 	static const uint32_t bad[] = {0, 999, 1000001, UINT32_MAX};
@@ -168,6 +189,7 @@ int main(void)
 	test_host_marks();
 	test_rates();
 	test_ranges();
+	test_bus_ranges();
 	test_shunts();
 	return 0;
 }

@@ -14,7 +14,7 @@ static const struct {
 	{FSJ_COMMAND_ZERO, 4, 4},	  {FSJ_COMMAND_GAIN, 17, 17},
 	{FSJ_COMMAND_SAVE, 0, 0},	  {FSJ_COMMAND_RESET_ENERGY, 0, 0},
 	{FSJ_COMMAND_SELF_TEST, 0, 0},	  {FSJ_COMMAND_FORGET_CALIBRATION, 0, 0},
-	{FSJ_COMMAND_MARK, 1, 16},
+	{FSJ_COMMAND_MARK, 1, 16},	  {FSJ_COMMAND_BUS_RANGE, 2, 2},
 };
 
 static void test_wrong_lengths(void)
@@ -44,7 +44,7 @@ static void test_unknown_commands(void)
 	bench_begin();
 	before = bench_state();
 	for (unsigned int type = 0; type < 256; type++) {
-		if (type == 0 || (type > 4 && type < FSJ_COMMAND_INFO) || type > FSJ_COMMAND_MARK) {
+		if (type == 0 || (type > 4 && type < FSJ_COMMAND_INFO) || type > FSJ_COMMAND_BUS_RANGE) {
 			CHECK_EQUAL(bench_command((uint8_t)type, "x", type % 2).status, FSJ_REPLY_UNKNOWN);
 		}
 	}

@@ -42,6 +42,7 @@ static struct fsj_settings numbered(uint32_t number)
 		.rate_hz = rates[number % 5],
 		.shunt_uohm = 1000 + number,
 		.range = (enum fsj_ina219_range)(number % 4),
+		.bus_32v = number % 2 == 0,
 		.calibration = {
 			.shunt_offset_nv = -100 - (int32_t)number,
 			.current_gain_ppm = 200 + (int32_t)number,
@@ -228,18 +229,18 @@ static void test_no_storage(void)
 static void test_settings_that_are_not_allowed(void)
 {
 	const struct fsj_settings bad[] = {
-		{99, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{0, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{300, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{2500, 100000, FSJ_INA219_RANGE_80MV, {0}},
-		{1000, 999, FSJ_INA219_RANGE_80MV, {0}},
-		{1000, 1000001, FSJ_INA219_RANGE_80MV, {0}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.shunt_offset_nv = 400001}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.shunt_offset_nv = -400001}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.current_gain_ppm = 50001}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.current_gain_ppm = -50001}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.bus_gain_ppm = 50001}},
-		{1000, 100000, FSJ_INA219_RANGE_80MV, {.bus_gain_ppm = -50001}},
+		{99, 100000, FSJ_INA219_RANGE_80MV, false, {0}},
+		{0, 100000, FSJ_INA219_RANGE_80MV, false, {0}},
+		{300, 100000, FSJ_INA219_RANGE_80MV, false, {0}},
+		{2500, 100000, FSJ_INA219_RANGE_80MV, false, {0}},
+		{1000, 999, FSJ_INA219_RANGE_80MV, false, {0}},
+		{1000, 1000001, FSJ_INA219_RANGE_80MV, false, {0}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.shunt_offset_nv = 400001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.shunt_offset_nv = -400001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.current_gain_ppm = 50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.current_gain_ppm = -50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.bus_gain_ppm = 50001}},
+		{1000, 100000, FSJ_INA219_RANGE_80MV, false, {.bus_gain_ppm = -50001}},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

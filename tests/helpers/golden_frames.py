@@ -212,6 +212,7 @@ COMMANDS: list[Case] = [
     {"name": "forget calibration", "seq": 0x01000000, "command": 0x1B, "values": {}},
     {"name": "mark", "seq": 0x00FF00FF, "command": 0x1C, "values": {"text": "S1"}},
     {"name": "longest mark", "seq": 11, "command": 0x1C, "values": {"text": "0123456789 abcd~"}},
+    {"name": "bus range", "seq": 12, "command": 0x1D, "values": {"range_v": 32}},
 ]
 
 _PAYLOADS: dict[int, Callable[..., bytes]] = {
@@ -221,6 +222,7 @@ _PAYLOADS: dict[int, Callable[..., bytes]] = {
     0x16: wire.zero,
     0x17: wire.gain,
     0x1C: wire.host_mark,
+    0x1D: wire.bus_range,
 }
 
 

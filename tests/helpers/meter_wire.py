@@ -101,6 +101,10 @@ def shunt_range(*, range_mv: int) -> bytes:
     return _u16(range_mv)
 
 
+def bus_range(*, range_v: int) -> bytes:
+    return _u16(range_v)
+
+
 def shunt(*, shunt_uohm: int) -> bytes:
     return _u32(shunt_uohm)
 

@@ -16,6 +16,7 @@ from command_line import PROGRAM, CommandLine, finished, started
 from meter_desk import LIMIT_S, Desk, wait
 
 from fsjoule.host import process
+from fsjoule.model import Ina219Trace
 from fsjoule.store.traces import read_trace
 
 # ---------------------------------------------------------------------------------------------------------- recording
@@ -39,6 +40,32 @@ def test_record_writes_what_the_meter_sent_twice(desk: Desk, fsjoule: CommandLin
     # The emulated meter's clock is the host's own.
     drift = document["drift"]
     assert abs(drift["ppm"]) < max(5 * drift["uncertainty_ppm"], 200)
+
+
+def test_a_supply_above_16_volts_has_a_range_of_its_own(desk: Desk, fsjoule: CommandLine, tmp_path: Path) -> None:
+    """20 V times 0.2 A: at first 16 V are the most, and each sample says so; the saved range outlives the power."""
+    flash = ("--storage", str(desk.devices / "flash"))
+    simulator = desk.start_meter(*flash, load="20.0,0.2")
+
+    def recorded(name: str) -> Ina219Trace:
+        fsjoule("meter", "record", "--seconds", "1", "-o", tmp_path / name, "--json")
+        trace = read_trace(tmp_path / name)
+        assert isinstance(trace, Ina219Trace)
+        return trace
+
+    narrow = recorded("narrow.parquet")
+    assert float(narrow.power_w.mean()) == pytest.approx(3.2, rel=1e-3)
+    (bus,) = [each for each in narrow.clipped if each.samples.all()]
+    assert bus.limit == "the end of the bus voltage's range of 16 V"
+    assert bus.advice.startswith("set --bus-range 32")
+    assert fsjoule("meter", "set", "--bus-range", "26").code == 2
+    assert "up to 32 V" in fsjoule("meter", "set", "--bus-range", "32", "--save").out
+    process.stop(simulator)
+    desk.start_meter(*flash, load="20.0,0.2")
+    wide = recorded("wide.parquet")
+    assert wide.info.bus_range_v == 32
+    assert float(wide.power_w.mean()) == pytest.approx(4.0, rel=1e-3)
+    assert not any(each.samples.any() for each in wide.clipped)
 
 
 def test_samples_that_come_late_are_waited_for(desk: Desk, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def test_encode_as_another_does(seq: int, command: Command, payload: bytes) -> N
 def test_payloads_as_another_makes_them(hz: int, range_mv: int, uohm: int, date: int, text: str) -> None:
     assert commands.rate(hz) == wire.rate(rate_hz=hz)
     assert commands.measuring_range(range_mv) == wire.shunt_range(range_mv=range_mv)
+    assert [commands.bus_range(volts) for volts in (16, 32)] == [wire.bus_range(range_v=volts) for volts in (16, 32)]
     assert commands.shunt(uohm) == wire.shunt(shunt_uohm=uohm)
     assert commands.zero(date) == wire.zero(date=date)
     assert commands.mark(text) == wire.host_mark(text=text)
@@ -74,6 +75,7 @@ def test_gain_as_another_makes_it(point: int, ua: int, uv: int, ppm: int, date: 
         (lambda: commands.rate(999), "800 or 1000"),
         (lambda: commands.rate(0), "a rate of 0 Hz"),
         (lambda: commands.measuring_range(100), "choose from: 40, 80, 160, 320"),
+        (lambda: commands.bus_range(26), "no bus range of 26 V"),
         (lambda: commands.shunt(999), "use 1000 to 1000000 microohm"),
         (lambda: commands.shunt(1_000_001), "a shunt of 1000001 microohm"),
         (lambda: commands.zero(0), "0 is not the date"),

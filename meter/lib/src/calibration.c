@@ -4,8 +4,9 @@
 #define UV_PER_BUS 4000u
 #define NV_PER_MV 1000000
 #define PPM 1000000
-/* The bus range is 16 V; a true voltage may be a gain's largest error above it. */
+/* 16 V and 32 V; a true voltage may be a gain's largest error above the bus range. */
 #define TRUE_MAX_UV 16800000u
+#define TRUE_MAX_32V_UV 33600000u
 #define UNCERTAINTY_MAX_PPM 1000000u
 
 /* Rounded to the nearest; `b` is above 0. */
@@ -80,9 +81,10 @@ static int64_t full_scale_nv(const struct fsj_settings *settings)
 bool fsj_gain_point_possible(const struct fsj_gain_point *point, const struct fsj_settings *settings)
 {
 	const int64_t most = full_scale_nv(settings) / 100 * 105;
+	const uint32_t most_uv = settings->bus_32v ? TRUE_MAX_32V_UV : TRUE_MAX_UV;
 
 	return magnitude(true_shunt_nv(point, settings)) <= most && point->true_uv > 0 &&
-	       point->true_uv <= TRUE_MAX_UV && point->uncertainty_ppm <= UNCERTAINTY_MAX_PPM;
+	       point->true_uv <= most_uv && point->uncertainty_ppm <= UNCERTAINTY_MAX_PPM;
 }
 
 /* True over read, less one, in ppm. `read` is above 0. */

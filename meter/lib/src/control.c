@@ -111,18 +111,40 @@ static uint8_t set_range(struct fsj_meter *m, const struct order *order)
 	return FSJ_REPLY_BAD_VALUE;
 }
 
-/* The resistor's error is in the gains; the offset is a voltage, and stays. */
+/* The offset is a voltage at the shunt, and stays where only the gains belong to a setting. */
+static void forget_gains(struct fsj_calibration *calibration)
+{
+	*calibration = (struct fsj_calibration){
+		.shunt_offset_nv = calibration->shunt_offset_nv,
+		.zero_date = calibration->zero_date,
+	};
+}
+
+/* The gain of the bus voltage is that of its range. */
+static uint8_t set_bus_range(struct fsj_meter *m, const struct order *order)
+{
+	const uint16_t range_v = fsj_get_u16(order->command->payload);
+	struct fsj_settings settings = m->settings;
+
+	if (range_v != 16 && range_v != 32) {
+		return FSJ_REPLY_BAD_VALUE;
+	}
+	settings.bus_32v = range_v == 32;
+	if (settings.bus_32v != m->settings.bus_32v) {
+		forget_gains(&settings.calibration);
+	}
+	fsj_meter_change(m, &settings);
+	return FSJ_REPLY_DONE;
+}
+
+/* The resistor's error is in the gains. */
 static uint8_t set_shunt(struct fsj_meter *m, const struct order *order)
 {
 	struct fsj_settings settings = m->settings;
-	const struct fsj_calibration kept = {
-		.shunt_offset_nv = settings.calibration.shunt_offset_nv,
-		.zero_date = settings.calibration.zero_date,
-	};
 
 	settings.shunt_uohm = fsj_get_u32(order->command->payload);
 	if (settings.shunt_uohm != m->settings.shunt_uohm) {
-		settings.calibration = kept;
+		forget_gains(&settings.calibration);
 	}
 	if (!fsj_settings_valid(&settings)) {
 		return FSJ_REPLY_BAD_VALUE;
@@ -216,6 +238,7 @@ static const struct entry {
 	{FSJ_COMMAND_SELF_TEST, 0, 0, true, self_test},
 	{FSJ_COMMAND_FORGET_CALIBRATION, 0, 0, true, forget_calibration},
 	{FSJ_COMMAND_MARK, 1, FSJ_MARK_MAX_BYTES, false, host_mark},
+	{FSJ_COMMAND_BUS_RANGE, 2, 2, true, set_bus_range},
 };
 
 static const struct entry *find(uint8_t type)

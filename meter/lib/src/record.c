@@ -8,7 +8,7 @@
  *    0  u32  magic, "FSJR"
  *    4  u8   version of this layout
  *    5  u8   range, as in CONFIG
- *    6  u16  0
+ *    6  u16  1: the bus voltage's range is 32 V; 0: 16 V, as in all records of older versions
  *    8  u32  generation
  *   12  u32  rate_hz
  *   16  u32  shunt_uohm
@@ -30,7 +30,7 @@ void fsj_record_encode(const struct fsj_record *record, uint8_t bytes[FSJ_RECORD
 	fsj_put_u32(bytes, MAGIC);
 	bytes[4] = VERSION;
 	bytes[5] = (uint8_t)settings->range;
-	fsj_put_u16(bytes + 6, 0);
+	fsj_put_u16(bytes + 6, settings->bus_32v ? 1 : 0);
 	fsj_put_u32(bytes + 8, record->generation);
 	fsj_put_u32(bytes + 12, settings->rate_hz);
 	fsj_put_u32(bytes + 16, settings->shunt_uohm);
@@ -52,11 +52,13 @@ bool fsj_record_decode(const uint8_t bytes[FSJ_RECORD_BYTES], struct fsj_record 
 	struct fsj_calibration *calibration = &settings->calibration;
 
 	if (fsj_get_u32(bytes) != MAGIC || bytes[4] != VERSION || bytes[5] > FSJ_INA219_RANGE_320MV ||
+	    fsj_get_u16(bytes + 6) > 1 ||
 	    fsj_get_u32(bytes + CRC_AT) != fsj_crc32(bytes, CRC_AT)) {
 		return false;
 	}
 	record->generation = fsj_get_u32(bytes + 8);
 	settings->range = (enum fsj_ina219_range)bytes[5];
+	settings->bus_32v = fsj_get_u16(bytes + 6) == 1;
 	settings->rate_hz = fsj_get_u32(bytes + 12);
 	settings->shunt_uohm = fsj_get_u32(bytes + 16);
 	calibration->shunt_offset_nv = fsj_get_i32(bytes + 20);

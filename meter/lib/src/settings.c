@@ -20,6 +20,7 @@ bool fsj_settings_equal(const struct fsj_settings *a, const struct fsj_settings 
 	const struct fsj_calibration *y = &b->calibration;
 
 	return a->rate_hz == b->rate_hz && a->shunt_uohm == b->shunt_uohm && a->range == b->range &&
+	       a->bus_32v == b->bus_32v &&
 	       x->shunt_offset_nv == y->shunt_offset_nv && x->current_gain_ppm == y->current_gain_ppm &&
 	       x->bus_gain_ppm == y->bus_gain_ppm && x->gain_uncertainty_ppm == y->gain_uncertainty_ppm &&
 	       x->zero_date == y->zero_date && x->gain_date == y->gain_date;

@@ -60,13 +60,17 @@ enum fsj_status fsj_meter_start_chip(struct fsj_meter *m)
 
 	/* Settings are valid, so that there always is a resolution. */
 	(void)fsj_ina219_choose(m->settings.rate_hz, m->settings.range, &setup);
+	if (m->settings.bus_32v) {
+		setup.config |= FSJ_INA219_CONFIG_BRNG_32V;
+	}
 	return fsj_chip_start(&m->chip, &setup);
 }
 
 void fsj_meter_change(struct fsj_meter *m, const struct fsj_settings *settings)
 {
 	const bool is_same = settings->rate_hz == m->settings.rate_hz && settings->range == m->settings.range &&
-			     settings->shunt_uohm == m->settings.shunt_uohm;
+			     settings->shunt_uohm == m->settings.shunt_uohm &&
+			     settings->bus_32v == m->settings.bus_32v;
 
 	m->has_low = m->has_low && is_same;
 	m->settings = *settings;

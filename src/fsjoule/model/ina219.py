@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 INA219: Final = "ina219"
-# Bit 13 of CONFIG selects the bus voltage's range, 16 V or 32 V; readings end at 4000 or 8000 (TI SBOS448G, 8.6.3).
+# Bit 13 of CONFIG selects the bus voltage's range (TI SBOS448G, 8.6.3).
 _BUS_32_V: Final = 1 << 13
-_BUS_ENDS: Final = {False: 4000, True: 8000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,11 @@ class Ina219Info:
     @property
     def tick_us(self) -> float:
         return 1e6 / self.rate_hz
+
+    @property
+    def bus_range_v(self) -> int:
+        """The bus voltage at which its readings end, whatever the true one is."""
+        return 32 if self.adc_config & _BUS_32_V else 16
 
     @property
     def power_lsb_w(self) -> float:
@@ -139,7 +143,7 @@ class Ina219Trace(Trace):
     def clipped(self) -> tuple[Clipped, ...]:
         info = self.info
         shunt_end = info.shunt_range_mv * 1000 / info.shunt_lsb_uv
-        bus_end = _BUS_ENDS[bool(info.adc_config & _BUS_32_V)]
+        bus_end = info.bus_range_v * 1000 / info.bus_lsb_mv
         # The least negative number of 16 bits has no positive one.
         shunt = abs(self.shunt_raw.astype("int64")) >= shunt_end
         return (
@@ -150,7 +154,8 @@ class Ina219Trace(Trace):
             ),
             Clipped(
                 self.bus_raw >= bus_end,
-                f"the end of the bus voltage's range of {bus_end * info.bus_lsb_mv * 1e-3:g} V",
+                f"the end of the bus voltage's range of {info.bus_range_v} V",
+                f"{'' if info.adc_config & _BUS_32_V else 'set --bus-range 32 (the chip takes 26 V), or '}"
                 "measure a lower supply voltage: behind a converter, or with another meter",
             ),
         )

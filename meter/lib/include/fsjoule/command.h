@@ -24,6 +24,7 @@ enum fsj_command_type {
 	FSJ_COMMAND_SELF_TEST = 0x1A,
 	FSJ_COMMAND_FORGET_CALIBRATION = 0x1B,
 	FSJ_COMMAND_MARK = 0x1C,
+	FSJ_COMMAND_BUS_RANGE = 0x1D,
 };
 
 enum fsj_reply_status {

@@ -35,6 +35,7 @@ struct fsj_settings {
 	uint32_t rate_hz;
 	uint32_t shunt_uohm;
 	enum fsj_ina219_range range;
+	bool bus_32v; /**< the range of the bus voltage is 32 V instead of 16 V */
 	struct fsj_calibration calibration;
 };
 

@@ -140,6 +140,7 @@ def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:
         ("firmware", f"{info.firmware}, protocol {info.protocol}"),
         ("samples", f"{info.rate_hz} a second; {words.adc_text(info)}"),
         ("shunt", f"{info.shunt_uohm * 1e-6:g} Ohm, {info.shunt_range_mv} mV: up to {words.full_scale_a(info):.3g} A"),
+        ("bus", f"up to {info.bus_range_v} V"),
         ("zero", words.zero_text(calibration, now_s)),
         ("gain", words.gain_text(calibration, now_s)),
         ("last start", f"by {frame.status.reset_cause.value}; stream {frame.status.stream_id:08x}"),
@@ -154,6 +155,9 @@ def set_(
     lg_env: Environment = None,
     rate: Annotated[int | None, typer.Option(help="Samples a second: 100 to 2000, a divisor of 1,000,000.")] = None,
     range_mv: Annotated[int | None, typer.Option("--range", help="Full scale in mV: 40, 80, 160 or 320.")] = None,
+    bus_range: Annotated[
+        int | None, typer.Option(help="Full scale of the supply in V: 16 or 32 (the chip takes 26).")
+    ] = None,
     shunt: Annotated[int | None, typer.Option(help="The resistor in microohm; 0.1 Ohm is 100000.")] = None,
     sampling: Annotated[
         bool | None, typer.Option("--start/--stop", help="Start or stop sampling.", show_default=False)
@@ -168,13 +172,15 @@ def set_(
     from fsjoule.meter.tools.words import as_document
     from fsjoule.runs.meter import open_meter
 
-    if rate is None and range_mv is None and shunt is None and sampling is None and not save:
+    if all(setting is None for setting in (rate, range_mv, bus_range, shunt, sampling)) and not save:
         raise ConfigError("no setting is given", hint="fsjoule meter set --help lists them")
     with open_meter(meter, lg_env, progress) as client:
         if shunt is not None:
             client.set_shunt(shunt)
         if range_mv is not None:
             client.set_range(range_mv)
+        if bus_range is not None:
+            client.set_bus_range(bus_range)
         if rate is not None:
             client.set_rate(rate)
         if sampling is not None:

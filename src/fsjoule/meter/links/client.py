@@ -92,6 +92,9 @@ class MeterClient:
     def set_range(self, range_mv: int) -> InfoFrame:
         return self.change(Command.RANGE, commands.measuring_range(range_mv))
 
+    def set_bus_range(self, range_v: int) -> InfoFrame:
+        return self.change(Command.BUS_RANGE, commands.bus_range(range_v))
+
     def set_shunt(self, shunt_uohm: int) -> InfoFrame:
         return self.change(Command.SHUNT, commands.shunt(shunt_uohm))
 

@@ -16,6 +16,7 @@ from fsjoule.meter.protocol.framing import packed
 RATE_MIN_HZ: Final = 100
 RATE_MAX_HZ: Final = 2000
 RANGES_MV: Final = (40, 80, 160, 320)
+BUS_RANGES_V: Final = (16, 32)
 SHUNT_MIN_UOHM: Final = 1000
 SHUNT_MAX_UOHM: Final = 1_000_000
 MARK_MAX_BYTES: Final = 16
@@ -39,6 +40,7 @@ class Command(IntEnum):
     SELF_TEST = 0x1A
     FORGET_CALIBRATION = 0x1B
     MARK = 0x1C
+    BUS_RANGE = 0x1D
 
     @property
     def title(self) -> str:
@@ -126,6 +128,13 @@ def measuring_range(millivolts: int) -> bytes:
         choices = ", ".join(str(value) for value in RANGES_MV)
         raise ConfigError(f"the INA219 has no range of {millivolts} mV", hint=f"choose from: {choices}")
     return struct.pack("<H", millivolts)
+
+
+def bus_range(volts: int) -> bytes:
+    """Payload of BUS_RANGE. Raises ConfigError for a range that the INA219 lacks."""
+    if volts not in BUS_RANGES_V:
+        raise ConfigError(f"the INA219 has no bus range of {volts} V", hint="choose from: 16, 32")
+    return struct.pack("<H", volts)
 
 
 def shunt(microohm: int) -> bytes:
