@@ -75,6 +75,10 @@ def test_a_board_whose_process_is_killed_costs_no_figure(state: Path, tmp_path: 
     together = load_run(measured(tmp_path / "two", 2, said, kill="board 1: card with").folder)
     assert any(line.startswith("board 1 is left out: board 1: its process ended with -9") for line in said), said
     assert together.run.status is RunStatus.COMPLETE
+    [fault] = together.run.faults
+    assert fault.what.startswith("board 1: its process ended with -9")
+    assert fault.number == together.run.plan.entries[0].number
+    assert fault.started_utc <= fault.ended_utc
     assert [told(each) for each in together.measurements] == [told(each) for each in alone.measurements]
     for each in alone.measurements:
         ours, theirs = alone.trace(each.number), together.trace(each.number)

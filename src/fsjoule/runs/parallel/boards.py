@@ -9,13 +9,15 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from subprocess import Popen
 from typing import IO, Any, Final
 
+from fsjoule.bench.faults import fault_of
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
+from fsjoule.host.clock import HostClock
 from fsjoule.model import LabFacts, Planned, Run
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Failed, Message, Ready, Said
 
@@ -44,6 +46,7 @@ class _Worker:
     heard_s: float
     ready: Ready | None = None
     boot: int | None = None
+    began_utc: str = ""
     over: bool = False
     faults: int = 0
 
@@ -60,6 +63,7 @@ class Boards:
     say: Callable[[str], None]
     workers: list[_Worker] = field(default_factory=list[_Worker])
     _run: Run | None = None
+    _clock: HostClock = field(default_factory=HostClock)
     _boots: Sequence[tuple[Planned, ...]] = ()
     _queue: list[int] = field(default_factory=list[int])
     _tries: dict[int, int] = field(default_factory=dict[int, int])
@@ -203,7 +207,9 @@ class Boards:
         process.stop(worker.process, timeout_s=_STOP_S)
         if worker.boot is not None:
             assert self._run is not None
-            lost = Done(worker.boot, self._run, boots=0, fault=error)
+            times = {"started_utc": worker.began_utc, "ended_utc": self._clock.utc()}
+            fault = fault_of(error, self._boots[worker.boot][0], **times, steps=())
+            lost = Done(worker.boot, replace(self._run, faults=(fault,)), boots=0, fault=error)
             worker.boot = None
             if not self._again(lost):
                 self._done[lost.number] = lost
@@ -213,7 +219,7 @@ class Boards:
             return
         for each in self._left:
             if each.boot is None and each.ready is not None and self._queue:
-                each.boot = heapq.heappop(self._queue)
+                each.boot, each.began_utc = heapq.heappop(self._queue), self._clock.utc()
                 try:
                     each.connection.send(Boot(each.boot, self._run, self._boots[each.boot]))
                 except OSError:
