@@ -19,7 +19,7 @@ from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, PlaceHeldError
 from fsjoule.lab import acquired_place, find_places, read_environment, wanted_place
-from fsjoule.lab.coordinator import connected, user
+from fsjoule.lab.coordinator import Coordinator, connected, user
 from fsjoule.lab.reservation import reserved
 from fsjoule.runs.held_lab import HeldLab
 
@@ -231,6 +231,30 @@ def test_a_reservation_that_somebody_cancels_ends_the_wait(coordinator: BareCoor
         coordinator.client("cancel-reservation", token)
         within(lambda: run.error is not None, lambda: run.lines)
     assert "the reservation for the place 'bench' was cancelled" in str(run.error)
+
+
+def test_a_wait_during_which_the_reservation_expired_reserves_again(coordinator: BareCoordinator) -> None:
+    """So it is when the process stood still for two minutes: a reservation that nobody polls is dropped."""
+    coordinator.make("bench")
+    coordinator.client("acquire", user="ada")
+    lines: list[str] = []
+    looks = 0
+
+    def usable(_coordinator: Coordinator, _name: str) -> bool:
+        nonlocal looks
+        looks += 1
+        with connected() as other:
+            tokens = [each.token for each in other.reservations()]
+        if looks == 2:
+            coordinator.client("cancel-reservation", *tokens)
+        elif looks == 3:
+            coordinator.client("release", user="ada")
+        return False
+
+    with reserved(wanted_place(None, "2m", None), lines.append, name="bench", usable=usable, expires_s=0) as turn:
+        assert (turn.place, turn.allocated) == ("bench", True)
+    assert "the reservation for the place 'bench' has expired: reserving again" in lines
+    assert coordinator.reservations() == []
 
 
 def test_a_reservation_of_ones_own_is_awaited_and_kept(coordinator: BareCoordinator) -> None:

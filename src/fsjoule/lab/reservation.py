@@ -27,6 +27,8 @@ Usable = Callable[[Coordinator, str], bool]
 # A place's change is heard at once; polling keeps the reservation alive.
 _POLL_S: Final = 5.0
 _LINE_S: Final = 60.0
+# labgrid's own.
+_EXPIRES_S: Final = 60.0
 _SHOWN: Final = 5
 _HINT: Final = "labgrid-client who shows who works where; --wait 30m waits, --priority 10 goes before others that wait"
 
@@ -37,7 +39,13 @@ def _never(_coordinator: Coordinator, _name: str) -> bool:
 
 @contextmanager
 def reserved(
-    wanted: Wanted, say: Say, *, name: str = "", usable: Usable = _never, line_s: float = _LINE_S
+    wanted: Wanted,
+    say: Say,
+    *,
+    name: str = "",
+    usable: Usable = _never,
+    line_s: float = _LINE_S,
+    expires_s: float = _EXPIRES_S,
 ) -> Generator[Turn]:
     """Wait for one of the places that are wanted, or for the one called `name` (`+TOKEN`: the user's own reservation).
 
@@ -45,7 +53,7 @@ def reserved(
     `line_s` seconds. The reservation is cancelled at the end of the body at the latest, unless it is the user's own.
     Raises ConfigError if there is no such place, PlaceHeldError or LabError if none is free in time.
     """
-    turn = Turn(wanted, say, name)
+    turn = Turn(wanted, say, name, expires_s)
     try:
         with interruptible():
             turn.wait(usable, line_s)
@@ -58,7 +66,7 @@ def reserved(
 class Turn:
     """A reservation. `place` is the full name of the place that may be acquired; `allocated`: by the reservation."""
 
-    def __init__(self, wanted: Wanted, say: Say, name: str = "") -> None:
+    def __init__(self, wanted: Wanted, say: Say, name: str = "", expires_s: float = _EXPIRES_S) -> None:
         """Connect. Raises ConfigError for tags or a name that no place has, LabError."""
         self.place = ""
         self.allocated = False
@@ -70,6 +78,7 @@ class Turn:
         self._what = str(wanted) if not name else f"the place {name!r}" if self._own else f"reservation {self._token}"
         self._gone: LabError | None = None  # why there is no coordinator
         self._connected_anew = False
+        self._expires_s, self._polled_s = expires_s, 0.0
         self._changed = threading.Event()
         self._coordinator = self._connected()
         try:
@@ -133,7 +142,7 @@ class Turn:
     def _allocated(self) -> bool:
         """Whether the reservation has a place. Raises RefusedError if there is no such reservation, LabError."""
         found = self._poll() if self._token else self._reserve()
-        self._connected_anew = False
+        self._connected_anew, self._polled_s = False, time.monotonic()
         if not self._own:
             self._filter = dict(found.filters["main"])
         self.allocated = found.state is ReservationState.allocated
@@ -152,7 +161,10 @@ class Turn:
         return False
 
     def _forgotten(self, error: RefusedError) -> None:
-        """The reservation does not exist. A coordinator that was restarted has forgotten it; else it is an error."""
+        """The reservation does not exist. Raises LabError unless the coordinator was restarted, or it has expired.
+
+        It expires while this process stands still, or ends what a killed job has left.
+        """
         if not self._own:
             raise ConfigError(
                 f"{self._what} does not exist any more", hint="labgrid-client reserve makes another"
@@ -165,7 +177,9 @@ class Turn:
             self._connect_again(gone)
             return
         self._token = ""
-        if not self._connected_anew:
+        if time.monotonic() - self._polled_s >= self._expires_s:
+            self._say(f"the reservation for {self._what} has expired: reserving again")
+        elif not self._connected_anew:
             raise LabError(
                 f"the reservation for {self._what} was cancelled; labgrid does not tell by whom",
                 hint="labgrid-client reservations shows all",
