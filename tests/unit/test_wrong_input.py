@@ -31,6 +31,7 @@ WRONG = {
     "bisect --good a --bad b": "bisect needs --lg-env, --tree",
     "explain 6.1 6.12": "explain needs --lg-env FILE, to measure now, or --within RUN, to read",
     "place hold --place a --place-tag soc=x -- true": "--place and --place-tag both choose the place",
+    "place hold -- no-such-program": "'no-such-program' cannot be run: no such program",
     # names
     "advise run --profile nobody": "unknown profile 'nobody'",
     "advise run --profile logger --weights joy=2": "unknown weight 'joy'",

@@ -29,8 +29,9 @@ def hold(
 ) -> None:
     """Hold a place while a command runs; LG_PLACE names it. Then the board is off and the place is free.
 
-    A place of a killed job of this computer is given back first. However this ends, what the command has started is
-    ended. Exit code: the command's; 2 wrong input, 4 the lab, 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP.
+    A place of a killed job of this computer is given back first. However this ends, the command and all programs of its
+    process group are ended. Exit code: the command's; 2 wrong input, 4 the lab, 130, 143 or 129 after Ctrl-C, SIGTERM
+    or SIGHUP.
 
     Example: fsjoule place hold --place evk-1 --wait 1h -- pytest tests/bench --lg-env env/boards/imx6ul-evk.yaml
     """

@@ -163,14 +163,23 @@ def start(
         )
 
 
+def check_program(name: str) -> None:
+    """Raise ConfigError if the program, a name on the PATH or a path, cannot be started."""
+    if shutil.which(name) is None:
+        why = "no such program" if not Path(name).exists() else "it is not executable, or a folder"
+        raise _cannot_be_run(name, why)
+
+
 def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a program on this one's terminal, input, output and signals, as a shell does. Raises ConfigError."""
     try:
         return subprocess.Popen(list(argv))  # noqa: S603 - argument lists only
     except OSError as error:
-        raise ConfigError(
-            f"{argv[0]!r} cannot be run: {error.strerror}", hint="give a program and its arguments"
-        ) from error
+        raise _cannot_be_run(argv[0], error.strerror or str(error)) from error
+
+
+def _cannot_be_run(name: str, why: str) -> ConfigError:
+    return ConfigError(f"{name!r} cannot be run: {why}", hint="give a program and its arguments")
 
 
 def held_back(

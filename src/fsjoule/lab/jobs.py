@@ -50,6 +50,7 @@ def hold(name: str | None, argv: Sequence[str], wanted: Wanted, *, end_s: float,
     free; the exit code is 4 if a command succeeded and that failed. A signal ends the command in the same way.
     Raises ConfigError, PlaceHeldError or LabError if there is no place in time, PlaceLostError if it was taken away.
     """
+    process.check_program(argv[0])
     found = BY_TAGS if wanted.tags else find_place(name, wanted)
     recover = partial(_recover, end_s=end_s, say=say)
     with acquired_for_job(found, wanted, say=say, recover=recover) as (held, note):
