@@ -167,7 +167,7 @@ def set_(
 ) -> None:
     """Change how the meter samples. Without --save the change lasts until the meter loses power.
 
-    Example: fsjoule meter set --rate 500 --range 160 --save
+    Example: fsjoule meter set --rate 800 --range 160 --save
     """
     from fsjoule.meter.tools.words import as_document
     from fsjoule.runs.meter import open_meter
