@@ -203,13 +203,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         opened.pace = Pace([entry for entry in opened.plan.entries if entry.number in to_do])
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
-            _start(opened)
+            _start(opened, session.config)
 
 
-def _start(session: Session) -> None:
+def _start(session: Session, config: pytest.Config) -> None:
     """Build the cards and bring a virtual lab up, now that something is selected."""
     try:
         session.start()
+        if session.environment.wanted.tags:
+            lab.read_again(config)
     except FsjouleError as error:
         # pytest would frame the message with exclamation marks, hint and all.
         session.say(f"ERROR: {error}")

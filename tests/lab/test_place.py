@@ -242,10 +242,12 @@ def test_a_bench_and_a_gate_say_what_is_wrong_with_the_place_before_anything_is_
 
 
 def test_a_bench_whose_place_is_taken_away_ends_at_once_and_leaves_the_board_as_it_is(
-    lab_: _Lab, tmp_path: Path
+    lab_: _Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Here tags have chosen the place, after labgrid has read the environment file."""
     results = tmp_path / "results"
-    argv = command(results, "--fs", "ext4", "--repeat", "1")
+    monkeypatch.delenv("LG_PLACE")
+    argv = command(results, "--fs", "ext4", "--repeat", "1", "--place-tag", "board=virtual")
     with subprocess.Popen(
         argv, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     ) as bench:

@@ -35,7 +35,7 @@ from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.target import check_places, guard, labgrid_target, variables, wants_virtual_lab
+from fsjoule.lab.target import check_places, guard, labgrid_target, read_again, variables, wants_virtual_lab
 from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
@@ -78,6 +78,7 @@ __all__ = [
     "place_variables",
     "raised_by_labgrid",
     "raised_by_us",
+    "read_again",
     "read_environment",
     "recorded_steps",
     "variables",

@@ -8,9 +8,11 @@ import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from labgrid import Environment, Target
+from labgrid.config import Config
+from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError
@@ -69,6 +71,18 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
         with lab_errors("finding the board's resources"):
             target = environment.get_target(_TARGET)
         yield target
+
+
+def read_again(config: Any) -> None:  # noqa: ANN401 - pytest's; it is not known here
+    """Let labgrid's plugin of pytest read its environment file with the variables of now, before it makes a target.
+
+    It has read the file before a place was chosen by its tags. Raises LabError.
+    """
+    with lab_errors("reading the environment file"):
+        environment, made = config.stash[LABGRID_ENV_KEY], cast("Any", Config)
+        environment.config = made(environment.config_file)
+        if config.option.lg_coordinator is not None:
+            environment.config.set_option("coordinator_address", config.option.lg_coordinator)
 
 
 def close_ssh() -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from fsjoule import lab
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.runs.versions import first_line
 from fsjoule.runs.virtual import PLACE, emulator, virtual_lab_of
+
+_NOT_CHOSEN: Final = "not-chosen-yet"
 
 
 @dataclass
@@ -75,6 +78,9 @@ class HeldLab:
         with interrupts.interruptible():
             self._places = lab.find_places(written, self.environment.wanted)
         self._opened.enter_context(lab.variables(lab.place_variables(written, self._places)))
+        if self.environment.wanted.tags and not named:
+            # labgrid reads the environment file before the place is chosen, too.
+            self._opened.enter_context(lab.variables({"LG_PLACE": _NOT_CHOSEN}))
         if self._places and named not in self._places and all(map(lab.is_name, self._places)):
             self.say(f"place {', '.join(self._places)}")
         if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
