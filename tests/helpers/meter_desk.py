@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -12,6 +13,7 @@ import tty
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from meter_process import renewed
@@ -53,7 +55,9 @@ class Desk:
         source = () if "--feed" in options else ("--load", load)
         links = ("--stream-link", str(self.stream), "--marks-link", str(self.marks))
         there = renewed(self.stream, self.marks)
-        simulator = process.start([programs.simulator(print), *source, *links, *options])
+        # Not to the output that a test may read as a command's JSON.
+        built = programs.simulator(partial(print, file=sys.stderr))
+        simulator = process.start([built, *source, *links, *options])
         self.closing.callback(process.stop, simulator)
         wait(there, "no meter")
         return simulator

@@ -136,7 +136,7 @@ def test_a_gap_is_counted(desk: Desk, tmp_path: Path) -> None:
         "meter",
         "record",
         "--seconds",
-        "5",
+        "12",  # ser2net takes seconds to start on a busy computer
         "--json",
         "-o",
         path,
