@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 
+from fsjoule.errors import LabError
 from fsjoule.lab import find_places, jobs, wanted_place
+from fsjoule.lab.coordinator import Coordinator
+from fsjoule.lab.place import acquired_for_job
+from fsjoule.lab.wanted import AT_ONCE
 
 FSJOULE = Path(sys.executable).with_name("fsjoule")
 # What a job does that is in the middle of it.
@@ -116,6 +120,16 @@ def test_a_coordinator_that_was_restarted_has_forgotten_the_job_which_ends(coord
         output, _ = job.communicate(timeout=LIMIT_S)
     assert job.returncode == 4, output
     assert "taken away during the run: " in output
+
+
+def test_a_killed_jobs_place_that_cannot_be_given_back_keeps_no_other_job_waiting(coordinator: BareCoordinator) -> None:
+    def recover(_coordinator: Coordinator) -> None:
+        raise LabError("releasing 'another' failed: no answer")
+
+    lines: list[str] = []
+    with acquired_for_job("bench", AT_ONCE, say=lines.append, recover=recover):
+        assert coordinator.holders()["bench"]
+    assert lines.count("warning: releasing 'another' failed: no answer") == 1
 
 
 def test_a_release_of_what_no_job_has_says_so(coordinator: BareCoordinator) -> None:

@@ -233,6 +233,19 @@ def test_a_reservation_that_somebody_cancels_ends_the_wait(coordinator: BareCoor
     assert "the reservation for the place 'bench' was cancelled" in str(run.error)
 
 
+def test_a_coordinator_that_goes_on_failing_is_not_asked_without_a_pause(coordinator: BareCoordinator) -> None:
+    coordinator.make("bench")
+    looks: list[str] = []
+
+    def usable(_coordinator: Coordinator, name: str) -> bool:
+        looks.append(name)
+        raise LabError("it fails", transient=True)
+
+    with pytest.raises(LabError), reserved(wanted_place(None, "3s", None), print, name="bench", usable=usable):
+        pass
+    assert len(looks) <= 4
+
+
 def test_a_wait_during_which_the_reservation_expired_reserves_again(coordinator: BareCoordinator) -> None:
     """So it is when the process stood still for two minutes: a reservation that nobody polls is dropped."""
     coordinator.make("bench")

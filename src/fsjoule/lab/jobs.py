@@ -113,10 +113,16 @@ def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Sa
 
 
 def _recover(coordinator: Coordinator, *, end_s: float, say: Say) -> None:
-    """Give back the places of this computer's killed jobs. Raises LabError."""
+    """Give back the places of this computer's killed jobs. Raises the first LabError when all have been tried."""
+    failed: LabError | None = None
     for left in job_notes(coordinator.address):
-        if not in_use(coordinator.address, left.place, Kind.JOB):
-            _clear(coordinator, left.place, end_s, say)
+        try:
+            if not in_use(coordinator.address, left.place, Kind.JOB):
+                _clear(coordinator, left.place, end_s, say)
+        except LabError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:

@@ -70,9 +70,16 @@ def acquired_for_job(
     A job's place is never one that was acquired before: another job of this user may have it. Raises like
     `acquired_place`.
     """
+    told: set[str] = set()
 
     def usable(coordinator: Coordinator, _name: str) -> bool:
-        recover(coordinator)
+        try:
+            recover(coordinator)
+        except LabError as error:
+            # It may be about another place. If it is the coordinator that is away, the wait itself meets that.
+            if error.what not in told:
+                say(f"warning: {error.what}")
+            told.add(error.what)
         return False
 
     with (

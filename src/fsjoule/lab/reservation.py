@@ -212,8 +212,11 @@ class Turn:
             self._gone = still
             return  # the next look tries again
         self._coordinator.close()
+        if self._connected_anew:
+            self._changed.clear()  # it goes on failing: it is asked at the usual pace
+        else:
+            self._changed.set()
         self._coordinator, self._gone, self._connected_anew = coordinator, None, True
-        self._changed.set()
 
     def _line(self, waited_s: float) -> str:
         limit = f"{spoken(waited_s)} of at most {spoken(self._wanted.wait_s)}"
