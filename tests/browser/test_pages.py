@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from advised_runs import PLAIN, changed, write_cuts, write_parts
@@ -13,6 +14,7 @@ from browser import DESK, PHONE, Browser, browser
 from compared_runs import in_guest_time, write_kernels
 from results_factory import make_run
 from rivals import MKFS, READ, WRITE, rivals
+from selenium.webdriver import ActionChains, Keys
 from whole_runs import write_whole
 
 from fsjoule.model import Measurement, Planned, Provision, Run, RunStatus
@@ -69,12 +71,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     found = {name: write_report(folder) for name, folder in folders.items()}
     asked = advise(evidence([advised, cuts]), *profile_of("logger"))
     found["advice"] = here / "advice.html"
-    found["advice"].write_text(advice_page(asked), encoding="utf-8")
+    found["advice"].write_text(advice_page(asked, found["advice"]), encoding="utf-8")
     many = {f"ext4 (option_{'x' * n}={n})": PLAIN for n in range(20)}
     cut = write_cuts(here / "many", "m2", dict.fromkeys(many, (1, 0, 2)))
     found["many"] = here / "many.html"
     crowd = evidence([write_parts(here / "many", "m1", many, boots=2), cut])
-    found["many"].write_text(advice_page(advise(crowd, *profile_of("logger"))), encoding="utf-8")
+    found["many"].write_text(advice_page(advise(crowd, *profile_of("logger")), found["many"]), encoding="utf-8")
     alone = write_kernels(here / "one", speeds=speeds, boots=1)
     with Sources("") as sources:
         baseline, candidate = (sources.side(f"{kernel}@{alone}", Where(), tuple(Metric)) for kernel in speeds)
@@ -154,6 +156,37 @@ def test_a_figure_has_one_scale_and_runs_are_one_click_away(opened: Browser, pag
         opened.wait(lambda: "Gate: regressed" in str(opened.script("return document.body.innerText")))
         assert opened.script("return location.href") == pages["gated"].resolve().as_uri()
 
+
+@pytest.mark.parametrize("name", ["answered", "gated", "advice", "compare"])
+def test_by_keyboard_alone(opened: Browser, pages: Mapping[str, Path], name: str) -> None:
+    """Tab reaches everything that a pointer can use, in the page's order, and each time one sees where it is."""
+    opened.open(pages[name].as_uri())
+    expected: list[str] = opened.script(f"{_FOCUS} return usable.map(name);")
+    assert expected
+    reached: list[str] = []
+    for _ in expected:
+        ActionChains(opened.chrome).send_keys(Keys.TAB).perform()
+        told: list[Any] = opened.script(
+            f"{_FOCUS} const e = document.activeElement, box = e.getBoundingClientRect();"
+            "return [name(e), getComputedStyle(e).outlineStyle, box.bottom > 0 && box.top < innerHeight];"
+        )
+        reached.append(told[0])
+        assert told[1] != "none", f"one does not see that {told[0]} has the focus"
+        assert told[2], f"{told[0]} has the focus outside of the window"
+    assert reached == expected
+    if folded := opened.script("return document.querySelectorAll('details:not([open])').length"):
+        opened.script("document.querySelector('details:not([open]) > summary').focus()")
+        ActionChains(opened.chrome).send_keys(Keys.ENTER).perform()
+        assert opened.script("return document.querySelectorAll('details:not([open])').length") == folded - 1
+
+
+# What a pointer can use, and a name for each.
+_FOCUS = """
+const usable = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')]
+  .filter((e) => e.checkVisibility());
+const all = [...document.querySelectorAll('*')];
+const name = (e) => `${all.indexOf(e)} ${e.tagName} ${e.textContent.trim().slice(0, 40)}`;
+"""
 
 # Elements whose content is wider than they are, and the page itself.
 _WIDE = """

@@ -16,12 +16,13 @@ from faults.act import writers
 from faults.scene import Scene
 from fsjoule.errors import FsjouleError
 from fsjoule.model import Measurement, RunStatus
+from fsjoule.report.oneline import one_line
 from fsjoule.store.reader import LoadedRun, load_run
 
 # A bench that was killed takes nothing down: its lab notices, and ends by itself.
 _GONE_S: Final = 45.0
 _LOOK_S: Final = 0.5
-_PRINTED: Final = re.compile(r"^\[ *(\d+)/\d+\] ", re.MULTILINE)
+_PRINTED: Final = re.compile(r"^\[ *\d+/\d+\] (.+?)(?:; about .*)?$", re.MULTILINE)
 _BUGS: Final = re.compile(
     r"Traceback \(most recent call last\)|INTERNALERROR|Exception ignored|never retrieved|Fatal Python error"
 )
@@ -91,7 +92,7 @@ def told(text: str) -> str:
 
 def data(text: str, run_folder: Path | None, serial: str) -> list[str]:
     """Everything printed as measured is there and readable, by one instrument, and the run knows its end."""
-    printed = {int(number) for number in _PRINTED.findall(text)}
+    printed = set[str](_PRINTED.findall(text))
     if run_folder is None:
         return [f"measurements {sorted(printed)} were printed, and there is no run"] if printed else []
     try:
@@ -99,7 +100,7 @@ def data(text: str, run_folder: Path | None, serial: str) -> list[str]:
     except FsjouleError as error:
         return [f"the run cannot be read: {error}"]
     complaints: list[str] = []
-    if missing := printed - {each.number for each in run.measurements}:
+    if missing := printed - {one_line(each, kernel=len(run.run.plan.kernels) > 1) for each in run.measurements}:
         complaints.append(f"measurements {sorted(missing)} were printed and are not in the run")
     complaints += [f"{name} is damaged: {why}" for name, why in run.damaged.items() if not name.endswith(".partial")]
     if run.run.status not in _FINAL:

@@ -298,6 +298,8 @@ def test_joules_of_another_meter_are_never_stored(state: Path, tmp_path: Path) -
     run = only_run(results)
     assert as_good_as_can_be(again.returncode, run), again.stdout + again.stderr
     assert run.run.meter is not None
+    count = len(run.measurements)
+    assert f"[{count:>3}/{count}] " in again.stdout, "progress counts what was chosen, with what was there before"
     assert run.run.meter.serial_number == ours
     assert run.run.lab is not None
     assert (run.run.lab.place, run.run.lab.exporter_names) == ("virtual", "fsjoule-virtual")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -61,7 +62,7 @@ def _filesystem(
 
 def _evidence(filesystems: tuple[Filesystem, ...], idle_w: tuple[float, ...]) -> Evidence:
     idle = (idle_w, _METER * _IDLE_W)
-    return Evidence("board", "card", "6.1", True, filesystems, *idle, ("run",), "", 0, {})
+    return Evidence("board", "card", "6.1", True, filesystems, *idle, {"run": Path("run")}, "", 0, {})
 
 
 def _expected(profile: UsageProfile, mean: float) -> tuple[float, float]:

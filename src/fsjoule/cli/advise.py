@@ -74,5 +74,5 @@ def advise(
     if page:
         from fsjoule.report.advice.page import render_page
 
-        write_text(page, render_page(advice))
+        write_text(page, render_page(advice, page))
         progress(f"page  {page}")

@@ -354,7 +354,7 @@ class Session:
         self._note_energy(measurement)
         line = one_line(measurement, kernel=len(self.plan.kernels) > 1)
         left = self._left(measurement)
-        self.say(f"[{measurement.number:>3}/{len(self.plan.entries)}] {line}{f'; {left}' if left else ''}")
+        self.say(f"[{self._measurements:>3}/{self.expected}] {line}{f'; {left}' if left else ''}")
         if self.observer is not None:
             self.observer.stored(measurement)
 

@@ -61,7 +61,8 @@ class Evidence:
     """All that was measured of one board, kernel, meter and storage device.
 
     `idle_w` has the board's idle power, one per boot, `idle_uncertainty_w` the meter's own (k=1). `environment` is the
-    environment file of the newest run ("" if unknown). `invalid` counts measurements that were not used.
+    environment file of the newest run ("" if unknown). `runs` are their folders by id. `invalid` counts measurements
+    that were not used.
     """
 
     board: str
@@ -71,7 +72,7 @@ class Evidence:
     filesystems: tuple[Filesystem, ...]
     idle_w: tuple[float, ...]
     idle_uncertainty_w: float
-    runs: tuple[str, ...]
+    runs: dict[str, Path]
     environment: str
     invalid: int
     damaged: dict[str, str]
@@ -132,6 +133,7 @@ def evidence_of(
         )
     found = _of_kernel(_of_storage(found, storage), kernel)
     _check_one_board(found)
+    folders = {one.run.run_id: one.path for one in loaded}
     newest = max((one.run for one in found), key=lambda run: run.started_utc)
     idle = [(one.boot, one.measurement.energy) for one in found if one.measurement.energy]
     first = found[0]
@@ -143,7 +145,7 @@ def evidence_of(
         filesystems=tuple(_filesystems(found)),
         idle_w=tuple(_present(one_per_boot((boot, energy.idle_power_w.value) for boot, energy in idle))),
         idle_uncertainty_w=max((energy.idle_power_w.uncertainty for _, energy in idle), default=0.0),
-        runs=tuple(sorted({one.run.run_id for one in found})),
+        runs={run_id: folders[run_id] for run_id in sorted({one.run.run_id for one in found})},
         environment=_environment(newest),
         invalid=invalid,
         damaged=faults,
