@@ -1,4 +1,4 @@
-"""Kernels that are brought in place and fail: each time the board is back on its kept kernel without hands."""
+"""Kernels and roots that are brought in place and fail: each time the board is back on the kept ones without hands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from in_place_board import InPlaceBoard, card, changed, in_place_board, with_initramfs
+from in_place_board import (
+    InPlaceBoard,
+    card,
+    card_with_two_roots,
+    changed,
+    in_place_board,
+    with_damaged_root,
+    with_initramfs,
+)
 
 from fsjoule.errors import LabError
 
@@ -64,6 +72,14 @@ _FAILING: Final = (
 )
 
 
+_DAMAGED_ROOT: Final = _Failing(
+    "has a root that cannot be mounted",
+    "",
+    bytes,
+    r"did not boot: Kernel panic - not syncing: Attempted to kill init(.|\n)*cannot mount /dev/mmcblk0p4 as btrfs",
+)
+
+
 def try_kernels() -> list[str]:
     """Try kernels that fail one after the other, and one that boots. Returns what went wrong."""
     kept, other = card("6.1"), card("6.12")
@@ -74,7 +90,35 @@ def try_kernels() -> list[str]:
             wrong += _fails(board, image, failing)
         wrong += _boots(board, other, "another kernel")
         wrong += _boots(board, other, "the same once more")
+    return wrong + _try_roots()
+
+
+def _try_roots() -> list[str]:
+    """Try roots on the second root partition: two filesystems, the last again, one that cannot be mounted, another."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ext4, btrfs = (card_with_two_roots(folder, "6.1", root) for root in ("ext4", "btrfs"))
+        with in_place_board(ext4, folder) as board:
+            wrong = _boots_root(board, btrfs, "btrfs", "a btrfs root")
+            wrong += _boots_root(board, btrfs, "btrfs", "the same once more")
+            wrong += _fails(board, with_damaged_root(btrfs, folder / "damaged.img"), _DAMAGED_ROOT)
+            wrong += _boots_root(board, ext4, "ext4", "the ext4 root of the kept kernel's image")
     return wrong
+
+
+def _boots_root(board: InPlaceBoard, image: Path, kind: str, name: str) -> list[str]:
+    begin = time.monotonic()
+    try:
+        board.boot(image)
+        root = board.run("grep ' / ' /proc/mounts | cut -d ' ' -f 1,3")
+        modules = board.run("modprobe f2fs && echo loaded")
+        board.off()
+    except LabError as error:
+        return [f"{name}: {error}"]
+    sys.stdout.write(f"{name}: {time.monotonic() - begin:.0f} s, / is {root}\n")
+    sys.stdout.flush()
+    right = root == f"/dev/mmcblk0p4 {kind}" and modules == "loaded"
+    return [] if right else [f"{name}: / is {root}, modules {modules!r}"]
 
 
 def _boots(board: InPlaceBoard, image: Path, name: str) -> list[str]:

@@ -13,17 +13,20 @@ from lab_board import lab_board
 
 from fsjoule import images
 from fsjoule.host import process
+from fsjoule.kernels.recipe import recipes_folder
 from fsjoule.lab import BoardStrategy
 from fsjoule.lab.card import NamedCard
-from fsjoule.lab.kept_card import boot_partition
+from fsjoule.lab.kept_card import boot_partition, partitions
 from fsjoule.lab.shell import LabgridShell
-from fsjoule.model import ImageFacts
+from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
 ENVIRONMENT: Final = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
 NAME: Final = "orangepi-network"
 RECIPE: Final = "orangepi-qemu"
+# A card with a second root partition. The recipe keeps its name, so that all but the card is in the cache already.
+_TWO_ROOTS: Final = "\n[card]\nsize_mib = 2048\nsecond_root = true\n"
 _BOOT_TIMEOUT_S: Final = 600  # on a busy machine
 _U_BOOT: Final = """\
       UBootDriver:
@@ -68,15 +71,22 @@ class InPlaceBoard:
         return status["power"]
 
 
-def card(kernel: str) -> Path:
-    return images.build_card(kernel, "ext4", recipe=RECIPE, progress=print).path
+def card(kernel: str, root: str = "ext4", recipe: str = RECIPE) -> Path:
+    return images.build_card(kernel, root, recipe=recipe, progress=print).path
+
+
+def card_with_two_roots(folder: Path, kernel: str, root: str) -> Path:
+    """A card image with a second root partition. `folder` takes its recipe."""
+    recipe = folder / f"{RECIPE}.toml"
+    recipe.write_text((recipes_folder() / recipe.name).read_text() + _TWO_ROOTS)
+    return card(kernel, root, str(recipe))
 
 
 @contextmanager
 def in_place_board(kept: Path, folder: Path) -> Generator[InPlaceBoard]:
     """A lab whose board has the card `kept`, its place acquired, and its board."""
     paths = LabPaths.of(NAME)
-    paths.root.mkdir(parents=True)
+    paths.root.mkdir(parents=True, exist_ok=True)
     process.run(["cp", "--sparse=always", kept, paths.card], timeout_s=120)
     text = ENVIRONMENT.read_text()
     assert text.count(_U_BOOT) == text.count(_FLASHER) == 1
@@ -94,6 +104,17 @@ def changed(image: Path, copy: Path, name: str, change: Callable[[bytes], bytes]
     process.run(["mcopy", "-n", "-i", partition, f"::{name}", file], timeout_s=60)
     file.write_bytes(change(file.read_bytes()))
     process.run(["mcopy", "-o", "-i", partition, file, f"::{name}"], timeout_s=60)
+    return copy
+
+
+def with_damaged_root(image: Path, copy: Path) -> Path:
+    """A copy of a card image whose root cannot be mounted: its first MiB is empty."""
+    process.run(["cp", "--sparse=always", image, copy], timeout_s=120)
+    copy.with_name(f"{copy.name}.bmap").write_bytes(image.with_name(f"{image.name}.bmap").read_bytes())
+    root = partitions(image)[1]
+    with copy.open("r+b") as file:
+        file.seek(root.start * root.sector_bytes)
+        file.write(bytes(MIB))
     return copy
 
 

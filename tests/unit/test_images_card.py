@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import stat
 import struct
 import zlib
@@ -15,6 +16,7 @@ from fsjoule.images.card import copy_data
 from fsjoule.images.initramfs import CpioArchive
 from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
 from fsjoule.images.partition_table import partition_table
+from fsjoule.kernels.card_layout import SECTOR_BYTES, CardLayout, overlap
 from fsjoule.kernels.legacy_image import legacy_image
 from fsjoule.kernels.recipe import Recipe, RootFilesystem, load_recipe
 from fsjoule.kernels.zimage import text_offset, unpacked_kernel
@@ -50,6 +52,19 @@ def test_partitions_are_aligned_and_in_sectors() -> None:
         "start=139264, size=851968, type=83",
         "start=991232, size=1105920, type=83",
     ]
+
+
+@pytest.mark.parametrize(("table", "gap"), [("dos", 0), ("gpt", 2048)])
+def test_a_second_root_of_the_same_size_is_the_last_partition(table: str, gap: int) -> None:
+    layout = CardLayout.model_validate({**RECIPE.card.model_dump(), "table": table, "second_root": True})
+    recipe = RECIPE.model_copy(update={"card": layout})
+    lines = [line for line in partition_table(recipe).splitlines() if line.startswith("start=")]
+    places = [[int(number) for number in re.findall(r"(?:start|size)=(\d+)", line)] for line in lines]
+    root, scratch, second = places[-3:]
+    assert second[1] == root[1]
+    assert sum(scratch) == second[0]
+    assert sum(second) + gap == layout.size_mib * MIB // SECTOR_BYTES
+    assert overlap(layout, RECIPE.boot_loader, {}) is None
 
 
 def test_only_the_data_of_a_sparse_file_is_copied(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,14 @@ def kept(tmp_path: Path) -> Path:
     return file
 
 
-def _plan(file: Path, *, kernels: str = "6.1", filesystems: str = "ext4,btrfs", provision: str | None = None) -> None:
+def _plan(
+    file: Path,
+    *,
+    kernels: str = "6.1",
+    filesystems: str = "ext4,btrfs",
+    provision: str | None = None,
+    recipe: str = "imx6ul",
+) -> None:
     choice = choose(
         suite_name="quick",
         filesystems=filesystems,
@@ -33,7 +41,7 @@ def _plan(file: Path, *, kernels: str = "6.1", filesystems: str = "ext4,btrfs", 
         results=Path("results"),
         seed=1,
     )
-    planned(choice, read_environment(file).profile, choice.kernels)
+    planned(choice, replace(read_environment(file).profile, recipe=recipe), choice.kernels)
 
 
 def test_a_card_that_stays_has_one_kernel_and_one_root_and_any_filesystem_on_scratch(kept: Path) -> None:
@@ -55,5 +63,13 @@ def test_kernels_in_place_leave_the_root_as_it_is(kept: Path) -> None:
     _plan(kept, filesystems="ext4", provision="root")
     with pytest.raises(
         ConfigError, match=r"root filesystem btrfs, but the flasher of virtual changes only the kernel: the"
-    ):
+    ) as raised:
         _plan(kept, filesystems="btrfs", provision="root")
+    assert "card.second_root" in str(raised.value.hint)
+
+
+def test_in_place_with_a_second_root_partition_any_root_can_be_brought(kept: Path, tmp_path: Path) -> None:
+    kept.write_text(kept.read_text().replace("KeptCard", "InPlaceFlasher"))
+    recipe = tmp_path / "two-roots.toml"
+    recipe.write_text('base = "imx6ul"\n[card]\nsize_mib = 2048\nsecond_root = true\n')
+    _plan(kept, kernels="6.1,6.12", provision="root", recipe=str(recipe))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch
+from fsjoule.errors import BoardError
 from fsjoule.filesystems import filesystem
 from fsjoule.ports import CommandResult
 from fsjoule.testing import FakeShell
@@ -29,6 +30,16 @@ def test_whatever_is_mounted_is_unmounted_in_its_own_way(name: str) -> None:
     scratch = scratch_with(name)
     scratch.unmount()
     assert asked(scratch) == [filesystem(name).unmount_argv(SCRATCH_DIRECTORY)]
+
+
+def test_a_device_that_is_mounted_elsewhere_is_not_overwritten() -> None:
+    def answer(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, "/dev/x / btrfs rw 0 0\n" if argv[0] == "cat" else "")
+
+    scratch = Scratch(FakeShell(answer), "/dev/x", purge=True)
+    with pytest.raises(BoardError, match="/dev/x, which may be overwritten, is mounted on the board"):
+        scratch.make(filesystem("ext4"))
+    assert asked(scratch) == []
 
 
 def test_nothing_mounted_is_nothing_to_unmount() -> None:

@@ -24,6 +24,7 @@ LABEL fsjoule
     APPEND console=ttyS0 root=/dev/mmcblk0p2 rootfstype=ext4
 """
 TABLE = b"label: dos\nstart=2048,size=8192,type=e,bootable\nstart=10240,size=16384,type=83\n"
+SECOND_ROOT = b"start=26624,size=2048,type=83\nstart=28672,size=16384,type=83\n"
 
 
 def _card(folder: Path, *, root: str = "ext4", extlinux: str = EXTLINUX, module: bytes = b"driver") -> Path:
@@ -36,7 +37,7 @@ def _card(folder: Path, *, root: str = "ext4", extlinux: str = EXTLINUX, module:
     modules.mkdir(parents=True)
     (modules / "ext4.ko").write_bytes(module)
     fat, ext4 = folder / "boot.img", folder / "root.img"
-    for path, size_mib in ((image, 16), (fat, 4), (ext4, 8)):
+    for path, size_mib in ((image, 24), (fat, 4), (ext4, 8)):
         with path.open("wb") as file:
             file.truncate(size_mib * MIB)
     process.run(["sfdisk", "--quiet", image], input_bytes=TABLE, timeout_s=60)
@@ -73,9 +74,23 @@ def test_an_image_without_what_the_slot_needs_is_refused(tmp_path: Path) -> None
     with pytest.raises(LabError, match=r"the modules of .* cannot be read: its root is not a whole ext4"):
         read_slot(_card(tmp_path / "fat", root="vfat"))
     with pytest.raises(LabError, match="names no kernel, or no root partition"):
-        read_slot(_card(tmp_path / "third", extlinux=EXTLINUX.replace("mmcblk0p2", "mmcblk0p3")))
+        read_slot(_card(tmp_path / "fourth", extlinux=EXTLINUX.replace("mmcblk0p2", "mmcblk0p4")))
     with pytest.raises(LabError, match="names no kernel, or no root partition"):
         read_slot(_card(tmp_path / "label", extlinux=EXTLINUX.replace("/dev/mmcblk0p2", "LABEL=root")))
+
+
+def test_a_second_root_partition_gets_the_images_root_and_its_kernel_starts_with_it(tmp_path: Path) -> None:
+    image = _card(tmp_path, root="vfat", extlinux=EXTLINUX.replace("rootfstype=ext4", "rootfstype=vfat"))
+    process.run(["sfdisk", "--quiet", image], input_bytes=TABLE + SECOND_ROOT, timeout_s=60)
+    slot = read_slot(image)
+    assert slot.root is not None
+    assert (slot.root.root.number, slot.root.second.number, slot.modules) == (2, 4, b"")
+    last = slot.entry.decode().splitlines()[-1]
+    assert last == f"    APPEND console=ttyS0 root=/dev/mmcblk0p4 rootfstype=vfat fsjoule.slot={slot.name}"
+    with image.open("r+b") as file:
+        file.seek(5 * MIB)
+        file.write(b"another")
+    assert read_slot(image).name != slot.name
 
 
 def test_partitions_have_the_numbers_of_their_table(tmp_path: Path) -> None:

@@ -49,8 +49,15 @@ class Scratch:
     identity: Callable[[], UUID | None] = lambda: None
 
     def make(self, filesystem: Filesystem) -> None:
-        """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails."""
+        """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         self.unmount()
+        # Discarding asks nobody, not even a mounted root.
+        if self.device in (line.split()[0] for line in checked(self.shell, "cat", "/proc/mounts").stdout.splitlines()):
+            raise BoardError(
+                f"{self.device}, which may be overwritten, is mounted on the board: nothing was written",
+                transient=False,
+                hint="the environment file's scratch_device is another partition than the root",
+            )
         if self.purge:
             checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
         if filesystem.raw:

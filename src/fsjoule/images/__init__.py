@@ -5,7 +5,7 @@ Called by: `virtual`, `runs`, `ci`, `cli`.
 May call: `kernels`, `filesystems`, `host`, `model`, `errors`.
 
 Entry points: `build_card` (kernel and root filesystem to `CardImage`), `check_card` (builds it twice and compares),
-`cached` and `clean` (the cache's entries), `root_filesystem_choices`, `card_space`.
+`cached` and `clean` (the cache's entries), `root_filesystem_choices`, `card_space`, `has_second_root`.
 """
 
 from fsjoule.host.cache.stages import CacheEntry, cached, clean
@@ -16,6 +16,7 @@ from fsjoule.images.card_image import (
     card_space,
     check_card,
     emulator,
+    has_second_root,
     root_filesystem_choices,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "check_card",
     "clean",
     "emulator",
+    "has_second_root",
     "root_filesystem_choices",
 ]

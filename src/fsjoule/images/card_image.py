@@ -44,6 +44,11 @@ def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:
     return layout.scratch_mib * MIB, layout.root_mib * MIB // 2
 
 
+def has_second_root(recipe: str = DEFAULT_RECIPE) -> bool:
+    """Whether a recipe's card has a partition for root filesystems that are brought in place."""
+    return _recipe(recipe).card.second_root
+
+
 def card_bytes(recipe: str = DEFAULT_RECIPE) -> int:
     """The size of a recipe's card. Raises ConfigError for an unknown recipe."""
     return _recipe(recipe).card.size_mib * MIB

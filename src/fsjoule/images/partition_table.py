@@ -18,30 +18,21 @@ _PER_MIB: Final = MIB // SECTOR_BYTES
 
 
 def partition_table(recipe: Recipe) -> str:
-    """Partitions boot, root and scratch; in a GPT behind those of the boot loader."""
+    """Partitions boot, root, scratch and perhaps a second root; in a GPT behind those of the boot loader."""
     card = recipe.card
-    boot, root, scratch = (
-        f"start={start * _PER_MIB}, size={size * _PER_MIB}"
-        for start, size in (
-            (card.boot_start_mib, card.boot_mib),
-            (card.root_start_mib, card.root_mib),
-            (card.scratch_start_mib, card.scratch_mib),
-        )
-    )
+    places = {
+        name: f"start={start * _PER_MIB}, size={size * _PER_MIB}" for name, (start, size) in card.places_mib.items()
+    }
+    boot = places.pop("boot")
     if card.table == "dos":
-        return (
-            f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n"
-            f"{boot}, type=e, bootable\n{root}, type=83\n{scratch}, type=83\n"
-        )
+        others = "".join(f"{place}, type=83\n" for place in places.values())
+        return f"label: dos\nlabel-id: {_DISK_ID}\nunit: sectors\n{boot}, type=e, bootable\n{others}"
     lines = [
         f"start={piece.sector}, size={piece.partition_sectors}, type={_LINUX}, {_named(piece.partition)}"
         for piece in recipe.boot_loader.partitions
     ]
-    lines += [
-        f'{boot}, type={_FAT}, attrs="LegacyBIOSBootable", {_named("boot")}',
-        f"{root}, type={_LINUX}, {_named('root')}",
-        f"{scratch}, type={_LINUX}, {_named('scratch')}",
-    ]
+    lines.append(f'{boot}, type={_FAT}, attrs="LegacyBIOSBootable", {_named("boot")}')
+    lines += [f"{place}, type={_LINUX}, {_named(name)}" for name, place in places.items()]
     header = f"label: gpt\nlabel-id: {_CARD}\nunit: sectors\nfirst-lba: {card.table_sectors}\n"
     return header + "".join(f"{line}\n" for line in lines)
 

@@ -88,7 +88,8 @@ class BootLoader(_Table):
 class CardLayout(_Table):
     """Three partitions: boot (FAT), root, and scratch in the remaining space. Sizes in MiB. `table` is their kind.
 
-    In a GPT the boot loader's partitions come before them.
+    In a GPT the boot loader's partitions come before them. A `second_root` of the root's size comes behind them, for
+    root filesystems that are brought in place; it is empty in an image.
     """
 
     size_mib: Mebibytes
@@ -96,6 +97,7 @@ class CardLayout(_Table):
     boot_mib: Mebibytes
     root_mib: Mebibytes
     table: Literal["dos", "gpt"] = "dos"
+    second_root: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -120,7 +122,20 @@ class CardLayout(_Table):
     @property
     def scratch_mib(self) -> int:
         """Space for scratch; the last whole MiB of a GPT's card holds the table's copy."""
-        return self.size_mib - self.scratch_start_mib - (1 if self.table == "gpt" else 0)
+        behind = (self.root_mib if self.second_root else 0) + (1 if self.table == "gpt" else 0)
+        return self.size_mib - self.scratch_start_mib - behind
+
+    @property
+    def places_mib(self) -> dict[str, tuple[int, int]]:
+        """Start and size of each partition of the card's own, by name, in their order."""
+        places = {
+            "boot": (self.boot_start_mib, self.boot_mib),
+            "root": (self.root_start_mib, self.root_mib),
+            "scratch": (self.scratch_start_mib, self.scratch_mib),
+        }
+        if self.second_root:
+            places["second root"] = (self.scratch_start_mib + self.scratch_mib, self.root_mib)
+        return places
 
     @property
     def table_sectors(self) -> int:
@@ -143,15 +158,10 @@ class Region:
 def regions(card: CardLayout, loader: BootLoader, sizes: Mapping[str, int]) -> list[Region]:
     """Everything on a card that has a place of its own. `sizes` are bytes of the loader's pieces, as far as known."""
     per_mib = MIB // SECTOR_BYTES
-    parts = {
-        "boot": (card.boot_start_mib, card.boot_mib),
-        "root": (card.root_start_mib, card.root_mib),
-        "scratch": (card.scratch_start_mib, card.scratch_mib),
-    }
     found = [Region("the partition table", 0, card.table_sectors - 1)]
     found += [
         Region(f"the partition {name}", start * per_mib, (start + size) * per_mib - 1)
-        for name, (start, size) in parts.items()
+        for name, (start, size) in card.places_mib.items()
     ]
     for name, piece in loader.pieces.items():
         if piece.sector is not None:

@@ -1,4 +1,4 @@
-"""Brings a kernel onto the card from the board's running system, beside the kept one, which runs again if it fails."""
+"""Brings kernel and root onto the card while the board runs. The kept ones stay, and run again if the new ones fail."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from fsjoule.lab import second_slot
 from fsjoule.lab.board_network import BoardNetwork
 from fsjoule.lab.flashers import FlashedBoard, KernelKeeper
 from fsjoule.lab.kept_card import partition_device
+from fsjoule.lab.second_root import Upload, bring_root
 from fsjoule.lab.second_slot import ENTRY, FOLDER, KEPT, SCRIPT, USUAL, WORD, Slot
 from fsjoule.lab.shell import BoardShell
 from fsjoule.model import Reach
 from fsjoule.ports import Shell
-
-# Path on the board, and content.
-Upload = Callable[[str, bytes], None]
 
 _TIMEOUT_S: Final = 300.0
 _SECTOR_BYTES: Final = 512
@@ -47,6 +45,10 @@ class InPlaceFlasher(Driver, KernelKeeper):
     login: any reset or power cycle of a kernel that has not come to its login starts the kept one. Only the kept kernel
     writes the boot partition. The card must have been written by hand once, with a boot loader and an ext4 root.
 
+    If the card has a second root partition (`card.second_root` of the recipe), the image's root filesystem comes there,
+    and the second kernel starts with it: the kept root stays as it is, whatever the second kernel does. On another card
+    both kernels have the kept root, and only ext4 can be it.
+
     Without a TFTPProviderDriver everything goes over ssh, if the file has an SSHDriver, or over the console.
 
     Args:
@@ -59,7 +61,7 @@ class InPlaceFlasher(Driver, KernelKeeper):
     driver: str = attr.ib(default="", validator=attr.validators.matches_re(r"[\w-]*"))
     interface: str = attr.ib(default="eth0", validator=attr.validators.matches_re(r"\w+"))
     server: str = attr.ib(default="", validator=attr.validators.matches_re(r"[0-9.]*"))
-    reach = Reach.KERNEL
+    reach = Reach.KERNEL  # and the root on a card with a second one, which the recipe tells
     without_mux = "the card stays in the board, which writes the kernel itself"
     starts_board = True
 
@@ -75,8 +77,12 @@ class InPlaceFlasher(Driver, KernelKeeper):
         shell = _kept(board)
         card = _Card(shell, board, slot, lambda: self._upload(board, shell))
         card.check_layout()
-        card.bring_files()
-        card.bring_modules()
+        if slot.root is None:
+            card.bring_files()
+            card.bring_modules()
+        else:
+            bring_root(board, shell, board.card_device, slot.root, card.connect)
+            card.bring_files()
         set_flag(shell, board, slot)
         self._slot = slot
 
@@ -95,17 +101,18 @@ class InPlaceFlasher(Driver, KernelKeeper):
             return
         if _running(shell) != slot.name:
             raise board.error(
-                f"started its kept kernel, {_release(shell)}: U-Boot could not start {slot.release} in the second slot"
+                f"started its kept kernel, {_release(shell)}: U-Boot could not start "
+                f"{slot.release or 'the one'} in the second slot"
             )
-        at = shlex.quote(f"/usr/lib/modules/{slot.release}")
-        _run(
-            board, shell, f"mkdir -p {at} && mount --bind {_MODULES}/{slot.name}/{slot.release} {at}", "has no modules"
-        )
+        if slot.root is None:
+            at = shlex.quote(f"/usr/lib/modules/{slot.release}")
+            bind = f"mkdir -p {at} && mount --bind {_MODULES}/{slot.name}/{slot.release} {at}"
+            _run(board, shell, bind, "has no modules")
         set_flag(shell, board, slot)
 
     def return_to_kept(self, board: FlashedBoard) -> str:
         """See KernelKeeper."""
-        failed = "" if self._slot is None else f" {self._slot.release}"
+        failed = "" if self._slot is None else f" {self._slot.release}".rstrip()
         return f"the kernel{failed} in the second slot failed, and the kept {_release(_kept(board))} runs again"
 
 
@@ -119,12 +126,12 @@ def set_flag(shell: Shell, board: FlashedBoard, slot: Slot) -> None:
 class _Card:
     """The card of a board that runs its kept kernel."""
 
-    def __init__(self, shell: Shell, board: FlashedBoard, slot: Slot, connect: Callable[[], Upload]) -> None:
-        """`connect` is called once, before the first file that the card lacks."""
+    def __init__(self, shell: Shell, board: FlashedBoard, slot: Slot, reach: Callable[[], Upload]) -> None:
+        """`reach` is called once, before the first file that the card lacks."""
         self._shell = shell
         self._board = board
         self._slot = slot
-        self._connect = connect
+        self._reach = reach
         self._upload: Upload | None = None
         self._device = partition_device(board.card_device, slot.boot.number)
         self._wanted = {f"{FOLDER}/{name}": content for name, content in slot.files.items()}
@@ -198,8 +205,12 @@ class _Card:
         )
 
     def _bring(self, path: str, content: bytes) -> None:
-        self._upload = self._upload or self._connect()
-        self._upload(path, content)
+        self.connect()(path, content)
+
+    def connect(self) -> Upload:
+        """What brings files onto the board. Raises LabError."""
+        self._upload = self._upload or self._reach()
+        return self._upload
 
     def _sums(self) -> dict[str, str]:
         """The SHA-256 of the boot partition's files that matter, by name, as they are on the card."""

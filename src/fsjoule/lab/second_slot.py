@@ -1,4 +1,4 @@
-"""A kernel beside the kept one: its files, taken from a card image, and the script with which U-Boot tries it once."""
+"""A kernel beside the kept one, taken from a card image, and the script with which U-Boot tries it once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.legacy_image import legacy_script
 from fsjoule.lab.kept_card import Partition, boot_partition, partitions
+from fsjoule.lab.second_root import SecondRoot, read_root
 
 # Below the boot partition.
 FOLDER: Final = "second"
@@ -34,7 +36,7 @@ _NAME_DIGITS: Final = 12
 _MAGIC: Final = b"ONCE"
 _FILE: Final = re.compile(r"^(\s*(?:LINUX|KERNEL|INITRD|FDT)\s+)(\S+)[ \t]*$", re.MULTILINE)
 _APPEND: Final = re.compile(r"^(\s*APPEND\s+\S.*?)\s*$", re.MULTILINE)
-_ROOT: Final = re.compile(r"\broot=/dev/\S*?(\d+)(?:\s|$)")
+_ROOT: Final = re.compile(r"\broot=(/dev/\S*?)(\d+)(?=\s|$)")
 _MODULES: Final = ("usr/lib/modules", "lib/modules")
 
 
@@ -43,7 +45,8 @@ class Slot:
     """One kernel for the second slot.
 
     `files` are those of the boot partition, by a name with their digest; `entry` is the extlinux.conf that names them.
-    `modules` is a packed tar of the folder `release`. `name` is a digest of it all.
+    `modules` is a packed tar of the folder `release`, for a kernel that runs on the kept root. A kernel with its own
+    `root` has them there; its `release` is empty if its image does not tell it. `name` is a digest of it all.
     """
 
     name: str
@@ -52,24 +55,33 @@ class Slot:
     entry: bytes
     modules: bytes
     boot: Partition
+    root: SecondRoot | None = None
 
 
 def read_slot(image: Path) -> Slot:
-    """The kernel of a card image. Raises LabError for an image without extlinux.conf, or whose root is not ext4."""
+    """The kernel of a card image, with its root if the card has a second root partition.
+
+    Raises LabError for an image without extlinux.conf, or without a second root partition and a whole ext4 root.
+    """
     found, boot = partitions(image), boot_partition(image)
     text = _file(image, boot, USUAL).decode()
     root = _ROOT.search(text)
     named = {match[2]: _file(image, boot, match[2].lstrip("/")) for match in _FILE.finditer(text)}
-    of_root = None if root is None else next((each for each in found if each.number == int(root[1])), None)
-    if of_root is None or not named:
+    of_root = None if root is None else next((each for each in found if each.number == int(root[2])), None)
+    if root is None or of_root is None or not named:
         raise LabError(f"{USUAL} of {image} names no kernel, or no root partition by its number")
-    with tempfile.TemporaryDirectory() as folder:
-        release, modules = _modules(image, of_root, Path(folder))
+    second, modules = read_root(image, of_root, found), b""
+    if second is not None:
+        release = next(filter(None, map(kernel_release, named.values())), "")
+        text = _ROOT.sub(rf"root=\g<1>{second.second.number}", text)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            release, modules = _modules(image, of_root, Path(folder))
     files = {path: f"{_digest(content)}-{Path(path).name}" for path, content in named.items()}
     text = _FILE.sub(lambda match: f"{match[1]}/{FOLDER}/{files[match[2]]}", text)
-    name = _digest(text.encode() + modules)
-    entry = _APPEND.sub(rf"\1 {WORD}{name}", text)
-    return Slot(name, release, {files[path]: content for path, content in named.items()}, entry.encode(), modules, boot)
+    name = _digest(text.encode() + (modules if second is None else second.digest.encode()))
+    entry = _APPEND.sub(rf"\1 {WORD}{name}", text).encode()
+    return Slot(name, release, {files[path]: named[path] for path in named}, entry, modules, boot, second)
 
 
 def script(boot: Partition) -> bytes:
@@ -122,7 +134,7 @@ def _modules(image: Path, root: Partition, folder: Path) -> tuple[str, bytes]:
     else:
         raise LabError(
             f"the modules of {image} cannot be read: its root is not a whole ext4, or has none",
-            hint="InPlaceFlasher takes images with an ext4 root; write others with another flasher",
+            hint="its recipe needs card.second_root for another root filesystem (docs/flashing.md)",
         )
     [release] = [each for each in releases if each.is_dir()][:1]
     packed = io.BytesIO()

@@ -237,22 +237,26 @@ def root_filesystems(entries: Iterable[Planned]) -> tuple[str, ...]:
 
 def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[str]) -> None:
     """Raise ConfigError if a plan changes more of the card than the board's flasher can."""
+    if profile.reach is Reach.KERNEL and images.has_second_root(profile.recipe):
+        return
     kinds = {
         "kernels": kernels if profile.reach is Reach.SCRATCH else (),
         "root filesystems": roots if profile.reach is not Reach.CARD else (),
     }
+    second = "give the recipe's card a second root (card.second_root), " if profile.reach is Reach.KERNEL else ""
+    other = f"{second}or use a flasher that writes the whole card (docs/flashing.md)"
     for kind, names in kinds.items():
         if len(names) > 1:
             raise ConfigError(
                 f"the plan has {len(names)} {kind} ({', '.join(names)}), "
                 f"but the flasher of {profile.name} changes only {profile.reach}",
-                hint="choose one of them, or use a flasher that writes the whole card (docs/flashing.md)",
+                hint=f"choose one of them, {other}",
             )
     if profile.reach is Reach.KERNEL and (others := [name for name in roots if name != SCRATCH_ROOT]):
         raise ConfigError(
             f"the plan has the root filesystem {others[0]}, but the flasher of {profile.name} changes only "
             f"{profile.reach}: the root stays the card's own, {SCRATCH_ROOT}",
-            hint="choose --provision scratch, or use a flasher that writes the whole card (docs/flashing.md)",
+            hint=f"choose --provision scratch, {other}",
         )
 
 
