@@ -42,6 +42,15 @@ def test_a_device_that_is_mounted_elsewhere_is_not_overwritten() -> None:
     assert asked(scratch) == []
 
 
+def test_a_device_that_is_mounted_as_scratch_is_made_anew() -> None:
+    def answer(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, f"/dev/x {SCRATCH_DIRECTORY} ext4 rw 0 0\n" if argv[0] == "cat" else "")
+
+    scratch = Scratch(FakeShell(answer), "/dev/x", purge=False)
+    scratch.make(filesystem("ext4"))
+    assert [argv[0] for argv in asked(scratch)] == ["umount", "mkfs.ext4"]
+
+
 def test_nothing_mounted_is_nothing_to_unmount() -> None:
     scratch = scratch_with()
     scratch.unmount()

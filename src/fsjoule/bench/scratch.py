@@ -50,9 +50,8 @@ class Scratch:
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
-        self.unmount()
         # Discarding asks nobody, not even a mounted root.
-        if self.device in (line.split()[0] for line in checked(self.shell, "cat", "/proc/mounts").stdout.splitlines()):
+        if re.search(rf"^{re.escape(self.device)} (?!{SCRATCH_DIRECTORY} )", self.unmount(), re.MULTILINE):
             raise BoardError(
                 f"{self.device}, which may be overwritten, is mounted on the board: nothing was written",
                 transient=False,
@@ -76,11 +75,15 @@ class Scratch:
             self.unmount()
             self.mount(filesystem)
 
-    def unmount(self) -> None:
-        """Unmount if mounted: an operation that failed half-way must not make the next one fail."""
+    def unmount(self) -> str:
+        """Unmount if mounted: an operation that failed half-way must not make the next one fail.
+
+        Returns what was mounted on the board, in the form of /proc/mounts.
+        """
         mounts = checked(self.shell, "cat", "/proc/mounts").stdout
         if types := re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE):
             checked(self.shell, *unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)
+        return mounts
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
