@@ -26,7 +26,6 @@ from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.model import MeterCalibration, Window
 from fsjoule.virtual.lab import programs
 
-CASES = 1000
 IDLE = Window(50_000, 350_000)
 IDLE_S = 0.5
 RANGE_MV = 80
@@ -161,13 +160,14 @@ def _line(random: np.random.Generator, lost: float) -> Callable[[Frame], bool]:
 
 
 @pytest.mark.parametrize("draw", [from_the_shop, calibrated, exact, on_a_bad_line])
-def test_the_uncertainty_covers_the_truth(draw: Draw) -> None:
+@pytest.mark.parametrize("cases", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_uncertainty_covers_the_truth(draw: Draw, cases: int) -> None:
     errors_of = partial(_errors, programs.simulator(print), draw)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        errors = np.array(list(pool.map(errors_of, range(CASES))))
+        errors = np.array(list(pool.map(errors_of, range(cases))))
     covered, size = (np.abs(errors) <= 2).mean(axis=0), np.sqrt((errors**2).mean(axis=0))
     said = (
-        f"{CASES} cases: k=2 covers {covered[0]:.1%} of gross and {covered[1]:.1%} of net energies; the errors are "
+        f"{cases} cases: k=2 covers {covered[0]:.1%} of gross and {covered[1]:.1%} of net energies; the errors are "
         f"{size[0]:.2f} and {size[1]:.2f} standard uncertainties (rms), at most {np.abs(errors).max():.1f}"
     )
     sys.stdout.write(f"{draw.__name__}: {said}\n")  # for pytest -rP
